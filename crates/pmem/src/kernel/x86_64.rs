@@ -1,0 +1,467 @@
+//! x86-64: SSE2, AVX2 or AVX-512 for copies and the checksum; `movnti`/`movntdq` past the caches; `clwb`,
+//! `clflushopt` or `clflush`; `sfence`.
+//!
+//! Loads and stores of shared memory are asm (the stream intrinsics are asm inside too), so that a race with another
+//! thread is the hardware's business: an aligned 8-byte word is always whole.
+//!
+//! Sources: Intel SDM volume 1, 10.4.6.2 (non-temporal stores are weakly ordered, `sfence` orders them), volume 2,
+//! `CLWB` (ordered by `sfence` with later stores).
+
+use std::arch::asm;
+use std::arch::x86_64::*;
+
+use super::{Source, Width};
+use crate::checksum::{BLOCK_STRIPES, LAST_KEY, PRIME32_1, SCRAMBLE_KEY, Secret};
+use crate::report::FlushInstruction;
+
+pub(super) fn width() -> Width {
+    if is_x86_feature_detected!("avx512f") {
+        Width::Avx512
+    } else if is_x86_feature_detected!("avx2") {
+        Width::Avx2
+    } else {
+        Width::Sse2
+    }
+}
+
+#[cfg(test)]
+pub(super) fn widths() -> Vec<Width> {
+    let mut all = vec![Width::Portable, Width::Sse2];
+    if is_x86_feature_detected!("avx2") {
+        all.push(Width::Avx2);
+    }
+    if is_x86_feature_detected!("avx512f") {
+        all.push(Width::Avx512);
+    }
+    all
+}
+
+pub(super) fn flush_instruction() -> FlushInstruction {
+    // `clflush` itself is in every x86-64 processor.
+    if __cpuid(0).eax < 7 {
+        return FlushInstruction::Clflush;
+    }
+    let features = __cpuid_count(7, 0).ebx;
+    if features & (1 << 24) != 0 {
+        FlushInstruction::Clwb
+    } else if features & (1 << 23) != 0 {
+        FlushInstruction::ClflushOpt
+    } else {
+        FlushInstruction::Clflush
+    }
+}
+
+/// # Safety
+/// The range is mapped and not empty; the processor has the instruction.
+#[inline]
+pub(super) unsafe fn flush(instruction: FlushInstruction, at: *const u8, len: usize) {
+    let mut line = at.wrapping_sub(at.addr() % 64);
+    let end = at.wrapping_add(len);
+    while line < end {
+        // SAFETY: a line of the mapped range; a flush changes no contents.
+        unsafe {
+            match instruction {
+                FlushInstruction::Clwb => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),
+                FlushInstruction::ClflushOpt => {
+                    asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags))
+                }
+                _ => asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags)),
+            }
+        }
+        line = line.wrapping_add(64);
+    }
+}
+
+#[inline]
+pub(super) fn fence() {
+    // SAFETY: touches no register; the default memory clobber keeps the compiler from moving accesses across.
+    unsafe { asm!("sfence", options(nostack, preserves_flags)) }
+}
+
+#[inline]
+pub(super) fn prefetch_for_write(line: *const u8) {
+    // SAFETY: a prefetch never faults and changes nothing; processors without it treat it as a no-op.
+    unsafe { asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) }
+}
+
+/// Every line of the range at once: the processor's own prefetcher starts anew in each 4 KiB page and ramps up slowly,
+/// which for a block of two pages not in the cache costs a fifth of the copy.
+#[inline]
+pub(super) fn prefetch_for_read(at: *const u8, len: usize) {
+    let mut line = at;
+    let end = at.wrapping_add(len);
+    while line < end {
+        // SAFETY: a prefetch never faults and changes nothing.
+        unsafe { asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) }
+        line = line.wrapping_add(64);
+    }
+}
+
+/// # Safety
+/// The word is mapped and aligned, and no slice covers it.
+#[inline]
+pub(super) unsafe fn stream_word(word: *mut u64, value: u64) {
+    // SAFETY: the caller's obligation.
+    unsafe { asm!("movnti [{}], {}", in(reg) word, in(reg) value, options(nostack, preserves_flags)) }
+}
+
+/// # Safety
+/// As [`super::Kernel::copy_in`].
+#[inline]
+pub(super) unsafe fn copy_in(width: Width, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller's obligations are the same.
+    unsafe { copy(width, dst, src, len) }
+}
+
+/// # Safety
+/// As [`super::Kernel::copy_out`].
+#[inline]
+pub(super) unsafe fn copy_out(width: Width, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller's obligations are the same.
+    unsafe { copy(width, dst, src, len) }
+}
+
+/// To the processor both directions are the same.
+///
+/// # Safety
+/// Both ranges are mapped and do not overlap; either may be raced.
+#[inline]
+unsafe fn copy(width: Width, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller's obligations; the width says what the processor has.
+    unsafe {
+        if len < 64 {
+            copy_small(dst, src, len);
+        } else if matches!(width, Width::Avx2 | Width::Avx512) {
+            copy_avx(dst, src, len);
+        } else {
+            copy_sse2(dst, src, len);
+        }
+    }
+}
+
+/// Words while there are eight bytes, then single bytes: no word is read or written twice, so none is torn.
+///
+/// # Safety
+/// As [`copy`].
+#[inline]
+unsafe fn copy_small(dst: *mut u8, src: *const u8, len: usize) {
+    let mut done = 0;
+    // SAFETY: every access is below `len` from the start.
+    unsafe {
+        while len - done >= 8 {
+            copy_word(dst.add(done), src.add(done));
+            done += 8;
+        }
+        while done < len {
+            asm!("mov {t}, byte ptr [{s}]", "mov byte ptr [{d}], {t}", t = out(reg_byte) _,
+                s = in(reg) src.add(done), d = in(reg) dst.add(done), options(nostack, preserves_flags));
+            done += 1;
+        }
+    }
+}
+
+/// # Safety
+/// 8 bytes are readable and writable.
+#[inline]
+unsafe fn copy_word(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        asm!("mov {t}, [{s}]", "mov [{d}], {t}", t = out(reg) _, s = in(reg) src, d = in(reg) dst,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// # Safety
+/// As [`copy`].
+#[target_feature(enable = "avx")]
+unsafe fn copy_avx(mut dst: *mut u8, mut src: *const u8, len: usize) {
+    // SAFETY: each loop runs only while that many bytes are left.
+    unsafe {
+        asm!(
+            "sub {n}, 128",
+            "jb 3f",
+            ".p2align 4",
+            "2:",
+            "vmovdqu ymm0, [{s}]",
+            "vmovdqu ymm1, [{s} + 32]",
+            "vmovdqu ymm2, [{s} + 64]",
+            "vmovdqu ymm3, [{s} + 96]",
+            "vmovdqu [{d}], ymm0",
+            "vmovdqu [{d} + 32], ymm1",
+            "vmovdqu [{d} + 64], ymm2",
+            "vmovdqu [{d} + 96], ymm3",
+            "add {s}, 128",
+            "add {d}, 128",
+            "sub {n}, 128",
+            "jae 2b",
+            "3:",
+            "add {n}, 96",
+            "jnc 5f",
+            "4:",
+            "vmovdqu ymm0, [{s}]",
+            "vmovdqu [{d}], ymm0",
+            "add {s}, 32",
+            "add {d}, 32",
+            "sub {n}, 32",
+            "jae 4b",
+            "5:",
+            "vzeroupper",
+            s = inout(reg) src, d = inout(reg) dst, n = inout(reg) len => _,
+            out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
+            options(nostack)
+        );
+    }
+    // SAFETY: the pointers advanced by the whole vectors copied; this is the rest.
+    unsafe { copy_small(dst, src, len % 32) }
+}
+
+/// # Safety
+/// As [`copy`].
+unsafe fn copy_sse2(mut dst: *mut u8, mut src: *const u8, len: usize) {
+    // SAFETY: each loop runs only while that many bytes are left.
+    unsafe {
+        asm!(
+            "sub {n}, 64",
+            "jb 3f",
+            ".p2align 4",
+            "2:",
+            "movdqu xmm0, [{s}]",
+            "movdqu xmm1, [{s} + 16]",
+            "movdqu xmm2, [{s} + 32]",
+            "movdqu xmm3, [{s} + 48]",
+            "movdqu [{d}], xmm0",
+            "movdqu [{d} + 16], xmm1",
+            "movdqu [{d} + 32], xmm2",
+            "movdqu [{d} + 48], xmm3",
+            "add {s}, 64",
+            "add {d}, 64",
+            "sub {n}, 64",
+            "jae 2b",
+            "3:",
+            "add {n}, 48",
+            "jnc 5f",
+            "4:",
+            "movdqu xmm0, [{s}]",
+            "movdqu [{d}], xmm0",
+            "add {s}, 16",
+            "add {d}, 16",
+            "sub {n}, 16",
+            "jae 4b",
+            "5:",
+            s = inout(reg) src, d = inout(reg) dst, n = inout(reg) len => _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            options(nostack)
+        );
+    }
+    // SAFETY: the pointers advanced by the whole vectors copied; this is the rest.
+    unsafe { copy_small(dst, src, len % 16) }
+}
+
+/// # Safety
+/// As [`super::Kernel::copy_in`] for `lines` of 64 bytes, `dst` aligned to 64.
+#[inline]
+pub(super) unsafe fn stream_lines(width: Width, dst: *mut u8, src: *const u8, lines: usize) {
+    // SAFETY: the caller's obligations; the width says what the processor has.
+    unsafe {
+        match width {
+            Width::Avx512 => avx512::stream_lines(dst, src, lines),
+            Width::Avx2 => avx2::stream_lines(dst, src, lines),
+            Width::Sse2 | Width::Portable => sse2::stream_lines(dst, src, lines),
+        }
+    }
+}
+
+/// # Safety
+/// As [`Width::stripes`].
+#[inline]
+pub(super) unsafe fn stripes(
+    width: Width,
+    source: Source,
+    acc: &mut [u64; 8],
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    secret: &Secret,
+) {
+    // SAFETY: the caller's obligations; the width says what the processor has.
+    unsafe {
+        match (width, dst.is_null()) {
+            (Width::Avx512, true) => avx512::stripes::<false>(acc, dst, src, len, secret),
+            (Width::Avx512, false) => avx512::stripes::<true>(acc, dst, src, len, secret),
+            (Width::Avx2, true) => avx2::stripes::<false>(acc, dst, src, len, secret),
+            (Width::Avx2, false) => avx2::stripes::<true>(acc, dst, src, len, secret),
+            (Width::Sse2, true) => sse2::stripes::<false>(acc, dst, src, len, secret),
+            (Width::Sse2, false) => sse2::stripes::<true>(acc, dst, src, len, secret),
+            (Width::Portable, _) => super::portable::stripes(width, source, acc, dst, src, len, secret),
+        }
+    }
+}
+
+/// The loops of one width: `$count` vectors make a line. Intrinsics by name, so that the widths differ in nothing else.
+macro_rules! loops {
+    ($module:ident, $feature:literal, $vector:ty, $count:literal, $class:ident, $load:literal, $loadu:ident, $storeu:ident,
+     $stream:ident, $xor:ident, $add:ident, $mul:ident, $shr:ident, $shl:ident, $swap:ident, $splat:ident) => {
+        mod $module {
+            use super::*;
+
+            const BYTES: usize = 64 / $count;
+
+            /// # Safety
+            /// The address is readable for one vector, raced or not.
+            #[inline]
+            #[target_feature(enable = $feature)]
+            unsafe fn load(at: *const u8) -> $vector {
+                let value: $vector;
+                // SAFETY: the caller's obligation.
+                unsafe {
+                    asm!($load, v = lateout($class) value, p = in(reg) at,
+                        options(nostack, preserves_flags, readonly));
+                }
+                value
+            }
+
+            /// # Safety
+            /// As [`super::stream_lines`].
+            #[target_feature(enable = $feature)]
+            pub(super) unsafe fn stream_lines(dst: *mut u8, src: *const u8, lines: usize) {
+                for line in 0..lines {
+                    for part in 0..$count {
+                        let at = 64 * line + BYTES * part;
+                        // SAFETY: inside the caller's ranges; `dst` is aligned to 64, so to the vector.
+                        unsafe { $stream(dst.add(at).cast(), load(src.add(at))) };
+                    }
+                }
+            }
+
+            /// One stripe, copied too when `STORE`.
+            ///
+            /// # Safety
+            /// 64 bytes at `src` and `keys`, and at `dst` when `STORE`.
+            #[inline]
+            #[target_feature(enable = $feature)]
+            unsafe fn step<const STORE: bool>(
+                acc: &mut [$vector; $count], dst: *mut u8, src: *const u8, keys: *const u8,
+            ) {
+                for part in 0..$count {
+                    // SAFETY: the caller's obligation.
+                    let (data, key) = unsafe {
+                        (load(src.add(BYTES * part)), $loadu(keys.add(BYTES * part).cast()))
+                    };
+                    if STORE {
+                        // SAFETY: the caller's obligation.
+                        unsafe { $stream(dst.add(BYTES * part).cast(), data) };
+                    }
+                    let keyed = $xor(data, key);
+                    let product = $mul(keyed, $shr::<32>(keyed));
+                    acc[part] = $add(acc[part], $add(product, $swap::<0b01_00_11_10>(data)));
+                }
+            }
+
+            #[inline]
+            #[target_feature(enable = $feature)]
+            fn scramble(acc: &mut [$vector; $count], secret: &Secret) {
+                let prime = $splat(PRIME32_1 as i64);
+                for part in 0..$count {
+                    let at = &secret.0[SCRAMBLE_KEY + BYTES * part..][..BYTES];
+                    // SAFETY: the slice is one vector long.
+                    let key = unsafe { $loadu(at.as_ptr().cast()) };
+                    let mixed = $xor($xor(acc[part], $shr::<47>(acc[part])), key);
+                    let high = $mul($shr::<32>(mixed), prime);
+                    acc[part] = $add($mul(mixed, prime), $shl::<32>(high));
+                }
+            }
+
+            /// # Safety
+            /// As [`Width::stripes`]; `dst` is read only when `STORE`.
+            #[target_feature(enable = $feature)]
+            pub(super) unsafe fn stripes<const STORE: bool>(
+                acc: &mut [u64; 8], dst: *mut u8, src: *const u8, len: usize, secret: &Secret,
+            ) {
+                let keys = secret.0.as_ptr();
+                let mut lanes: [$vector; $count] = std::array::from_fn(|part| {
+                    // SAFETY: eight words are `$count` vectors.
+                    unsafe { $loadu(acc.as_ptr().cast::<u8>().add(BYTES * part).cast()) }
+                });
+                let regular = (len - 1) / 64;
+                let mut at = 0;
+                for _ in 0..regular / BLOCK_STRIPES {
+                    for stripe in 0..BLOCK_STRIPES {
+                        // SAFETY: below `len`; the highest key is at 120 of 192 bytes.
+                        unsafe {
+                            step::<STORE>(&mut lanes, dst.wrapping_add(at), src.add(at), keys.add(8 * stripe));
+                        }
+                        at += 64;
+                    }
+                    scramble(&mut lanes, secret);
+                }
+                for stripe in 0..regular % BLOCK_STRIPES {
+                    // SAFETY: as above.
+                    unsafe { step::<STORE>(&mut lanes, dst.wrapping_add(at), src.add(at), keys.add(8 * stripe)) };
+                    at += 64;
+                }
+                let last = len - 64;
+                // SAFETY: the last 64 bytes, and the key at 121 of 192.
+                unsafe { step::<STORE>(&mut lanes, dst.wrapping_add(last), src.add(last), keys.add(LAST_KEY)) };
+                for (part, lane) in lanes.into_iter().enumerate() {
+                    // SAFETY: eight words are `$count` vectors.
+                    unsafe { $storeu(acc.as_mut_ptr().cast::<u8>().add(BYTES * part).cast(), lane) };
+                }
+            }
+        }
+    };
+}
+
+loops!(
+    avx512,
+    "avx512f",
+    __m512i,
+    1,
+    zmm_reg,
+    "vmovdqu64 {v}, [{p}]",
+    _mm512_loadu_si512,
+    _mm512_storeu_si512,
+    _mm512_stream_si512,
+    _mm512_xor_si512,
+    _mm512_add_epi64,
+    _mm512_mul_epu32,
+    _mm512_srli_epi64,
+    _mm512_slli_epi64,
+    _mm512_shuffle_epi32,
+    _mm512_set1_epi64
+);
+loops!(
+    avx2,
+    "avx2",
+    __m256i,
+    2,
+    ymm_reg,
+    "vmovdqu {v}, [{p}]",
+    _mm256_loadu_si256,
+    _mm256_storeu_si256,
+    _mm256_stream_si256,
+    _mm256_xor_si256,
+    _mm256_add_epi64,
+    _mm256_mul_epu32,
+    _mm256_srli_epi64,
+    _mm256_slli_epi64,
+    _mm256_shuffle_epi32,
+    _mm256_set1_epi64x
+);
+loops!(
+    sse2,
+    "sse2",
+    __m128i,
+    4,
+    xmm_reg,
+    "movdqu {v}, [{p}]",
+    _mm_loadu_si128,
+    _mm_storeu_si128,
+    _mm_stream_si128,
+    _mm_xor_si128,
+    _mm_add_epi64,
+    _mm_mul_epu32,
+    _mm_srli_epi64,
+    _mm_slli_epi64,
+    _mm_shuffle_epi32,
+    _mm_set1_epi64x
+);

@@ -1,0 +1,479 @@
+//! One backing in memory: reading, views and claims, writing, flushing.
+//!
+//! Reading and writing go through `kernel/`, which may race with other threads without undefined behaviour (asm and
+//! atomics: a reader sees old and new 8-byte words mixed, never a half word). Slices exist only under a view.
+//!
+//! Invariants: every offset is checked against the current length, every write against the claims; a simulated
+//! mapping gives the same results, and records what happened ([`crate::sim`]).
+//! Where to read next: `frames.rs` for the claims, `kernel/mod.rs` for what the instructions promise.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::frames::Frames;
+use crate::kernel::Kernel;
+use crate::memory::Memory;
+use crate::sim::Recorder;
+use crate::view::{View, ViewRef};
+use crate::{Error, FRAME, OpenOptions, Report, open};
+
+/// A backing mapped into memory. Send and Sync; one per backing.
+///
+/// Offsets are in bytes from the start. An offset outside the mapping, a write to frames not claimed, and a misaligned
+/// word are defects of the caller and panic with `BUG:`.
+pub struct Mapping {
+    /// Pulled out of `memory`: one load less on each access.
+    base: *mut u8,
+    len: AtomicU64,
+    open_end: AtomicU64,
+    kernel: Kernel,
+    frames: Frames,
+    recorder: Option<Recorder>,
+    max_len: u64,
+    growing: Mutex<()>,
+    report: Report,
+    memory: Memory,
+}
+
+// SAFETY: `base` points into `memory`, which is Send; all other fields are.
+unsafe impl Send for Mapping {}
+// SAFETY: the bytes behind `base` are reached through atomics and asm, and as slices only under a view.
+unsafe impl Sync for Mapping {}
+
+impl std::fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mapping")
+            .field("len", &self.len())
+            .field("report", &self.report)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opening, growing, asking.
+impl Mapping {
+    /// Maps `path`, takes the lock on it, and makes it when asked to.
+    ///
+    /// # Errors
+    /// One variant of [`Error`] per cause. A file made or lengthened by a failing call is put back as it was.
+    ///
+    /// # Durability
+    /// The name and the length of a file on fsdax are durable on return. Nothing is written to the contents.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Mapping, Error> {
+        let opened = open::open(path, options)?;
+        let Some(frames) = Frames::new(opened.max_len) else {
+            return Err(Error::AddressSpace {
+                path: path.to_owned(),
+                wanted: opened.max_len / 2048,
+                source: std::io::ErrorKind::OutOfMemory.into(),
+            });
+        };
+        Ok(Mapping {
+            base: opened.memory.base(),
+            len: AtomicU64::new(opened.report.len),
+            open_end: AtomicU64::new(0),
+            kernel: opened.kernel,
+            frames,
+            recorder: None,
+            max_len: opened.max_len,
+            growing: Mutex::new(()),
+            report: opened.report,
+            memory: opened.memory,
+        })
+    }
+
+    /// A copy of `image` in heap memory, without a file and without a trace: how a crash test looks at an image.
+    /// `max_len` as in [`OpenOptions`]. The length of `image` must be a multiple of [`FRAME`] and not zero.
+    pub fn in_memory(image: &[u8], max_len: u64) -> Mapping {
+        Mapping::on_heap(image, max_len, None, "memory")
+    }
+
+    pub(crate) fn on_heap(image: &[u8], max_len: u64, recorder: Option<Recorder>, name: &str) -> Mapping {
+        assert!(
+            !image.is_empty() && image.len().is_multiple_of(FRAME),
+            "BUG: an image of {} bytes; it must be a multiple of {FRAME} and not zero",
+            image.len()
+        );
+        let max_len = max_len.max(image.len() as u64);
+        let kernel = Kernel::heap();
+        let memory = Memory::heap(usize::try_from(max_len).expect("BUG: a maximum beyond the address space"));
+        // SAFETY: the memory holds at least `max_len` bytes, is new to us, and `image` is a slice elsewhere.
+        unsafe { memory.base().copy_from_nonoverlapping(image.as_ptr(), image.len()) };
+        let report = Report::of_heap(&kernel, name, image.len() as u64);
+        Mapping {
+            base: memory.base(),
+            len: AtomicU64::new(image.len() as u64),
+            open_end: AtomicU64::new(0),
+            kernel,
+            frames: Frames::new(max_len).expect("BUG: no memory for the frames of an image"),
+            recorder,
+            max_len,
+            growing: Mutex::new(()),
+            report,
+            memory,
+        }
+    }
+
+    /// Makes the mapping `new_len` bytes long, in place. Readers and writers of the old part go on meanwhile. A
+    /// `new_len` not beyond the present length changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::BeyondMaximum`], [`Error::NoSpace`], or what the system said; the old part stays as it was.
+    ///
+    /// # Durability
+    /// On fsdax the new length is durable on return. New bytes of a file that was not there before read as zero.
+    pub fn grow(&self, new_len: u64) -> Result<(), Error> {
+        let path = || self.report.path.clone();
+        if !new_len.is_multiple_of(FRAME as u64) {
+            return Err(Error::BadLength { path: path(), len: new_len, reason: "not a multiple of 4096" });
+        }
+        if new_len > self.max_len {
+            return Err(Error::BeyondMaximum { path: path(), wanted: new_len, max_len: self.max_len });
+        }
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old_len = self.len();
+        if new_len <= old_len {
+            return Ok(());
+        }
+        open::grow(&self.report.path, &self.memory, old_len, new_len)?;
+        if self.memory.as_mapped().is_none() {
+            // SAFETY: heap memory holds `max_len` bytes; beyond the present length nobody reads or writes yet.
+            unsafe { self.base.add(old_len as usize).write_bytes(0, (new_len - old_len) as usize) };
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.grow(new_len);
+        }
+        // Release: whoever sees the new length sees the mapping behind it.
+        self.len.store(new_len, Ordering::Release);
+        Ok(())
+    }
+
+    /// Bytes mapped now.
+    #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "a mapping is never empty")]
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Bytes to which it can grow.
+    #[inline]
+    pub fn max_len(&self) -> u64 {
+        self.max_len
+    }
+
+    /// What was found at open.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+}
+
+/// Reading. May race with writes: 8-byte words old and new can then be mixed.
+impl Mapping {
+    /// The little-endian word at `at`, which is a multiple of 8. Atomic, acquire.
+    #[inline]
+    pub fn load_u64(&self, at: u64) -> u64 {
+        u64::from_le(self.word(at).load(Ordering::Acquire))
+    }
+
+    /// Copies the bytes at `at`.
+    #[inline]
+    pub fn read(&self, at: u64, into: &mut [u8]) {
+        let from = self.range(at, into.len());
+        if into.len() >= FRAME {
+            self.kernel.prefetch_for_read(from, into.len());
+        }
+        // SAFETY: `range` checked the source; the target is an exclusive slice.
+        unsafe { self.kernel.copy_out(into.as_mut_ptr(), from, into.len()) }
+    }
+
+    /// A hint that the bytes at `at` will be read soon. Worth its cost before a copy out of a view of 4 KiB or more;
+    /// [`Mapping::read`] and [`Mapping::hash`] do it themselves.
+    #[inline]
+    pub fn prefetch_for_read(&self, at: u64, len: usize) {
+        let from = self.range(at, len);
+        self.kernel.prefetch_for_read(from, len);
+    }
+
+    /// The checksum of what is at `at`: what [`Mapping::nt_write_hashed`] returned when it wrote these bytes with this
+    /// seed, and what [`crate::hash_bytes`] returns for a slice of them.
+    pub fn hash(&self, at: u64, len: usize, seed: u64) -> u64 {
+        let from = self.range(at, len);
+        // SAFETY: `range` checked the source.
+        unsafe { self.kernel.hash_shared(from, len, seed) }
+    }
+}
+
+/// Views and claims.
+impl Mapping {
+    /// The bytes of whole frames, unchanging while the view lives. `None` when any of them is claimed.
+    /// `at` and `len` are multiples of [`FRAME`].
+    #[inline]
+    pub fn view(&self, at: u64, len: usize) -> Option<ViewRef<'_>> {
+        let (first, count) = self.frame_range(at, len);
+        if !self.frames.view(first, count) {
+            return None;
+        }
+        // SAFETY: `frame_range` checked the bounds; the view just counted keeps every writer out, because writes are
+        // to claimed frames or to the open range, and these frames are neither.
+        let bytes = unsafe { std::slice::from_raw_parts(self.base.add(at as usize), len) };
+        Some(ViewRef { mapping: self, at, bytes })
+    }
+
+    /// As [`Mapping::view`], owning a share of the mapping: for bytes that outlive the borrow.
+    pub fn view_owned(self: &Arc<Self>, at: u64, len: usize) -> Option<View> {
+        let (first, count) = self.frame_range(at, len);
+        self.frames.view(first, count).then(|| View { mapping: Arc::clone(self), at, len })
+    }
+
+    #[inline]
+    pub(crate) fn unview(&self, at: u64, len: usize) {
+        self.frames.unview(at / FRAME as u64, (len / FRAME) as u64);
+    }
+
+    pub(crate) fn viewed<'a>(&'a self, view: &'a View) -> &'a [u8] {
+        debug_assert!(std::ptr::eq(self, &raw const *view.mapping), "BUG: a view of another mapping");
+        // SAFETY: the view was counted by `view_owned` with these bounds and is alive, so no frame of it is claimed.
+        unsafe { std::slice::from_raw_parts(self.base.add(view.at as usize), view.len) }
+    }
+
+    /// Claims whole frames for writing. False, with nothing changed, when any is viewed or claimed.
+    #[inline]
+    pub fn claim(&self, at: u64, len: usize) -> bool {
+        let (first, count) = self.frame_range(at, len);
+        self.frames.claim(first, count)
+    }
+
+    /// Ends a claim. The caller's last write to the frames has returned.
+    #[inline]
+    pub fn release(&self, at: u64, len: usize) {
+        let (first, count) = self.frame_range(at, len);
+        self.frames.release(first, count);
+    }
+
+    /// Whether none of the frames is viewed or claimed.
+    #[inline]
+    pub fn is_free(&self, at: u64, len: usize) -> bool {
+        let (first, count) = self.frame_range(at, len);
+        self.frames.free(first, count)
+    }
+
+    /// Declares the bytes before `end` (a multiple of [`FRAME`]) metadata: always writable, never viewable. Once,
+    /// after open, before anything is viewed.
+    pub fn set_open_range(&self, end: u64) {
+        assert!(
+            end.is_multiple_of(FRAME as u64) && end <= self.max_len,
+            "BUG: an open range to {end}; it must be a multiple of {FRAME} and at most {}",
+            self.max_len
+        );
+        let before = self.open_end.swap(end, Ordering::AcqRel);
+        assert!(
+            before <= end && self.frames.free(0, end / FRAME as u64),
+            "BUG: an open range to {end} after one to {before}, or over frames in use"
+        );
+    }
+}
+
+/// Writing. Each call asserts that its frames are claimed or in the open range. Nothing written is seen for certain by
+/// another thread, nor durable, before what the call's `# Durability` says.
+impl Mapping {
+    /// Stores a little-endian word at `at`, a multiple of 8. Atomic, release.
+    ///
+    /// # Durability
+    /// All or nothing at a power cut. Durable after [`Mapping::flush`] and [`Mapping::fence`].
+    #[inline]
+    pub fn store_u64(&self, at: u64, value: u64) {
+        let word = self.word(at);
+        self.check_writable(at, 8);
+        if let Some(recorder) = &self.recorder {
+            return recorder.store(self, at, &value.to_le_bytes(), false);
+        }
+        word.store(value.to_le(), Ordering::Release);
+    }
+
+    /// Copies `data` to `at` through the caches: for small writes.
+    ///
+    /// # Durability
+    /// Durable after [`Mapping::flush`] and [`Mapping::fence`]. Torn in 8-byte words by a power cut before.
+    #[inline]
+    pub fn write(&self, at: u64, data: &[u8]) {
+        let to = self.range(at, data.len());
+        self.check_writable(at, data.len());
+        if let Some(recorder) = &self.recorder {
+            return recorder.store(self, at, data, false);
+        }
+        // SAFETY: `range` checked the target, `check_writable` that no slice of it exists; `data` is a slice elsewhere.
+        unsafe { self.kernel.copy_in(to, data.as_ptr(), data.len()) }
+    }
+
+    /// Copies `data` to `at` past the caches. Where `at` or the end is not on an 8-byte boundary, the word there is
+    /// read, merged and written, so two threads must not write within one word.
+    ///
+    /// # Durability
+    /// Durable after [`Mapping::fence`] by the same thread. Torn in 8-byte words by a power cut before; bytes outside
+    /// the range never change.
+    #[inline]
+    pub fn nt_write(&self, at: u64, data: &[u8]) {
+        let to = self.range(at, data.len());
+        self.check_writable(at, data.len());
+        if let Some(recorder) = &self.recorder {
+            return recorder.store(self, at, data, true);
+        }
+        // SAFETY: as in `write`; the merged words lie in the same frames.
+        unsafe { self.kernel.stream(to, data.as_ptr(), data.len()) }
+    }
+
+    /// [`Mapping::nt_write`] and [`crate::hash_bytes`] in one pass over `data`. `at` and the length are multiples
+    /// of 64.
+    ///
+    /// # Durability
+    /// As [`Mapping::nt_write`].
+    #[inline]
+    pub fn nt_write_hashed(&self, at: u64, data: &[u8], seed: u64) -> u64 {
+        let to = self.range(at, data.len());
+        assert!(
+            at.is_multiple_of(64) && data.len().is_multiple_of(64),
+            "BUG: a hashed write of {} bytes at {at}; both must be multiples of 64",
+            data.len()
+        );
+        self.check_writable(at, data.len());
+        if let Some(recorder) = &self.recorder {
+            recorder.store(self, at, data, true);
+            return crate::hash_bytes(data, seed);
+        }
+        // SAFETY: as in `write`; the base is aligned to a frame, so the target is aligned to 64.
+        unsafe { self.kernel.stream_hashed(to, data.as_ptr(), data.len(), seed) }
+    }
+
+    /// Writes zeroes past the caches.
+    ///
+    /// # Durability
+    /// As [`Mapping::nt_write`].
+    pub fn nt_zero(&self, at: u64, len: usize) {
+        const ZEROES: [u8; FRAME] = [0; FRAME];
+        let mut done = 0;
+        while done < len {
+            // Up to a frame's boundary, so that the parts after the first are aligned.
+            let position = at + done as u64;
+            let part = (len - done).min(FRAME - (position % FRAME as u64) as usize);
+            self.nt_write(position, &ZEROES[..part]);
+            done += part;
+        }
+    }
+
+    /// Sends the cache lines of a range towards the persistence domain.
+    ///
+    /// # Durability
+    /// What was stored to them before is durable after the next [`Mapping::fence`].
+    #[inline]
+    pub fn flush(&self, at: u64, len: usize) {
+        let from = self.range(at, len);
+        if let Some(recorder) = &self.recorder {
+            return recorder.flush(at, len);
+        }
+        // SAFETY: `range` checked the bounds.
+        unsafe { self.kernel.flush(from, len) }
+    }
+
+    /// Waits until this thread's non-temporal writes and flushes have arrived; also makes them visible to other
+    /// threads before anything this thread stores later.
+    ///
+    /// # Durability
+    /// This thread's non-temporal writes and flushed lines are durable on return.
+    #[inline]
+    pub fn fence(&self) {
+        if let Some(recorder) = &self.recorder {
+            return recorder.fence();
+        }
+        self.kernel.fence();
+    }
+
+    /// Flush, then fence.
+    ///
+    /// # Durability
+    /// What was stored to the range is durable on return.
+    #[inline]
+    pub fn persist(&self, at: u64, len: usize) {
+        self.flush(at, len);
+        self.fence();
+    }
+
+    /// A hint that the line at `at` will be stored to soon. Changes nothing; does nothing when simulated.
+    #[inline]
+    pub fn prefetch_for_write(&self, at: u64) {
+        let line = self.range(at, 1);
+        self.kernel.prefetch_for_write(line);
+    }
+}
+
+/// Checks.
+impl Mapping {
+    /// The address of `at`, when `len` bytes are mapped there.
+    #[inline]
+    fn range(&self, at: u64, len: usize) -> *mut u8 {
+        let mapped = self.len.load(Ordering::Acquire);
+        if at > mapped || len as u64 > mapped - at {
+            outside(at, len, mapped);
+        }
+        // SAFETY: at most the mapped length, so inside the mapping or one past its end.
+        unsafe { self.base.add(at as usize) }
+    }
+
+    #[inline]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        let address = self.range(at, 8);
+        assert!(at.is_multiple_of(8), "BUG: a word at {at}, which is not a multiple of 8");
+        // SAFETY: mapped for 8 bytes and aligned, for as long as `self` lives. Racing accesses are atomic or asm. A slice
+        // of the same word may exist only under a view, and then nobody stores (`check_writable`).
+        unsafe { AtomicU64::from_ptr(address.cast()) }
+    }
+
+    #[inline]
+    fn frame_range(&self, at: u64, len: usize) -> (u64, u64) {
+        self.range(at, len);
+        if at < self.open_end.load(Ordering::Relaxed)
+            || !at.is_multiple_of(FRAME as u64)
+            || !len.is_multiple_of(FRAME)
+        {
+            bad_frames(at, len);
+        }
+        (at / FRAME as u64, (len / FRAME) as u64)
+    }
+
+    #[inline]
+    fn check_writable(&self, at: u64, len: usize) {
+        let open_end = self.open_end.load(Ordering::Relaxed);
+        let end = at + len as u64;
+        if end <= open_end || len == 0 {
+            return;
+        }
+        let first = at.max(open_end) / FRAME as u64;
+        if !self.frames.claimed(first, end.div_ceil(FRAME as u64) - first) {
+            not_claimed(at, len);
+        }
+    }
+
+    /// The bytes for the simulator, which alone knows when they may be read as they are.
+    pub(crate) fn copy_in(&self, at: u64, data: &[u8]) {
+        let to = self.range(at, data.len());
+        // SAFETY: `range` checked the target; `data` is a slice elsewhere.
+        unsafe { self.kernel.copy_in(to, data.as_ptr(), data.len()) }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn outside(at: u64, len: usize, mapped: u64) -> ! {
+    panic!("BUG: {len} bytes at {at} are outside the mapping of {mapped} bytes")
+}
+
+#[cold]
+#[inline(never)]
+fn bad_frames(at: u64, len: usize) -> ! {
+    panic!("BUG: {len} bytes at {at} are not whole frames outside the open range")
+}
+
+#[cold]
+#[inline(never)]
+fn not_claimed(at: u64, len: usize) -> ! {
+    panic!("BUG: a write of {len} bytes at {at} to frames that are not claimed")
+}

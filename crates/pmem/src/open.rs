@@ -1,0 +1,393 @@
+//! Opens a backing: checks what it is, locks it, sizes it, reserves address space and maps it; and grows it.
+//!
+//! Invariants: a file made by a call that fails is gone again, one lengthened by it has its old length again; nothing
+//! is changed before the lock is held; `MAP_SYNC` is demanded of the kernel for fsdax, never assumed.
+//! Deliberately absent: zeroing. A new file reads as zeroes, an existing one as it was left.
+
+use std::fs::{File, OpenOptions as StdOpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::ptr::NonNull;
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::memory::{Mapped, Memory};
+use crate::report::{HugePages, Report};
+use crate::sysfs::{self, DaxDevice, SYSFS};
+use crate::{Access, Error, FRAME, OpenOptions, kernel::Kernel};
+
+const HUGE: u64 = 2 << 20;
+
+/// What `open` found and made.
+pub(crate) struct Opened {
+    pub(crate) memory: Memory,
+    pub(crate) kernel: Kernel,
+    pub(crate) report: Report,
+    pub(crate) max_len: u64,
+}
+
+/// Puts a file back as it was unless the open succeeds.
+struct Undo<'a> {
+    path: &'a Path,
+    file: &'a File,
+    created: bool,
+    old_len: u64,
+    armed: bool,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        // Best effort: the caller gets the first error, which explains more than one from here would.
+        if self.created {
+            let _ = std::fs::remove_file(self.path);
+        } else if self.file.metadata().is_ok_and(|now| now.len() > self.old_len) {
+            let _ = self.file.set_len(self.old_len);
+        }
+    }
+}
+
+/// Opens and maps `path`.
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> {
+    let sysfs = Path::new(SYSFS);
+    let (file, created) = open_file(path, options)?;
+    let metadata = file.metadata().map_err(|source| io_error("reading the metadata of", path, source))?;
+    let device = if metadata.file_type().is_char_device() {
+        Some(DaxDevice::find(sysfs, path, metadata.rdev())?)
+    } else if metadata.is_file() {
+        None
+    } else {
+        return Err(not_mappable(path, &metadata));
+    };
+    let access = match (options.access, &device) {
+        (Access::Dax, Some(_)) => Access::DevDax,
+        (Access::DevDax, None) => {
+            return Err(Error::NotDevDax { path: path.to_owned(), found: "an ordinary file" });
+        }
+        (access, _) => access,
+    };
+    lock(path, &file)?;
+    let mut undo = Undo { path, file: &file, created, old_len: metadata.len(), armed: device.is_none() };
+
+    let found = device.as_ref().map_or(metadata.len(), |device| device.len);
+    let len = match options.len {
+        0 if !options.create => found / FRAME as u64 * FRAME as u64,
+        len => len,
+    };
+    let max_len = options.max_len.max(len);
+    check_len(path, len, max_len)?;
+    if found < len && (device.is_some() || !options.create) {
+        return Err(Error::TooShort { path: path.to_owned(), found, wanted: len });
+    }
+    let max_len = device.as_ref().map_or(max_len, |device| max_len.min(device.len));
+    let kernel = Kernel::detect(access, sysfs::domain(sysfs, access));
+    if kernel.flush_is_unknown() && matches!(access, Access::Dax | Access::DevDax) {
+        return Err(Error::NoFlush { path: path.to_owned(), processor: std::env::consts::ARCH });
+    }
+    if device.is_none() {
+        lengthen(path, &file, found, len, options.preallocate)?;
+    }
+
+    let unit = device.as_ref().map_or(FRAME as u64, |device| device.align);
+    let (reserved_at, reserved_len, base) = reserve(path, max_len, unit)?;
+    let device_len = device.as_ref().map(|device| device.len);
+    let mapped = Mapped {
+        file: file.try_clone().map_err(|source| io_error("duplicating the descriptor of", path, source))?,
+        reserved_at,
+        reserved_len,
+        sync: access == Access::Dax,
+        unit,
+        preallocate: options.preallocate,
+        device_len,
+        huge_pages: options.huge_pages,
+        prefault: options.prefault,
+    };
+    // From here on dropping `memory` undoes the reservation.
+    let memory = Memory::mapped(base, mapped);
+    let mapped = memory.as_mapped().expect("BUG: just made as mapped");
+    map_range(path, base, mapped, 0, len)?;
+    if access == Access::Dax {
+        sync_metadata(path, &file)?;
+    }
+    undo.armed = false;
+    drop(undo);
+
+    let report = Report {
+        access,
+        persistent: matches!(access, Access::Dax | Access::DevDax),
+        emulated: access == Access::Emulated,
+        instruction: kernel.instruction(),
+        domain: sysfs::domain(sysfs, access),
+        nontemporal: kernel.nontemporal(),
+        huge_pages: huge_pages(sysfs, access, &file, options.huge_pages, len, device.as_ref()),
+        path: path.to_owned(),
+        len,
+    };
+    Ok(Opened { memory, kernel, report, max_len })
+}
+
+/// Makes the backing hold and map `new_len` bytes. The caller holds the growth lock and has checked the maximum.
+pub(crate) fn grow(path: &Path, memory: &Memory, old_len: u64, new_len: u64) -> Result<(), Error> {
+    let Some(mapped) = memory.as_mapped() else { return Ok(()) };
+    match mapped.device_len {
+        Some(found) if new_len > found => {
+            return Err(Error::TooShort { path: path.to_owned(), found, wanted: new_len });
+        }
+        Some(_) => {}
+        None => {
+            let found = mapped
+                .file
+                .metadata()
+                .map_err(|source| io_error("reading the metadata of", path, source))?
+                .len();
+            let mut undo = Undo { path, file: &mapped.file, created: false, old_len: found, armed: true };
+            lengthen(path, &mapped.file, found, new_len, mapped.preallocate)?;
+            if mapped.sync {
+                sync_metadata(path, &mapped.file)?;
+            }
+            undo.armed = false;
+        }
+    }
+    let base = NonNull::new(memory.base()).expect("BUG: the base of a mapping is not null");
+    let from = old_len.next_multiple_of(mapped.unit);
+    let to = new_len.next_multiple_of(mapped.unit);
+    if from < to { map_range(path, base, mapped, from, to - from) } else { Ok(()) }
+}
+
+fn open_file(path: &Path, options: &OpenOptions) -> Result<(File, bool), Error> {
+    let attempt = |exclusive: bool| {
+        let flags = rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::NONBLOCK;
+        StdOpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(exclusive)
+            .mode(0o600)
+            .custom_flags(flags.bits() as i32)
+            .open(path)
+    };
+    // Existing first, so that a file made here is known to be ours to remove; again when both tries lose a race.
+    for _ in 0..16 {
+        match attempt(false) {
+            Ok(file) => return Ok((file, false)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && options.create => {}
+            Err(error) => return Err(open_error(path, error)),
+        }
+        match attempt(true) {
+            Ok(file) => return Ok((file, true)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(open_error(path, error)),
+        }
+    }
+    Err(Error::Owned { path: path.to_owned() })
+}
+
+fn open_error(path: &Path, source: io::Error) -> Error {
+    let path = path.to_owned();
+    match Errno::from_io_error(&source) {
+        Some(Errno::NOENT) => Error::Missing { path },
+        Some(Errno::ISDIR) => Error::NotMappable { path, found: "a directory", remedy: "give a file in it" },
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Error::ReadOnly { path, source },
+        Some(Errno::NOSPC | Errno::DQUOT) => Error::NoSpace { path, wanted: 0, source },
+        Some(Errno::NXIO | Errno::NODEV) => Error::NotMappable {
+            path,
+            found: "a socket or a device without a driver",
+            remedy: "give a file or a DAX character device",
+        },
+        _ => Error::Io { action: "opening", path, source },
+    }
+}
+
+fn not_mappable(path: &Path, metadata: &std::fs::Metadata) -> Error {
+    let kind = metadata.file_type();
+    let (found, remedy) = if kind.is_block_device() {
+        (
+            "a block device",
+            "make a DAX file system on it and give a file there, or turn it into a devdax device with \
+             `ndctl create-namespace --mode=devdax`",
+        )
+    } else if kind.is_fifo() {
+        ("a FIFO", "give a file or a DAX character device")
+    } else {
+        ("neither a file nor a device", "give a file or a DAX character device")
+    };
+    Error::NotMappable { path: path.to_owned(), found, remedy }
+}
+
+fn lock(path: &Path, file: &File) -> Result<(), Error> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(Error::Owned { path: path.to_owned() }),
+        Err(errno) => Err(io_error("locking", path, errno.into())),
+    }
+}
+
+fn check_len(path: &Path, len: u64, max_len: u64) -> Result<(), Error> {
+    let bad = |reason| Err(Error::BadLength { path: path.to_owned(), len, reason });
+    if len == 0 {
+        return bad("nothing to map; give a length of at least 4096");
+    }
+    if !len.is_multiple_of(FRAME as u64) {
+        return bad("not a multiple of 4096");
+    }
+    if usize::try_from(max_len).map_or(true, |max_len| max_len > isize::MAX as usize / 2) {
+        return bad("the maximum length is beyond the address space");
+    }
+    Ok(())
+}
+
+/// Gives the file `len` bytes, with blocks behind all of them when `preallocate`.
+fn lengthen(path: &Path, file: &File, found: u64, len: u64, preallocate: bool) -> Result<(), Error> {
+    let done = if preallocate {
+        loop {
+            match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len) {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        }
+    } else if found < len {
+        rustix::fs::ftruncate(file, len)
+    } else {
+        Ok(())
+    };
+    match done {
+        Ok(()) => Ok(()),
+        Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+            Err(Error::NoSpace { path: path.to_owned(), wanted: len, source: errno.into() })
+        }
+        Err(errno) => Err(io_error("allocating blocks for", path, errno.into())),
+    }
+}
+
+/// Makes a new length and a new name durable: `MAP_SYNC` covers the blocks, not these.
+fn sync_metadata(path: &Path, file: &File) -> Result<(), Error> {
+    file.sync_all().map_err(|source| io_error("syncing", path, source))?;
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let directory =
+        File::open(parent).map_err(|source| io_error("opening the directory of", path, source))?;
+    directory.sync_all().map_err(|source| io_error("syncing the directory of", path, source))
+}
+
+/// Reserves address space for `max_len` bytes at a boundary that allows huge pages.
+fn reserve(path: &Path, max_len: u64, unit: u64) -> Result<(NonNull<u8>, usize, NonNull<u8>), Error> {
+    let align = unit.max(HUGE) as usize;
+    let whole = (max_len as usize).next_multiple_of(unit as usize) + align;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    let at = unsafe {
+        rustix::mm::mmap_anonymous(
+            std::ptr::null_mut(),
+            whole,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    };
+    let at = at.map_err(|errno| Error::AddressSpace {
+        path: path.to_owned(),
+        wanted: whole as u64,
+        source: errno.into(),
+    })?;
+    let at = NonNull::new(at.cast::<u8>()).expect("BUG: mmap returned null");
+    let skip = at.as_ptr().align_offset(align);
+    // SAFETY: `skip` is less than `align`, which was added to the length.
+    let base = unsafe { at.add(skip) };
+    Ok((at, whole, base))
+}
+
+/// Maps `len` bytes of the file at offset `at` over the reservation.
+fn map_range(path: &Path, base: NonNull<u8>, mapped: &Mapped, at: u64, len: u64) -> Result<(), Error> {
+    let len = len.next_multiple_of(mapped.unit) as usize;
+    let kind = if mapped.sync { MapFlags::SHARED_VALIDATE | MapFlags::SYNC } else { MapFlags::SHARED };
+    // SAFETY: inside the reservation (the callers keep `at + len` at or below the maximum, rounded to the unit), which
+    // nobody but this mapping uses; the part replaced has no pages yet, so no reference to it exists.
+    let done = unsafe {
+        rustix::mm::mmap(
+            base.add(at as usize).as_ptr().cast(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            kind | MapFlags::FIXED,
+            &mapped.file,
+            at,
+        )
+    };
+    match done {
+        Ok(_) => {}
+        Err(Errno::OPNOTSUPP | Errno::INVAL) if mapped.sync => {
+            return Err(Error::NotDax { path: path.to_owned(), file_system: file_system(&mapped.file) });
+        }
+        Err(errno @ Errno::NOMEM) => {
+            return Err(Error::AddressSpace {
+                path: path.to_owned(),
+                wanted: len as u64,
+                source: errno.into(),
+            });
+        }
+        Err(errno) => return Err(io_error("mapping", path, errno.into())),
+    }
+    // Both are advice: a kernel that does not take it leaves a mapping that works.
+    let start = base.as_ptr().wrapping_add(at as usize).cast();
+    if mapped.huge_pages {
+        // SAFETY: the range was mapped just above; the advice does not change contents.
+        let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxHugepage) };
+    }
+    if mapped.prefault {
+        // SAFETY: as above; populating for write leaves contents as they are.
+        let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxPopulateWrite) };
+    }
+    Ok(())
+}
+
+pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::Io { action, path: path.to_owned(), source }
+}
+
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+fn magic(file: &File) -> Option<u64> {
+    // The type of the field differs between architectures.
+    #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
+    rustix::fs::fstatfs(file).ok().map(|found| found.f_type as u64)
+}
+
+/// The file system's usual name, or its number.
+fn file_system(file: &File) -> String {
+    match magic(file) {
+        Some(TMPFS_MAGIC) => "tmpfs".to_owned(),
+        Some(0xEF53) => "ext4 (mounted without DAX)".to_owned(),
+        Some(0x5846_5342) => "XFS (mounted without DAX)".to_owned(),
+        Some(0x9123_683E) => "btrfs".to_owned(),
+        Some(0x794c_7630) => "overlayfs".to_owned(),
+        Some(0x6969) => "NFS".to_owned(),
+        Some(0x2FC1_2FC1) => "ZFS".to_owned(),
+        Some(0x6573_5546) => "FUSE".to_owned(),
+        Some(other) => format!("a file system of type {other:#x}"),
+        None => "an unknown file system".to_owned(),
+    }
+}
+
+fn huge_pages(
+    sysfs: &Path,
+    access: Access,
+    file: &File,
+    asked: bool,
+    len: u64,
+    device: Option<&DaxDevice>,
+) -> HugePages {
+    if let Some(device) = device {
+        return if device.align >= HUGE { HugePages::Device(device.align) } else { HugePages::No };
+    }
+    if access == Access::Dax {
+        return if len >= HUGE { HugePages::Aligned } else { HugePages::No };
+    }
+    if asked && sysfs::transparent_huge_pages(sysfs) && magic(file) == Some(TMPFS_MAGIC) && len >= HUGE {
+        HugePages::Transparent
+    } else {
+        HugePages::No
+    }
+}

@@ -1,0 +1,341 @@
+//! The crash simulator: mappings in heap memory that record what is done to them, so that a test can stop the machine
+//! between any two calls and look at every image a power cut could leave.
+//!
+//! # The model
+//! Sources: the SNIA NVM programming model (what a load/store medium promises) and the Intel SDM (`clwb`, `sfence`,
+//! non-temporal stores). The model is meant to allow at least what the hardware may do:
+//!
+//! - The unit is the aligned 8-byte word. It is never torn; nothing larger holds together.
+//! - A store makes a new *version* of each word it touches, pending until durable.
+//! - At a cut, every pending word shows its durable value or any one of its pending versions, independently of every
+//!   other word: any subset of the unfenced lines, each torn by word. A cached store that nobody flushed may be there too
+//!   (the cache evicted it).
+//! - A fence makes durable: non-temporal stores before it by the same thread; cached stores before a flush of their line
+//!   by that thread before the fence. A word's older versions go with the newest that became durable; newer ones stay
+//!   pending.
+//! - Growth is durable at once; new bytes are zero and durable.
+//! - One fence counts for all mappings of a simulator (it is the processor's).
+//!
+//! Stricter than some hardware: with eADR nothing flushed is lost; here it is. Laxer in one place: of more than 64
+//! threads some share a number, and then a fence of one counts for the other.
+//!
+//! # Use
+//! A [`Simulator`] makes mappings; the code under test uses them as it would any other. [`Simulator::trace`] gives the
+//! events; a [`Player`] replays them and writes out images; [`crate::Mapping::in_memory`] opens an image for checking.
+//!
+//! ```
+//! use tiersmith_pmem::{FRAME, sim::Simulator};
+//! let sim = Simulator::new();
+//! let pmem = sim.mapping(vec![0; FRAME], 0);
+//! pmem.set_open_range(FRAME as u64);
+//! pmem.nt_write(0, &[7; 8]); // the data
+//! pmem.store_u64(64, 1); // the pointer, without a fence between
+//! pmem.persist(64, 8);
+//! let mut player = sim.trace().player();
+//! player.advance_to(3); // the power goes just before the fence
+//! let mut buffer = player.buffer();
+//! let torn = player.images(100, 0).filter(|choice| {
+//!     let image = &player.image(choice, &mut buffer)[0];
+//!     image[64] == 1 && image[0] != 7
+//! });
+//! assert_eq!(torn.count(), 1); // of four images, one has the pointer without the data
+//! ```
+//!
+//! Deliberately absent: time, and the order in which a real machine would most likely write lines back.
+//! Where to read next: `player.rs` for the model in code, `images.rs` for which images are tried.
+
+mod images;
+mod player;
+
+pub use images::{Choice, Images};
+pub use player::{ImageBuffer, PendingWord, Player};
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use crate::{FRAME, Mapping};
+
+/// Something that happened to a simulated mapping, or a point marked by the test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Bytes were stored.
+    Store {
+        /// Which mapping, counted from zero in the order they were made.
+        mapping: usize,
+        /// Where.
+        at: u64,
+        /// How many bytes.
+        len: usize,
+        /// Past the caches.
+        nt: bool,
+    },
+    /// The lines of a range were flushed.
+    Flush {
+        /// Which mapping.
+        mapping: usize,
+        /// Where.
+        at: u64,
+        /// How many bytes.
+        len: usize,
+    },
+    /// Everything before was ordered.
+    Fence,
+    /// The test marked this point.
+    Mark(u64),
+    /// A mapping grew.
+    Grow {
+        /// Which mapping.
+        mapping: usize,
+        /// Its new length.
+        len: u64,
+    },
+}
+
+/// A fault planted in the machine, so that a test can show that it would be seen. Counts start at zero and run from the
+/// call of [`Simulator::set_dropped`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    #[default]
+    Nothing,
+    /// No flush does anything.
+    DropEveryFlush,
+    /// The flush of this number does nothing.
+    DropNthFlush(u64),
+    /// No fence does anything.
+    DropEveryFence,
+    /// The fence of this number does nothing.
+    DropNthFence(u64),
+    /// Non-temporal stores stay in the caches: they need a flush that nobody sends.
+    CacheEveryNonTemporal,
+    /// The non-temporal store of this number stays in the caches.
+    CacheNthNonTemporal(u64),
+}
+
+/// An event with what the player needs to know of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) event: Event,
+    /// Where the bytes of a store start in the data.
+    pub(crate) data: usize,
+    /// One bit: the thread.
+    pub(crate) thread: u64,
+}
+
+#[derive(Default)]
+struct State {
+    bases: Vec<Vec<u8>>,
+    events: Vec<Recorded>,
+    data: Vec<u8>,
+    threads: Vec<ThreadId>,
+    sabotage: Sabotage,
+    flushes: u64,
+    fences: u64,
+    non_temporal: u64,
+}
+
+impl State {
+    fn push(&mut self, event: Event) {
+        let id = std::thread::current().id();
+        let index = self.threads.iter().position(|known| *known == id).unwrap_or_else(|| {
+            self.threads.push(id);
+            self.threads.len() - 1
+        });
+        let data = self.data.len();
+        self.events.push(Recorded { event, data, thread: 1 << (index % 64) });
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // A test that panicked in the middle of a call has its own message; the trace is whole between pushes.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes simulated mappings and holds their common trace. Clones share it.
+#[derive(Clone, Default)]
+pub struct Simulator {
+    state: Arc<Mutex<State>>,
+}
+
+impl std::fmt::Debug for Simulator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Simulator").field("position", &self.position()).finish_non_exhaustive()
+    }
+}
+
+impl Simulator {
+    /// An empty one.
+    pub fn new() -> Simulator {
+        Simulator::default()
+    }
+
+    /// A mapping whose durable contents are `image` (a multiple of [`FRAME`], not empty), which can grow to `max_len`.
+    /// Its number in the trace is how many were made before it.
+    pub fn mapping(&self, image: Vec<u8>, max_len: u64) -> Mapping {
+        let mut state = lock(&self.state);
+        let index = state.bases.len();
+        let recorder = Recorder { state: Arc::clone(&self.state), index };
+        let mapping = Mapping::on_heap(&image, max_len, Some(recorder), &format!("simulated {index}"));
+        state.bases.push(image);
+        mapping
+    }
+
+    /// Marks this point of the trace: the start or end of an operation, or an event outside the mappings.
+    pub fn mark(&self, tag: u64) {
+        lock(&self.state).push(Event::Mark(tag));
+    }
+
+    /// How many events there are since the start or the last [`Simulator::rebase`].
+    pub fn position(&self) -> usize {
+        lock(&self.state).events.len()
+    }
+
+    /// The events so far, with the contents they start from.
+    pub fn trace(&self) -> Trace {
+        let state = lock(&self.state);
+        let (bases, events, data) = (state.bases.clone(), state.events.clone(), state.data.clone());
+        Trace { inner: Arc::new(TraceData { bases, events, data }) }
+    }
+
+    /// Forgets the events: what the mappings hold now is durable.
+    pub fn rebase(&self) {
+        let mut state = lock(&self.state);
+        let State { bases, events, data, .. } = &mut *state;
+        for recorded in events.drain(..) {
+            match recorded.event {
+                Event::Store { mapping, at, len, .. } => {
+                    let from = &data[recorded.data..recorded.data + len];
+                    bases[mapping][at as usize..at as usize + len].copy_from_slice(from);
+                }
+                Event::Grow { mapping, len } => bases[mapping].resize(len as usize, 0),
+                Event::Flush { .. } | Event::Fence | Event::Mark(_) => {}
+            }
+        }
+        data.clear();
+    }
+
+    /// Plants a fault from here on, replacing the one before.
+    pub fn set_dropped(&self, fault: Sabotage) {
+        let mut state = lock(&self.state);
+        state.sabotage = fault;
+        (state.flushes, state.fences, state.non_temporal) = (0, 0, 0);
+    }
+}
+
+/// What a simulated mapping holds instead of a medium.
+pub(crate) struct Recorder {
+    state: Arc<Mutex<State>>,
+    index: usize,
+}
+
+impl Recorder {
+    #[cold]
+    pub(crate) fn store(&self, mapping: &Mapping, at: u64, bytes: &[u8], nt: bool) {
+        if bytes.is_empty() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        let mut recorded_nt = nt;
+        if nt {
+            let number = state.non_temporal;
+            state.non_temporal += 1;
+            recorded_nt = match state.sabotage {
+                Sabotage::CacheEveryNonTemporal => false,
+                Sabotage::CacheNthNonTemporal(n) => n != number,
+                _ => true,
+            };
+        }
+        state.push(Event::Store { mapping: self.index, at, len: bytes.len(), nt: recorded_nt });
+        state.data.extend_from_slice(bytes);
+        // Under the lock, so that racing stores reach memory in the order of the trace.
+        mapping.copy_in(at, bytes);
+    }
+
+    #[cold]
+    pub(crate) fn flush(&self, at: u64, len: usize) {
+        let mut state = lock(&self.state);
+        let number = state.flushes;
+        state.flushes += 1;
+        let dropped = match state.sabotage {
+            Sabotage::DropEveryFlush => true,
+            Sabotage::DropNthFlush(n) => n == number,
+            _ => false,
+        };
+        if !dropped && len > 0 {
+            state.push(Event::Flush { mapping: self.index, at, len });
+        }
+    }
+
+    #[cold]
+    pub(crate) fn fence(&self) {
+        let mut state = lock(&self.state);
+        let number = state.fences;
+        state.fences += 1;
+        let dropped = match state.sabotage {
+            Sabotage::DropEveryFence => true,
+            Sabotage::DropNthFence(n) => n == number,
+            _ => false,
+        };
+        if !dropped {
+            state.push(Event::Fence);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn grow(&self, len: u64) {
+        lock(&self.state).push(Event::Grow { mapping: self.index, len });
+    }
+}
+
+pub(crate) struct TraceData {
+    pub(crate) bases: Vec<Vec<u8>>,
+    pub(crate) events: Vec<Recorded>,
+    pub(crate) data: Vec<u8>,
+}
+
+/// A trace as it was when taken. Clones share it.
+#[derive(Clone)]
+pub struct Trace {
+    pub(crate) inner: Arc<TraceData>,
+}
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trace").field("events", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Trace {
+    /// How many events it has.
+    pub fn len(&self) -> usize {
+        self.inner.events.len()
+    }
+
+    /// Whether nothing happened.
+    pub fn is_empty(&self) -> bool {
+        self.inner.events.is_empty()
+    }
+
+    /// The events in order.
+    pub fn events(&self) -> impl ExactSizeIterator<Item = &Event> {
+        self.inner.events.iter().map(|recorded| &recorded.event)
+    }
+
+    /// The positions at which a cut shows everything a cut anywhere shows: before each fence, growth and mark, and at
+    /// the end. Between two of these the pending words only get more, and the images of an earlier cut are among those
+    /// of a later one.
+    pub fn cut_points(&self) -> Vec<usize> {
+        let ends = |event: &Event| matches!(event, Event::Fence | Event::Mark(_) | Event::Grow { .. });
+        let mut points: Vec<usize> =
+            self.events().enumerate().filter(|(_, event)| ends(event)).map(|(at, _)| at).collect();
+        points.push(self.len());
+        points
+    }
+
+    /// Replays it from the start.
+    pub fn player(&self) -> Player {
+        Player::new(self)
+    }
+}
+
+const _: () = assert!(FRAME.is_multiple_of(8), "frames are whole words");

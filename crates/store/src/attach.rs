@@ -1,0 +1,588 @@
+//! Attaching a home to its tiers and detaching it.
+//!
+//! # Attaching for the first time, and what a power cut leaves
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | every tier is formatted, its superblocks say `attaching` | a plain home; formatting is done again |
+//! | 2 | the attachment note is written into home | no block in a tier; attach goes on from here |
+//! | 3 | the door is closed: home is moved aside, its path holds a note for people | the same |
+//! | 4 | the superblocks say `attached` | attached |
+//!
+//! # Detaching
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | every dirty block goes home, home is synced | attached, nothing dirty |
+//! | 2 | the superblocks say `detaching` | the next attach takes it up as attached: copies are clean, changed files are noticed |
+//! | 3 | the door is opened: home is at its path again | the same |
+//! | 4 | the attachment note is removed | a plain home; the tier is free |
+//! | 5 | the superblocks say `detached` | the same |
+
+use crate::attached::{AttachedHome, Inner, Running, spawn_background};
+use crate::error::{Error, Result};
+use crate::format::superblock::{OWNER_AT, Superblock, TierState};
+use crate::home::{Home, HomeError, RealHome};
+use crate::note::Note;
+use crate::planted::Planted;
+use crate::profile::Profile;
+use crate::stats::RecoveryReport;
+use crate::tier::open::{self, Found};
+use crate::tier::{Member, Tier};
+use crate::waits;
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+use tiersmith_events::Registry;
+
+/// Bytes of the owner note.
+const OWNER_NOTE: usize = 256;
+
+/// What the members of a tier are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Persistent memory: a file on a DAX file system or a DAX device. Anything else is refused.
+    Persistent,
+    /// Any file, standing for persistent memory because the user said so; labelled wherever it appears.
+    Emulated,
+    /// Memory that does not survive power loss: the tier holds clean copies only, and starts cold at every attach.
+    Volatile,
+}
+
+/// A tier to attach: its members and, when it is made, its sizes.
+#[derive(Clone, Debug)]
+pub struct TierSpec {
+    /// Name, for reports and messages.
+    pub name: String,
+    /// The backings, striped by allocation unit. Always name all of them, in the same order.
+    pub members: Vec<PathBuf>,
+    /// What they are.
+    pub medium: Medium,
+    /// Bytes of each member when it is made (Oracle's SIZE).
+    pub size: u64,
+    /// Bytes each member may grow to (MAXSIZE); `size` or less: it does not grow.
+    pub max_size: u64,
+    /// Bytes each member grows by at a time (AUTOEXTEND NEXT); 0: it does not grow.
+    pub grow_by: u64,
+    /// Allocation unit in bytes: the width of a stripe. A power of two from 32 KiB to 1 GiB.
+    pub unit: u64,
+    /// Independent paths of commit; a power of two. More lanes, fewer writers that meet.
+    pub lanes: u32,
+    /// Batches that can be committed at the same time.
+    pub batches: u32,
+    /// Files the tier can know; 0: one for every 256 KiB of a member, from 64 to 65536.
+    pub slots: u64,
+    /// Redo files may live here.
+    pub holds_redo: bool,
+    /// Data files may live here.
+    pub holds_data: bool,
+    /// Allocate the members' space at once. False leaves holes, which on a full file system end the process; for tests.
+    pub preallocate: bool,
+    /// Format members that hold something else. What they held is lost.
+    pub overwrite: bool,
+}
+
+impl TierSpec {
+    /// A tier of one member with the usual sizes, for redo and data.
+    pub fn new(name: impl Into<String>, member: impl Into<PathBuf>, medium: Medium, size: u64) -> Self {
+        Self {
+            name: name.into(),
+            members: vec![member.into()],
+            medium,
+            size,
+            max_size: size,
+            grow_by: 0,
+            unit: 1 << 20,
+            lanes: 128,
+            batches: 8,
+            slots: 0,
+            holds_redo: true,
+            holds_data: true,
+            preallocate: true,
+            overwrite: false,
+        }
+    }
+
+    /// The number of file slots, the default resolved.
+    pub(crate) fn slot_count(&self) -> u64 {
+        if self.slots > 0 { self.slots } else { (self.size / (256 << 10)).clamp(64, 65536) }
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |why: String| Err(Error::Options(format!("tier `{}`: {why}", self.name)));
+        if self.name.is_empty() || self.name.len() > 64 {
+            return wrong("its name must have 1 to 64 bytes".into());
+        }
+        if self.members.is_empty() || self.members.len() > 64 {
+            return wrong("it needs 1 to 64 members".into());
+        }
+        let mut seen = self.members.clone();
+        seen.sort();
+        seen.dedup();
+        if seen.len() != self.members.len() {
+            return wrong("a member is named twice".into());
+        }
+        if !self.unit.is_power_of_two() || !(32768..=1 << 30).contains(&self.unit) {
+            return wrong(format!(
+                "the unit of {} bytes is not a power of two from 32 KiB to 1 GiB",
+                self.unit
+            ));
+        }
+        if !self.lanes.is_power_of_two() || self.lanes > 1 << 16 {
+            return wrong(format!("{} lanes are not a power of two up to 65536", self.lanes));
+        }
+        if self.batches == 0 || self.batches > 4096 {
+            return wrong(format!("{} batches are not 1 to 4096", self.batches));
+        }
+        if self.slots > 1 << 24 {
+            return wrong(format!("{} slots are more than 16777216", self.slots));
+        }
+        if self.size % 4096 != 0 || self.max_size % 4096 != 0 || self.grow_by % 4096 != 0 {
+            return wrong("its sizes must be multiples of 4096 bytes".into());
+        }
+        if self.size.max(self.max_size) >= 1 << 48 {
+            return wrong("a member cannot be 256 TiB or larger".into());
+        }
+        if self.grow_by > 0 && self.max_size <= self.size {
+            return wrong("it should grow, but its maximum is not larger than its size".into());
+        }
+        Ok(())
+    }
+}
+
+/// How the home is kept from being used without Tiersmith while the tier is ahead of it (promise 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// The directory is moved aside to a sibling; its path holds a note, and becomes the mount point of a door.
+    MoveAside,
+    /// The door guards the home in its own way (a single SQLite file); the directory stays at its path.
+    Door,
+}
+
+/// How to attach.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which files are redo, data or pass. `None`: by looking into the directory, else `generic`.
+    pub profile: Option<Profile>,
+    /// Promise 7.
+    pub guard: Guard,
+    /// Bytes of each redo file that stay in the tier; older redo is drained to home.
+    pub redo_keep_bytes: u64,
+    /// Copy home blocks into the tier when they are read (second-level flash cache).
+    pub admit: bool,
+    /// Run a thread that drains redo and keeps blocks free. Without it [`AttachedHome::background_step`] does.
+    pub background: bool,
+    /// Record wait events. False only to measure what recording costs.
+    pub record_waits: bool,
+    /// Source of uuids and seeds; `None`: the operating system. For runs that must be repeatable.
+    pub seed: Option<u64>,
+    /// A planted bug, for testing the tests.
+    pub planted: Planted,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            profile: None,
+            guard: Guard::MoveAside,
+            redo_keep_bytes: 256 << 20,
+            admit: true,
+            background: true,
+            record_waits: true,
+            seed: None,
+            planted: Planted::None,
+        }
+    }
+}
+
+/// Attaches `tiers` to the directory `home`: formats them when they are new, else recovers what they hold.
+///
+/// # Errors
+/// Each reason has its own error: no directory, read-only, somebody else's tier, a member missing, out of order or cut short,
+/// a damaged structure, a home file changed while the tier had newer blocks of it, another owner. Nothing is changed then.
+///
+/// # Durability
+/// The attachment is durable on return.
+pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<AttachedHome> {
+    let started = Instant::now();
+    for spec in tiers {
+        spec.check()?;
+    }
+    let real = RealHome::open(home).map_err(|e| home_error(home, e))?;
+    real.lock().map_err(|e| owned_or_home(home, &real, e))?;
+    let members = tiers.iter().flat_map(|spec| &spec.members);
+    let before: Vec<(PathBuf, Option<u64>)> =
+        members.map(|p| (p.clone(), std::fs::metadata(p).ok().map(|m| m.len()))).collect();
+    let attached = map_and_attach(real, tiers, options, started);
+    if attached.is_err() {
+        for (path, len) in before.iter().filter(|(_, len)| len.is_none_or(|len| len == 0)) {
+            open::undo_unformatted(path, len.is_some());
+        }
+    }
+    attached
+}
+
+fn map_and_attach(real: RealHome, tiers: &[TierSpec], options: Options, started: Instant) -> Result<AttachedHome> {
+    let path = real.path().to_path_buf();
+    let mut mapped = Vec::new();
+    for spec in tiers {
+        let members = open::map_members(spec).map_err(name_owner)?;
+        mapped.push((spec.clone(), members));
+    }
+    let profile = match &options.profile {
+        Some(profile) => profile.clone(),
+        None => real_profile(&real)?,
+    };
+    attach_mapped(Arc::new(real), &path, mapped, profile, options, started)
+}
+
+fn real_profile(real: &RealHome) -> Result<Profile> {
+    use std::os::fd::AsRawFd;
+    let place = PathBuf::from(format!("/proc/self/fd/{}", real.directory().as_raw_fd()));
+    match Profile::detect(&place) {
+        Some(profile) => Ok(profile),
+        None => Profile::named("generic").map_err(|e| Error::Options(e.to_string())),
+    }
+}
+
+fn home_error(home: &Path, e: HomeError) -> Error {
+    Error::Home { path: home.to_path_buf(), reason: e.to_string() }
+}
+
+fn owned_or_home(home: &Path, real: &RealHome, e: std::io::Error) -> Error {
+    if e.kind() == std::io::ErrorKind::WouldBlock {
+        let owner = home_owner(real).unwrap_or_else(|| "another process (it has the directory locked)".into());
+        return Error::Owned { what: format!("the home {}", home.display()), owner };
+    }
+    Error::Home { path: home.to_path_buf(), reason: e.to_string() }
+}
+
+/// Says who has a member, from the owner note on it.
+fn name_owner(e: Error) -> Error {
+    let Error::Medium(tiersmith_pmem::Error::Owned { path, .. }) = &e else { return e };
+    let owner = owner_note(path).unwrap_or_else(|| "another process".into());
+    Error::Owned { what: format!("the tier member {}", path.display()), owner }
+}
+
+/// Who attached the tier last, as it wrote on the first member.
+fn owner_note(member: &Path) -> Option<String> {
+    use std::os::unix::fs::FileExt;
+    let mut note = [0; OWNER_NOTE];
+    std::fs::File::open(member).and_then(|f| f.read_exact_at(&mut note, OWNER_AT)).ok()?;
+    let text = String::from_utf8_lossy(&note).trim_end_matches('\0').to_string();
+    Some(text).filter(|t| t.starts_with("process "))
+}
+
+/// Who has the home: the one that has its tiers.
+fn home_owner(real: &RealHome) -> Option<String> {
+    let note = real.read_attachment().ok()??;
+    let note = Note::parse(&note, real.path()).ok()?;
+    note.tiers.iter().find_map(|tier| owner_note(Path::new(tier.members.first()?)))
+}
+
+/// Attaches media that are mapped already: what [`attach`] does, and what the simulator calls.
+pub(crate) fn attach_mapped(
+    home: Arc<dyn Home>,
+    path: &Path,
+    mapped: Vec<(TierSpec, Vec<Member>)>,
+    profile: Profile,
+    options: Options,
+    started: Instant,
+) -> Result<AttachedHome> {
+    let identity = home.identity().map_err(Error::io("cannot stat", path))?;
+    let note = home.read_attachment().map_err(Error::io("cannot read the attachment note of", path))?;
+    let note = note.map(|bytes| Note::parse(&bytes, path)).transpose()?;
+    let uuid = note.as_ref().map(|n| n.attachment);
+    let mut names: Vec<&str> = mapped.iter().map(|(spec, _)| &spec.name[..]).collect();
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Error::Options(format!("two tiers are called `{}`; give each its own name", twice[0])));
+    }
+    let mut found = Vec::new();
+    let (mut given, mut empty) = (Vec::new(), Vec::new());
+    for (spec, members) in mapped {
+        let mut tier = open::read_superblocks(members, &spec)?;
+        let volatile = spec.medium == Medium::Volatile;
+        match tier.superblocks.as_ref().map(|sb| &sb[0]) {
+            Some(sb) if Some(sb.attachment) == uuid => given.push((sb.name.clone(), volatile)),
+            Some(_) => {}
+            None => empty.extend(spec.members.first().map(|p| p.display().to_string())),
+        }
+        if volatile {
+            // Clean copies of an earlier attach are nobody's loss.
+            if let Some(sb) = tier.superblocks.as_mut() {
+                refuse_foreign(&sb[0], &identity, uuid.as_ref(), path)?;
+                refuse_unnoted(&sb[0], uuid.as_ref(), path)?;
+            }
+            tier.superblocks = None;
+        }
+        found.push((spec, tier));
+    }
+    let ids = (identity.ino, identity.btime_ns, path.as_os_str().as_bytes());
+    let reopened = reopens(&found, uuid.as_ref(), &identity, path)?;
+    if let Some(note) = &note {
+        note.check(&given, &empty, path)?;
+    }
+    let mut random = Random(options.seed);
+    let attachment = match uuid {
+        Some(uuid) => uuid,
+        None => found
+            .iter()
+            .find_map(|(_, f)| f.superblocks.as_ref().filter(|_| reopened).map(|sb| sb[0].attachment))
+            .unwrap_or_else(|| random.uuid()),
+    };
+    let mut tiers = Vec::new();
+    for (spec, tier) in found {
+        let fresh = !reopened
+            // One of ours that says `attaching` is complete and empty: formatting it again could be cut, and leave a home whose note
+            // names a tier that is not there.
+            || tier.superblocks.as_ref().is_none_or(|sb| sb[0].state == TierState::Detached);
+        let superblocks = match tier.superblocks {
+            Some(sb) if !fresh => sb,
+            _ => open::format(&tier.members, &spec, attachment, random.three(), ids)?,
+        };
+        tiers.push((open::assemble(tier.members, superblocks, &spec, options.planted), fresh));
+    }
+    let events = if options.record_waits {
+        Registry::new(waits::EVENTS, waits::COUNTERS)
+    } else {
+        Registry::disabled()
+    };
+    let recovery_started = events.start();
+    let mut report = RecoveryReport { reopened, ..RecoveryReport::default() };
+    let (tiers, recovered) = crate::recover::recover(&home, tiers, &mut report)?;
+    if note.is_none() {
+        home.write_attachment(&Note::new(attachment, &tiers).encode())
+            .map_err(Error::io("cannot write the attachment note of", path))?;
+    }
+    if options.guard == Guard::MoveAside {
+        home.close_door(&people_note(path, &tiers))
+            .map_err(|e| Error::Home { path: path.to_path_buf(), reason: e.to_string() })?;
+    }
+    for tier in &tiers {
+        tier.update_superblocks(|sb| {
+            sb.state = TierState::Attached;
+            sb.attach_count += 1;
+        });
+        let count = tier.superblocks.lock()[0].attach_count;
+        let mut slots = tier.slots.lock();
+        slots.next_file = slots.next_file.max(count << 20) & ((1 << 40) - 1);
+        drop(slots);
+        tier.number_records(count);
+        write_owner(tier);
+    }
+    let inner = Arc::new(Inner {
+        home,
+        tiers,
+        profile,
+        files: Mutex::new(HashMap::new()),
+        names: Mutex::new(()),
+        events,
+        eviction_hand: AtomicU64::new(0),
+        closed: AtomicBool::new(false),
+        recovery: report,
+        last_background_error: Mutex::new(None),
+        wake: Arc::new((Mutex::new(false), Condvar::new())),
+        options,
+    });
+    let mut report = inner.recovery.clone();
+    crate::recover::finish(&inner, recovered, &mut report)?;
+    report.time = started.elapsed();
+    let _ = inner.events.record(waits::RECOVERY, recovery_started);
+    let inner = with_report(inner, report);
+    log::info!("{}: {}", path.display(), inner.recovery);
+    let stop = Arc::new(AtomicBool::new(false));
+    let running = Arc::new(Running { inner: inner.clone(), thread: Mutex::new(None), stop: stop.clone() });
+    if inner.options.background {
+        let thread = spawn_background(&inner, &stop).map_err(Error::io("cannot start a thread for", path))?;
+        *running.thread.lock() = Some(thread);
+    }
+    Ok(AttachedHome { inner, _running: running })
+}
+
+/// Puts the finished report in; nobody else holds the new home yet.
+fn with_report(mut inner: Arc<Inner>, report: RecoveryReport) -> Arc<Inner> {
+    if let Some(inner) = Arc::get_mut(&mut inner) {
+        inner.recovery = report;
+    }
+    inner
+}
+
+/// Whether this home and these tiers belong together already; an error when they belong to others.
+fn reopens(
+    found: &[(TierSpec, Found)],
+    note: Option<&[u8; 16]>,
+    identity: &crate::home::HomeStat,
+    path: &Path,
+) -> Result<bool> {
+    let mut ours = 0;
+    for (spec, tier) in found {
+        let Some(sb) = tier.superblocks.as_ref().map(|sb| &sb[0]) else { continue };
+        let state = newest_state(tier);
+        if state == TierState::Detached || (state == TierState::Detaching && note.is_none()) {
+            continue;
+        }
+        if state == TierState::Attaching && note != Some(&sb.attachment) {
+            // Formatted and never used: no block is in it.
+            continue;
+        }
+        refuse_foreign(sb, identity, note, path)?;
+        if note.is_none_or(|uuid| *uuid == sb.attachment) {
+            ours += 1;
+        }
+        let _ = spec;
+    }
+    let durable = found.iter().filter(|(spec, _)| spec.medium != Medium::Volatile).count();
+    if ours > 0 && ours < durable {
+        return Err(Error::WrongTier(format!(
+            "{} of the {durable} tiers given belong to {}; name exactly the tiers it was attached to",
+            ours,
+            path.display()
+        )));
+    }
+    Ok(ours > 0)
+}
+
+fn newest_state(tier: &Found) -> TierState {
+    // A cut between members leaves different states; the one that is furthest back decides.
+    let states = tier.superblocks.iter().flatten().map(|sb| sb.state);
+    let rank = |s: &TierState| match s {
+        TierState::Attached => 0,
+        TierState::Detaching => 1,
+        TierState::Attaching => 2,
+        TierState::Detached => 3,
+    };
+    states.min_by_key(rank).unwrap_or(TierState::Detached)
+}
+
+fn refuse_foreign(
+    sb: &Superblock,
+    identity: &crate::home::HomeStat,
+    note: Option<&[u8; 16]>,
+    path: &Path,
+) -> Result<()> {
+    if matches!(sb.state, TierState::Detached | TierState::Attaching) {
+        return Ok(());
+    }
+    let was = String::from_utf8_lossy(&sb.home_path).into_owned();
+    if note.is_some_and(|uuid| *uuid != sb.attachment) {
+        return Err(Error::WrongTier(format!(
+            "tier `{}` belongs to the home {was}, not to {}; name the tier this home was attached to, or detach {was} first",
+            sb.name,
+            path.display()
+        )));
+    }
+    let same = sb.home_ino == identity.ino
+        && (sb.home_btime_ns == identity.btime_ns || sb.home_btime_ns == 0 || identity.btime_ns == 0);
+    if same {
+        return Ok(());
+    }
+    if note.is_some() {
+        return Err(Error::WrongTier(format!(
+            "{} (inode {}) is a copy of the home {was} (inode {}), which tier `{}` belongs to: some blocks of the copy are old. Attach \
+             the original; to copy it, detach it first",
+            path.display(),
+            identity.ino,
+            sb.home_ino,
+            sb.name
+        )));
+    }
+    Err(Error::WrongTier(format!(
+        "tier `{}` belongs to the home {was} (inode {}), {} is another directory (inode {}). Give an empty tier, or detach {was} first",
+        sb.name,
+        sb.home_ino,
+        path.display(),
+        identity.ino
+    )))
+}
+
+/// A tier in use by this home, which has no note, given as volatile: what it was attached as is not known.
+fn refuse_unnoted(sb: &Superblock, note: Option<&[u8; 16]>, path: &Path) -> Result<()> {
+    if note.is_some() || sb.state != TierState::Attached {
+        return Ok(());
+    }
+    Err(Error::WrongTier(format!(
+        "tier `{}` is attached to {}, whose note .tiersmith is gone, and is given as volatile; give it as what it was attached as",
+        sb.name,
+        path.display()
+    )))
+}
+
+fn people_note(path: &Path, tiers: &[Arc<Tier>]) -> String {
+    let mut text = format!(
+        "The directory {} is attached to fast storage by Tiersmith.\n\
+         The newest version of some of its blocks is on that storage only, so the plain files are not a usable\n\
+         database at the moment. They are beside this directory, under the same name with .tiersmith-home added.\n\n\
+         To use the database, mount it with Tiersmith. To have the plain directory back, detach it.\n\n",
+        path.display()
+    );
+    for tier in tiers {
+        for member in &tier.members {
+            text += &format!("fast storage: tier {}, {}\n", tier.name, member.path.display());
+        }
+    }
+    text
+}
+
+/// Who has the tier, for the message a second owner gets. Only text: nothing depends on it.
+fn write_owner(tier: &Tier) {
+    let program = std::env::current_exe()
+        .ok()
+        .and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| "unknown program".into());
+    let mut note = format!("process {} ({program})", std::process::id()).into_bytes();
+    note.resize(OWNER_NOTE, 0);
+    let mapping = tier.mapping(0);
+    mapping.nt_write(OWNER_AT, &note[..OWNER_NOTE]);
+    mapping.fence();
+}
+
+/// Writes everything home and gives the tiers up.
+pub(crate) fn detach(inner: &Arc<Inner>) -> Result<()> {
+    inner.flush_all()?;
+    for tier in &inner.tiers {
+        tier.update_superblocks(|sb| sb.state = TierState::Detaching);
+    }
+    let failed = |e: std::io::Error| Error::Home { path: PathBuf::from("(attached)"), reason: e.to_string() };
+    if inner.home.door_closed().map_err(failed)? {
+        inner.home.open_door().map_err(failed)?;
+    }
+    inner.home.remove_attachment().map_err(failed)?;
+    inner.closed.store(true, std::sync::atomic::Ordering::Release);
+    for tier in &inner.tiers {
+        tier.update_superblocks(|sb| sb.state = TierState::Detached);
+    }
+    Ok(())
+}
+
+/// Uuids and seeds: from the operating system, or a repeatable sequence from a seed (SplitMix64).
+struct Random(Option<u64>);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        match &mut self.0 {
+            Some(state) => {
+                *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                crate::format::mix(*state)
+            }
+            // The keys of the standard library's hasher come from the operating system.
+            None => std::hash::RandomState::new().build_hasher().finish(),
+        }
+    }
+
+    fn three(&mut self) -> [u64; 3] {
+        [self.next(), self.next(), self.next()]
+    }
+
+    fn uuid(&mut self) -> [u8; 16] {
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&self.next().to_le_bytes());
+        uuid[8..].copy_from_slice(&self.next().to_le_bytes());
+        uuid
+    }
+}

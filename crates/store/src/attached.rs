@@ -1,0 +1,536 @@
+//! An attached home and its open files: the API a door is built on.
+//!
+//! All paths are relative to home. Handles are cheap to clone and may be used from many threads.
+
+use crate::address::BlockSize;
+use crate::attach::Options;
+use crate::destage;
+use crate::error::{Error, Result};
+use crate::file::FileState;
+use crate::home::{Home, HomeStat};
+use crate::profile::{FileClass, Profile};
+use crate::stats::{RecoveryReport, Stats};
+use crate::tier::Tier;
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use tiersmith_events::Registry;
+
+pub use crate::file::read::BlockRef;
+pub use crate::home::OpenMode;
+
+/// What all handles share.
+pub(crate) struct Inner {
+    pub(crate) home: Arc<dyn Home>,
+    pub(crate) tiers: Vec<Arc<Tier>>,
+    pub(crate) profile: Profile,
+    pub(crate) options: Options,
+    /// By inode number: files with a slot, open or not, and open pass files.
+    pub(crate) files: Mutex<HashMap<u64, Arc<FileState>>>,
+    /// Renames, links and unlinks, one at a time: each looks before it acts.
+    pub(crate) names: Mutex<()>,
+    pub(crate) events: Registry,
+    pub(crate) eviction_hand: AtomicU64,
+    pub(crate) closed: AtomicBool,
+    pub(crate) recovery: RecoveryReport,
+    pub(crate) last_background_error: Mutex<Option<String>>,
+    pub(crate) wake: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Inner {
+    pub(crate) fn all_files(&self) -> Vec<Arc<FileState>> {
+        let mut files: Vec<_> = self.files.lock().values().cloned().collect();
+        // In a fixed order, so that a run of the simulator can be repeated.
+        files.sort_by_key(|f| f.identity.ino);
+        files
+    }
+
+    pub(crate) fn wake_background(&self) {
+        *self.wake.0.lock() = true;
+        self.wake.1.notify_one();
+    }
+
+    pub(crate) fn usable(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Detached) } else { Ok(()) }
+    }
+}
+
+/// A directory with a fast tier: what [`crate::attach()`] returns. Dropping it makes the tier quiescent and leaves the home attached; [`AttachedHome::detach`] takes
+/// the tier away.
+#[derive(Clone)]
+pub struct AttachedHome {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) _running: Arc<Running>,
+}
+
+impl std::fmt::Debug for AttachedHome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AttachedHome").field("home", &self.inner.home).finish_non_exhaustive()
+    }
+}
+
+/// Ends the background thread when the last handle of the home goes.
+pub(crate) struct Running {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl Running {
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.inner.wake_background();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            log::error!("the background thread of {:?} had panicked", self.inner.home);
+        }
+    }
+}
+
+impl Running {
+    /// Goes on after a detach that could not write home.
+    fn resume(&self) {
+        self.stop.store(false, Ordering::Release);
+        self.inner.closed.store(false, Ordering::Release);
+        if self.inner.options.background {
+            match spawn_background(&self.inner, &self.stop) {
+                Ok(thread) => *self.thread.lock() = Some(thread),
+                Err(e) => log::error!("no thread for the background work of {:?}: {e}", self.inner.home),
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+        if !self.inner.closed.swap(true, Ordering::AcqRel) {
+            for tier in &self.inner.tiers {
+                tier.quiesce_lanes();
+            }
+        }
+    }
+}
+
+impl AttachedHome {
+    /// Opens a file. Its class and block size come from the profile, or from the tier if it is known there.
+    ///
+    /// # Errors
+    /// Those of the home's file system, and [`Error::Invalid`] for a path that leaves the home.
+    ///
+    /// # Durability
+    /// A file of class redo or data that is made here exists durably on return.
+    pub fn open(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<File> {
+        self.inner.usable()?;
+        let state = self.inner.open(path.as_ref(), mode)?;
+        Ok(File { inner: self.inner.clone(), state, read_only: mode.read_only })
+    }
+
+    /// Makes a file that does not exist yet, and opens it.
+    ///
+    /// # Errors
+    /// As [`AttachedHome::open`]; also when the file exists.
+    ///
+    /// # Durability
+    /// As [`AttachedHome::open`].
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
+        self.open(path, OpenMode::CREATE_NEW)
+    }
+
+    /// Size, times and kind of a file; the size is the one in the tier where the tier is ahead.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    pub fn stat(&self, path: impl AsRef<Path>) -> Result<HomeStat> {
+        self.inner.usable()?;
+        self.inner.stat(path.as_ref())
+    }
+
+    /// Renames a file or directory; it keeps its blocks. A file that had the new name goes away with its blocks.
+    ///
+    /// # Errors
+    /// Those of the home's file system; nothing is lost.
+    ///
+    /// # Durability
+    /// After [`AttachedHome::sync_dir`], as on any file system; durable on return when a file with dirty blocks was replaced.
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        self.inner.usable()?;
+        self.inner.rename(from.as_ref(), to.as_ref())
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    ///
+    /// # Durability
+    /// After [`AttachedHome::sync_dir`].
+    pub fn link(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        self.inner.usable()?;
+        let _names = self.inner.names.lock();
+        self.inner.home.link(from.as_ref(), to.as_ref()).map_err(Error::io("cannot link", from.as_ref()))
+    }
+
+    /// Removes a name. With the last one the file's blocks go, as soon as no handle is open.
+    ///
+    /// # Errors
+    /// Those of the home's file system; nothing is lost.
+    ///
+    /// # Durability
+    /// After [`AttachedHome::sync_dir`]; durable on return when the file was known to the tier.
+    pub fn unlink(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.inner.usable()?;
+        self.inner.unlink(path.as_ref())
+    }
+
+    /// Makes the names in the directory of `path` durable.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    ///
+    /// # Durability
+    /// Every rename, link, unlink and creation in that directory that returned before the call survives a power cut.
+    pub fn sync_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.inner.usable()?;
+        self.inner
+            .home
+            .sync_dir(path.as_ref())
+            .map_err(Error::io("cannot sync the directory of", path.as_ref()))
+    }
+
+    /// Writes dirty blocks home and keeps them as clean copies: of one file, or of all. Returns how many blocks went.
+    ///
+    /// # Errors
+    /// When home cannot be written; the blocks stay dirty, nothing is lost.
+    ///
+    /// # Durability
+    /// The home files are synced on return.
+    pub fn destage(&self, path: Option<&Path>) -> Result<u64> {
+        self.inner.usable()?;
+        match path {
+            Some(path) => self.inner.destage_file(&*self.inner.known(path)?, u64::MAX),
+            None => self.inner.flush_all(),
+        }
+    }
+
+    /// Writes every dirty block home, of pinned files too: afterwards home alone is whole.
+    ///
+    /// # Errors
+    /// When home cannot be written; nothing is lost.
+    ///
+    /// # Durability
+    /// The home files are synced on return.
+    pub fn flush_all(&self) -> Result<u64> {
+        self.destage(None)
+    }
+
+    /// Gives up clean copies: of one file (all of them), or `blocks` of any file that were not read lately.
+    /// Returns how many went.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file does not exist.
+    pub fn evict(&self, path: Option<&Path>, blocks: u64) -> Result<u64> {
+        self.inner.usable()?;
+        match path {
+            Some(path) => self.inner.evict_file(&*self.inner.known(path)?),
+            None => Ok(self.inner.tiers.iter().map(|t| self.inner.evict(t, blocks)).sum()),
+        }
+    }
+
+    /// Brings a whole file into the tier and keeps it there, across reopening, until [`AttachedHome::unpin`].
+    ///
+    /// # Errors
+    /// [`Error::TierFull`] when the tier would be left with too little to work with; the file is then not pinned.
+    ///
+    /// # Durability
+    /// The pin is durable on return.
+    pub fn pin(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.inner.usable()?;
+        self.inner.pin(&*self.inner.known(path.as_ref())?, true)
+    }
+
+    /// Ends a pin; the blocks leave as others do.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file does not exist.
+    ///
+    /// # Durability
+    /// Durable on return.
+    pub fn unpin(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.inner.usable()?;
+        self.inner.pin(&*self.inner.known(path.as_ref())?, false)
+    }
+
+    /// Grows a tier by one step. `false` when it is as large as it may be.
+    ///
+    /// # Errors
+    /// When the medium has no space; the tier stays as it was.
+    ///
+    /// # Durability
+    /// The new size is durable on return.
+    pub fn grow(&self, tier: &str) -> Result<bool> {
+        self.inner.usable()?;
+        let tier = self.inner.tiers.iter().find(|t| t.name == tier).ok_or_else(|| {
+            Error::Options(format!("there is no tier `{tier}`; the tiers here are {:?}", self.tier_names()))
+        })?;
+        tier.grow_step()
+    }
+
+    fn tier_names(&self) -> Vec<&str> {
+        self.inner.tiers.iter().map(|t| t.name.as_str()).collect()
+    }
+
+    /// Writes everything home and takes the tier away: a plain directory is left, at its own path.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while files are open; home's error when it cannot be written. The home then stays attached.
+    ///
+    /// # Durability
+    /// Durable on return. After a cut before that the home is attached still, or detached; the next attach knows.
+    pub fn detach(self) -> Result<()> {
+        {
+            // Files are opened and closed under this lock, so nothing is written between the last destage and the end.
+            let _names = self.inner.names.lock();
+            self.inner.usable()?;
+            let open: usize = self.inner.all_files().iter().map(|f| f.handles.load(Ordering::Acquire)).sum();
+            if open > 0 {
+                return Err(Error::Busy(open));
+            }
+            self.inner.closed.store(true, Ordering::Release);
+        }
+        self._running.stop();
+        if let Err(e) = self.inner.flush_all() {
+            self._running.resume();
+            return Err(e);
+        }
+        crate::attach::detach(&self.inner)
+    }
+
+    /// What happens in the background, once, now: idle entries made durable, redo drained, dirty and free blocks kept within their marks. For doors without a background thread, and for tests.
+    ///
+    /// # Errors
+    /// Home's error when it cannot be written; nothing is lost.
+    pub fn background_step(&self) -> Result<()> {
+        self.inner.usable()?;
+        self.inner.background_step()
+    }
+
+    /// Sizes, block states and waits.
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.inner)
+    }
+
+    /// The wait events; reading them stops nobody.
+    pub fn events(&self) -> &Registry {
+        &self.inner.events
+    }
+
+    /// The home behind this one, for what passes through (directories, walking).
+    pub fn home(&self) -> &Arc<dyn Home> {
+        &self.inner.home
+    }
+}
+
+/// An open file of an attached home.
+pub struct File {
+    inner: Arc<Inner>,
+    pub(crate) state: Arc<FileState>,
+    read_only: bool,
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.state.fmt(f)
+    }
+}
+
+impl Clone for File {
+    fn clone(&self) -> Self {
+        self.state.handles.fetch_add(1, Ordering::AcqRel);
+        Self { inner: self.inner.clone(), state: self.state.clone(), read_only: self.read_only }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.inner.close(&self.state);
+    }
+}
+
+impl File {
+    fn writable(&self, what: &'static str) -> Result<()> {
+        self.inner.usable()?;
+        if self.read_only {
+            return Err(self.state.invalid(what, "it was opened for reading only"));
+        }
+        Ok(())
+    }
+
+    /// Reads up to `into.len()` bytes at `offset`; returns fewer at the end of the file.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.inner.usable()?;
+        self.inner.read(&self.state, offset, into)
+    }
+
+    /// Borrows the block at `offset` (a multiple of the block size) from the tier, without a copy. `None` when it is not there,
+    /// or the file is of class redo: read it then. The last block of a file ends with the file.
+    pub fn read_ref(&self, offset: u64) -> Option<BlockRef<'_>> {
+        self.inner.usable().ok()?;
+        self.inner.read_ref(&self.state, offset)
+    }
+
+    /// Writes `data` at `offset`; a gap behind the old end reads as zeros.
+    ///
+    /// # Errors
+    /// Home's error when the tier is full and home cannot take blocks; nothing acknowledged is lost.
+    ///
+    /// # Durability
+    /// On a persistent (or emulated) tier durable on return; each aligned block of a data file is all or nothing. On a
+    /// volatile tier, and for pass files, durable after [`File::sync`].
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.writable("write")?;
+        self.inner.write(&self.state, offset, data)
+    }
+
+    /// Writes several whole blocks, all or none.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a block is not whole, not aligned or there twice, or the file has no batches
+    /// ([`File::has_batches`]); [`Error::BatchTooLarge`]; nothing is written then.
+    ///
+    /// # Durability
+    /// On return all blocks survive a power cut; after a cut before that, all or none.
+    pub fn write_batch(&self, blocks: &[(u64, &[u8])]) -> Result<()> {
+        self.writable("write a batch to")?;
+        self.inner.write_batch(&self.state, blocks)
+    }
+
+    /// Whether [`File::write_batch`] works here: data files on a persistent tier.
+    pub fn has_batches(&self) -> bool {
+        self.state.placed.as_ref().is_some_and(|p| p.tier.durable && p.class == FileClass::Data)
+    }
+
+    /// Makes the file `size` bytes long; what is cut off never shows again, what is added reads as zeros.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    ///
+    /// # Durability
+    /// On a persistent tier durable on return, else after [`File::sync`].
+    pub fn truncate(&self, size: u64) -> Result<()> {
+        self.writable("truncate")?;
+        self.inner.resize(&self.state, size)
+    }
+
+    /// Makes the file at least `size` bytes long.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    ///
+    /// # Durability
+    /// As [`File::truncate`].
+    pub fn extend(&self, size: u64) -> Result<()> {
+        self.writable("extend")?;
+        if size > self.len()? { self.inner.resize(&self.state, size) } else { Ok(()) }
+    }
+
+    /// Makes all writes that have returned durable.
+    ///
+    /// # Errors
+    /// Those of the home's file system (pass files and volatile tiers).
+    ///
+    /// # Durability
+    /// Every write that returned before the call survives a power cut.
+    pub fn sync(&self) -> Result<()> {
+        self.inner.usable()?;
+        self.inner.sync(&self.state)
+    }
+
+    /// Size in bytes.
+    ///
+    /// # Errors
+    /// Those of the home's file system (pass files).
+    pub fn len(&self) -> Result<u64> {
+        match &self.state.placed {
+            Some(placed) => Ok(placed.size()),
+            None => Ok(self.state.home.stat().map_err(self.state.io("cannot stat"))?.size),
+        }
+    }
+
+    /// Whether the file has no bytes.
+    ///
+    /// # Errors
+    /// As [`File::len`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Size, times and kind.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    pub fn stat(&self) -> Result<HomeStat> {
+        let mut stat = self.state.home.stat().map_err(self.state.io("cannot stat"))?;
+        stat.size = self.len()?;
+        Ok(stat)
+    }
+
+    /// The class of the file.
+    pub fn class(&self) -> FileClass {
+        self.state.placed.as_ref().map_or(FileClass::Pass, |p| p.class)
+    }
+
+    /// The block size of the file; `None` for a pass file.
+    pub fn block_size(&self) -> Option<BlockSize> {
+        self.state.placed.as_ref().map(|p| p.block_size)
+    }
+
+    /// Blocks whose newest version is only in the tier, and clean copies.
+    pub fn blocks_in_tier(&self) -> (u64, u64) {
+        self.state.placed.as_ref().map_or((0, 0), |p| p.map.counts())
+    }
+}
+
+/// The background thread: a step every `interval`, or when woken.
+pub(crate) fn spawn_background(
+    inner: &Arc<Inner>,
+    stop: &Arc<AtomicBool>,
+) -> std::io::Result<JoinHandle<()>> {
+    let (inner, stop) = (inner.clone(), stop.clone());
+    std::thread::Builder::new().name("tiersmith-tier".into()).spawn(move || {
+        while !stop.load(Ordering::Acquire) {
+            {
+                let mut woken = inner.wake.0.lock();
+                if !*woken {
+                    inner.wake.1.wait_for(&mut woken, destage::STEP_INTERVAL);
+                }
+                *woken = false;
+            }
+            if stop.load(Ordering::Acquire) {
+                return;
+            }
+            let result = inner.background_step();
+            let mut last = inner.last_background_error.lock();
+            match result {
+                Ok(()) => *last = None,
+                Err(e) => {
+                    let message = e.to_string();
+                    if last.as_ref() != Some(&message) {
+                        log::error!(
+                            "background work of {:?}: {message}; nothing is lost, it is tried again",
+                            inner.home
+                        );
+                    }
+                    *last = Some(message);
+                }
+            }
+        }
+    })
+}

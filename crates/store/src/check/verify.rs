@@ -1,0 +1,362 @@
+//! The check of everything behind the superblocks: files, home, phase, and frames that have two users (invariants 9, 11, 13 to 15, 18, 20).
+//!
+//! Frames referred to twice are only noted during the walk ([`super::blocks`]); a second walk at the end finds out by whom, so
+//! that a sound tier pays for one.
+
+use std::io;
+
+use super::CheckOptions;
+use super::blocks::{Counts, Reader, Search};
+use super::frames::{Frames, Use};
+use super::home::{HomeFileView, HomeView};
+use super::map::{Spot, Tier};
+use super::report::{CheckReport, Finding, Place, Severity};
+use super::superblock::Phase;
+use super::table::{DESTAGING, FileFacts, TRUNCATING, UNLINKING};
+
+/// The words of a finding.
+pub(super) struct Text {
+    pub(super) expected: String,
+    pub(super) found: String,
+    pub(super) meaning: String,
+    pub(super) remedy: &'static str,
+}
+
+/// Somebody refers to frames that somebody else may refer to as well.
+#[derive(Clone, Copy)]
+pub(super) struct Claim {
+    /// Index into the files.
+    pub(super) file: usize,
+    /// The block; `None` for a map page.
+    pub(super) block: Option<u64>,
+    pub(super) frame: u64,
+    pub(super) purpose: Use,
+    /// The word or record that refers to them.
+    pub(super) spot: Spot,
+    /// A pending record, not a map.
+    pub(super) record: bool,
+}
+
+impl Claim {
+    fn overlaps(&self, other: &Claim) -> bool {
+        self.frame < other.frame + other.purpose.frames() && other.frame < self.frame + self.purpose.frames()
+    }
+
+    fn is_same_entry(&self, other: &Claim) -> bool {
+        self.block.is_some() && (self.file, self.block) == (other.file, other.block)
+    }
+}
+
+/// A check under way.
+pub(super) struct Checker<'s> {
+    pub(super) tier: &'s Tier<'s>,
+    pub(super) options: &'s CheckOptions,
+    pub(super) report: CheckReport,
+    pub(super) frames: Frames,
+    pub(super) files: Vec<FileFacts>,
+    /// File ids and indexes into `files`, sorted.
+    pub(super) by_id: Vec<(u64, usize)>,
+    home: Option<&'s dyn HomeView>,
+    claims: Vec<Claim>,
+    /// Space for one block of the tier and one of the home.
+    pub(super) space: [Vec<u8>; 2],
+}
+
+impl<'s> Checker<'s> {
+    pub(super) fn new(
+        tier: &'s Tier<'s>,
+        home: Option<&'s dyn HomeView>,
+        options: &'s CheckOptions,
+        report: CheckReport,
+    ) -> Self {
+        let frames = Frames::new(tier.layout.unit_frames(), tier.layout.frames());
+        let (files, by_id, claims, space) = Default::default();
+        Self { tier, options, report, frames, files, by_id, home, claims, space }
+    }
+
+    /// Checks everything behind the superblocks.
+    pub(super) fn run(mut self) -> CheckReport {
+        self.report.summary.home_compared = self.home.is_some();
+        if self.tier.layout.phase == Phase::Detached {
+            // Free for another home: what the structures still say is of no consequence.
+            return self.report;
+        }
+        self.read_table();
+        let files = std::mem::take(&mut self.files);
+        for (n, file) in files.iter().enumerate() {
+            self.verify_file(n, file);
+        }
+        self.files = files;
+        self.verify_phase();
+        self.read_lanes();
+        self.read_batches();
+        self.settle_claims();
+        self.report.summary.frames_used = self.frames.used();
+        self.report
+    }
+
+    pub(super) fn add(&mut self, severity: Severity, invariant: u8, place: Place, text: Text) {
+        let Text { expected, found, meaning, remedy } = text;
+        let remedy = remedy.into();
+        let finding = Finding { severity, invariant, place, expected, found, meaning, remedy };
+        self.report.add(self.options.findings_max, finding);
+    }
+
+    /// Index of the file with this id.
+    pub(super) fn file_by_id(&self, id: u64) -> Option<usize> {
+        let at = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.by_id.get(at).map(|(_, n)| *n)
+    }
+
+    /// Remembers a claim that may be a second one.
+    pub(super) fn note_claim(&mut self, claim: Claim) {
+        if self.claims.len() < self.options.findings_max.max(16) {
+            self.claims.push(claim);
+        } else if !claim.record {
+            // Too many to look for their partners: counted, like any finding that is left out.
+            self.report.counts[Severity::Inconsistent as usize] += 1;
+            self.report.omitted += 1;
+        }
+    }
+
+    fn verify_file(&mut self, index: usize, file: &FileFacts) {
+        let found = self.home.map(|home| home.find(file.ino, file.generation, file.btime_ns, file.hint()));
+        let home = match &found {
+            Some(Ok(Some(home))) => Some(&**home),
+            _ => None,
+        };
+        let tier = self.tier;
+        let mut reader = Reader { index, file, home, checker: self, counts: Counts::default() };
+        tier.walk(file, &mut reader);
+        let counts = reader.counts;
+        let summary = &mut self.report.summary;
+        summary.blocks_cached += counts.cached;
+        summary.blocks_dirty += counts.dirty;
+        summary.dirty_bytes += counts.dirty * file.block_bytes();
+        self.conclude_blocks(file, &counts);
+        match &found {
+            Some(Ok(Some(home))) => self.verify_stamp(file, &counts, &**home),
+            Some(Ok(None)) => self.home_file_missing(file, &counts),
+            Some(Err(e)) => self.home_unreadable(file, e),
+            None => {}
+        }
+        self.verify_flags(file);
+    }
+
+    /// Findings of which there is one for a file, however many blocks it concerns.
+    fn conclude_blocks(&mut self, file: &FileFacts, counts: &Counts) {
+        if let (past @ 1.., Some(first)) = counts.past_end
+            && self.options.after_recovery
+            && !file.has(TRUNCATING)
+        {
+            let text = Text {
+                expected: format!("no block in the tier past the end of the file ({} bytes)", file.size()),
+                found: format!("{past} block(s), the first is block {}", first.block),
+                meaning:
+                    "the frames are lost until the file goes away, and old bytes would show if the file grew"
+                        .into(),
+                remedy: "attach once: recovery drops them; if it does not, report this",
+            };
+            self.add(Severity::Lost, 11, entry_place(file, first.block, first.spot), text);
+        }
+        if let (count @ 1.., Some(first)) = counts.differ {
+            let text = Text {
+                expected: "the bytes of the home file".into(),
+                found: format!("{count} block(s) differ, the first at byte {} of the file", first.byte),
+                meaning: "a read through the tier and a read of the home file give different bytes; which is right cannot \
+                          be told from here"
+                    .into(),
+                remedy: "if the home file was changed while detached, attach (clean copies are dropped); else restore the \
+                         file from a backup",
+            };
+            self.add(Severity::Inconsistent, 13, entry_place(file, first.block, first.spot), text);
+        }
+    }
+
+    /// Invariant 15. While it is being destaged or truncated, the home file changes before its stamp does.
+    fn verify_stamp(&mut self, file: &FileFacts, counts: &Counts, home: &dyn HomeFileView) {
+        let Some(line) = file.line else { return };
+        let (size, mtime) = (home.size(), home.mtime_ns());
+        let in_step = size == line.home_size && mtime == line.home_mtime_ns;
+        if in_step || file.has(TRUNCATING | UNLINKING | DESTAGING) {
+            return;
+        }
+        let (severity, meaning) = if counts.dirty > 0 {
+            let meaning = format!(
+                "the home file was changed behind the tier, which has {} newer block(s) of it; putting both together may \
+                 mix two versions",
+                counts.dirty
+            );
+            (Severity::Inconsistent, meaning)
+        } else {
+            let meaning = "the home file was changed behind the tier, which has clean copies only; they are out of date";
+            (if counts.cached > 0 { Severity::Inconsistent } else { Severity::Note }, meaning.into())
+        };
+        let text = Text {
+            expected: format!("home file of {} bytes, changed at {} ns", line.home_size, line.home_mtime_ns),
+            found: format!("{size} bytes, changed at {mtime} ns"),
+            meaning,
+            remedy: "put the file back as it was, or move it away; with clean copies only, attach: they are dropped",
+        };
+        self.add(severity, 15, self.line_place(file), text);
+    }
+
+    /// Invariant 14. A file being unlinked may be gone already.
+    fn home_file_missing(&mut self, file: &FileFacts, counts: &Counts) {
+        if file.has(UNLINKING) {
+            return;
+        }
+        let severity = if counts.dirty > 0 { Severity::Lost } else { Severity::Inconsistent };
+        let text = Text {
+            expected: format!(
+                "a file with inode number {} and birth time {} ns in the home",
+                file.ino, file.btime_ns
+            ),
+            found: "none".into(),
+            meaning: format!(
+                "the file was removed behind the tier, or the home was copied: {} Dirty block(s) have no place to go",
+                counts.dirty
+            ),
+            remedy: "bring the original file back (a copy has another inode); if it is not wanted, attach and the slot is \
+                     freed",
+        };
+        self.add(severity, 14, self.line_place(file), text);
+    }
+
+    fn home_unreadable(&mut self, file: &FileFacts, e: &io::Error) {
+        let text = Text {
+            expected: "a readable home file".into(),
+            found: format!("the file system gave an error: {e}"),
+            meaning: "whether the clean copies equal the home file is not known".into(),
+            remedy: "mend the home's file system and check again",
+        };
+        self.add(Severity::Damage, 14, self.line_place(file), text);
+    }
+
+    /// The part of invariant 20 that is about one file.
+    fn verify_flags(&mut self, file: &FileFacts) {
+        if !self.options.after_recovery {
+            return;
+        }
+        for (flag, severity, name) in [
+            (TRUNCATING, Severity::Note, "truncating"),
+            (UNLINKING, Severity::Lost, "unlinking"),
+            (DESTAGING, Severity::Note, "destaging"),
+        ] {
+            if file.has(flag) {
+                let text = Text {
+                    expected: "nothing under way".into(),
+                    found: format!("the flag `{name}`"),
+                    meaning: "the operation was not finished (the home may have failed); what was acknowledged is there".into(),
+                    remedy: "attach once more: it is taken up again",
+                };
+                self.add(severity, 20, self.line_place(file), text);
+            }
+        }
+    }
+
+    /// The part of invariant 20 that is about the tier.
+    fn verify_phase(&mut self) {
+        let summary = &self.report.summary;
+        let held = match self.tier.layout.phase {
+            Phase::Attaching => summary.blocks_cached + summary.blocks_dirty,
+            Phase::Detaching => summary.blocks_dirty,
+            Phase::Attached | Phase::Detached => 0,
+        };
+        if held > 0 {
+            let place = Place { structure: "superblock".into(), offset: Some(0), ..Place::default() };
+            let text = Text {
+                expected: format!("no such block in a tier that is {}", self.tier.layout.phase.name()),
+                found: format!("{held} block(s)"),
+                meaning:
+                    "finishing what was begun would forget these blocks, of which some may exist nowhere else"
+                        .into(),
+                remedy: "do not attach or detach; report this and keep the tier as it is",
+            };
+            self.add(Severity::Inconsistent, 20, place, text);
+        }
+    }
+
+    fn line_place(&self, file: &FileFacts) -> Place {
+        Place {
+            member: Some(0),
+            offset: Some(self.tier.layout.slot_at(file.slot) + 128),
+            structure: "state line".into(),
+            file: Some(file.name()),
+            block: None,
+        }
+    }
+
+    /// Invariants 9 and 18: finds out who else refers to the frames in question.
+    fn settle_claims(&mut self) {
+        let claims = std::mem::take(&mut self.claims);
+        let relevant = |c: &Claim| !c.record || self.frames.is_used(c.frame, c.purpose);
+        let between_records = claims.iter().enumerate().any(|(n, c)| {
+            c.record && claims.iter().take(n).any(|o| o.record && o.overlaps(c) && !o.is_same_entry(c))
+        });
+        if !between_records && !claims.iter().any(relevant) {
+            return;
+        }
+        let wanted = claims.iter().flat_map(|c| c.frame..c.frame + c.purpose.frames()).collect();
+        let frames = Frames::new(self.tier.layout.unit_frames(), self.tier.layout.frames());
+        let mut search = Search::new(wanted, frames);
+        for (index, file) in self.files.iter().enumerate() {
+            (search.index, search.class) = (index, file.class);
+            self.tier.walk(file, &mut search);
+        }
+        for (n, claim) in claims.iter().enumerate() {
+            let others = search.found.iter().filter(|o| {
+                let replaced = claim.record && claims.iter().any(|c| c.record && c.is_same_entry(o));
+                o.spot != claim.spot && o.overlaps(claim) && !replaced
+            });
+            let rivals = claims
+                .iter()
+                .take(n)
+                .filter(|o| claim.record && o.record && o.overlaps(claim) && !o.is_same_entry(claim));
+            let others: Vec<Claim> = others.chain(rivals).copied().collect();
+            if !others.is_empty() || !claim.record {
+                self.double_use(claim, &others);
+            }
+        }
+    }
+
+    fn double_use(&mut self, claim: &Claim, others: &[Claim]) {
+        let place = self.claim_place(claim);
+        let named: Vec<String> = others.iter().take(4).map(|o| self.claim_place(o).to_string()).collect();
+        let more = others.len().saturating_sub(named.len());
+        let also = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let text = Text {
+            expected: format!("frame {} referred to once", claim.frame),
+            found: format!("also referred to by {}{also}", named.join("; ")),
+            meaning: "two blocks share one place: at least one of them has the other's bytes, and a write to one changes both"
+                .into(),
+            remedy: "do not attach; restore the member from a copy of the medium, or both files from a backup",
+        };
+        self.add(Severity::Inconsistent, if claim.record { 18 } else { 9 }, place, text);
+    }
+
+    fn claim_place(&self, claim: &Claim) -> Place {
+        let structure = match (claim.record, claim.block) {
+            (true, _) => "record",
+            (false, Some(_)) => "map entry",
+            (false, None) => "pointer to a map page",
+        };
+        Place {
+            member: Some(claim.spot.member),
+            offset: Some(claim.spot.offset),
+            structure: structure.into(),
+            file: self.files.get(claim.file).map(FileFacts::name),
+            block: claim.block,
+        }
+    }
+}
+
+fn entry_place(file: &FileFacts, block: u64, spot: Spot) -> Place {
+    Place {
+        member: Some(spot.member),
+        offset: Some(spot.offset),
+        structure: "map entry".into(),
+        file: Some(file.name()),
+        block: Some(block),
+    }
+}

@@ -1,0 +1,323 @@
+//! The loop over cuts and images.
+//!
+//! Each thread replays the recording for itself and takes the next cut nobody has taken, so cuts only go forward. At a cut the
+//! home images are made once and shared by all tier images; a tier image is made from the one before by the words that differ.
+
+use std::any::Any;
+use std::collections::{BTreeSet, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use tiersmith_pmem::sim::{Choice, ImageBuffer, PendingWord, Player};
+
+use super::{Budget, Cut, CutState, ImageId, Recording, Report, Violation};
+use crate::home::sim::{HomeImage, HomePlayer};
+
+/// What a check is, to a worker.
+type Check<'c> = &'c mut dyn FnMut(CutState<'_>) -> Result<(), String>;
+
+/// Tries the images at every cut of `recording`, on [`Budget::threads`] threads. A panic of the check is a violation.
+pub fn explore<F>(recording: &Recording, budget: &Budget, check: F) -> Report
+where
+    F: Fn(CutState<'_>) -> Result<(), String> + Sync,
+{
+    let (begun, shared) = (Instant::now(), Shared::new(recording, budget));
+    let found: Vec<Found> = std::thread::scope(|scope| {
+        let run = || Worker::new(&shared).run(&mut |state| check(state));
+        let threads: Vec<_> = (1..budget.threads).map(|_| scope.spawn(run)).collect();
+        let own = run();
+        let joined =
+            threads.into_iter().map(|t| t.join().expect("BUG: a worker catches the panics of checks"));
+        joined.chain([own]).collect()
+    });
+    shared.report(found, begun)
+}
+
+/// As [`explore`], on this thread, for a check that keeps something between images.
+pub fn explore_one_by_one<F>(recording: &Recording, budget: &Budget, mut check: F) -> Report
+where
+    F: FnMut(CutState<'_>) -> Result<(), String>,
+{
+    let (begun, shared) = (Instant::now(), Shared::new(recording, budget));
+    let found = Worker::new(&shared).run(&mut check);
+    shared.report(vec![found], begun)
+}
+
+/// Tries one image again; a panic of the check goes through, for its backtrace.
+///
+/// # Errors
+/// What the check returns.
+///
+/// # Panics
+/// When the recording has no such image with this budget.
+pub fn replay<F>(recording: &Recording, budget: &Budget, id: ImageId, check: F) -> Result<(), String>
+where
+    F: FnOnce(CutState<'_>) -> Result<(), String>,
+{
+    let shared = Shared::new(recording, budget);
+    let mut worker = Worker::new(&shared);
+    let cut = shared.cuts[id.cut];
+    let plan = worker.plan(id.cut, cut);
+    let tiers = worker.media.image(&plan.tiers[id.tier], &mut worker.buffer);
+    check(CutState { tiers, home: plan.homes[id.home].home(), acked: cut.acked, position: cut.position, id })
+}
+
+/// What the threads share.
+struct Shared<'r> {
+    recording: &'r Recording,
+    budget: &'r Budget,
+    cuts: Vec<Cut>,
+    next_cut: AtomicUsize,
+    violations: AtomicUsize,
+}
+
+/// What one thread found.
+#[derive(Default)]
+struct Found {
+    cuts: usize,
+    exhaustive_cuts: usize,
+    images: u64,
+    distinct: HashSet<u64, BuildHasherDefault<AsItIs>>,
+    violations: Vec<Violation>,
+}
+
+impl<'r> Shared<'r> {
+    fn new(recording: &'r Recording, budget: &'r Budget) -> Self {
+        let (next_cut, violations) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { recording, budget, cuts: recording.cuts(), next_cut, violations }
+    }
+
+    fn report(&self, found: Vec<Found>, begun: Instant) -> Report {
+        let mut all = Found::default();
+        for one in found {
+            all.cuts += one.cuts;
+            all.exhaustive_cuts += one.exhaustive_cuts;
+            all.images += one.images;
+            all.violations.extend(one.violations);
+            if all.distinct.is_empty() {
+                all.distinct = one.distinct
+            } else {
+                all.distinct.extend(one.distinct)
+            }
+        }
+        all.violations.sort_by_key(|v| (v.id.cut, v.id.tier, v.id.home));
+        Report {
+            cuts: all.cuts,
+            exhaustive_cuts: all.exhaustive_cuts,
+            images: all.images,
+            distinct: all.distinct.len() as u64,
+            violations: all.violations,
+            elapsed: begun.elapsed(),
+        }
+    }
+}
+
+/// What to try at one cut.
+struct Plan {
+    tiers: Vec<Choice>,
+    homes: Vec<HomeImage>,
+    /// For each tier choice, the homes it meets.
+    pairs: Vec<Vec<usize>>,
+    exhaustive: bool,
+}
+
+/// One thread's way through the recording.
+struct Worker<'s, 'r> {
+    shared: &'s Shared<'r>,
+    media: Player,
+    home: HomePlayer,
+    buffer: ImageBuffer,
+    found: Found,
+}
+
+impl<'s, 'r> Worker<'s, 'r> {
+    fn new(shared: &'s Shared<'r>) -> Self {
+        let (media, home) = (shared.recording.media.player(), shared.recording.home.player());
+        Self { shared, media, home, buffer: ImageBuffer::default(), found: Found::default() }
+    }
+
+    fn run(mut self, check: Check<'_>) -> Found {
+        loop {
+            let index = self.shared.next_cut.fetch_add(1, Ordering::Relaxed);
+            let Some(cut) = self.shared.cuts.get(index).copied() else { return self.found };
+            if self.stopped() {
+                return self.found;
+            }
+            let plan = self.plan(index, cut);
+            self.found.cuts += 1;
+            self.found.exhaustive_cuts += usize::from(plan.exhaustive);
+            self.try_all(index, cut, &plan, check);
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.shared.violations.load(Ordering::Relaxed) >= self.shared.budget.stop_after
+    }
+
+    /// Goes to the cut and chooses its images.
+    fn plan(&mut self, index: usize, cut: Cut) -> Plan {
+        let Budget { images_per_cut: most, seed, .. } = *self.shared.budget;
+        self.media.advance_to(cut.position);
+        self.home.advance_to(cut.home_events);
+        let most = most.max(1);
+        let seed = mix(seed, index as u64, 0x6375_7473);
+        let tier_count = self.media.image_count().unwrap_or(u128::MAX);
+        let home_count = self.home.count();
+        let exhaustive = tier_count.saturating_mul(home_count) <= most as u128;
+        let (tier_most, home_most) = share(tier_count, home_count, most);
+        let tiers: Vec<Choice> = self.media.images(tier_most, seed).collect();
+        let choices = self.home.choices(home_most, seed);
+        let tier_corners = corners(&tiers, self.media.pending());
+        // The first of a sample are its corners; of a full list, first and last are the outermost.
+        let home_corners: BTreeSet<usize> = (0..choices.len().min(4)).chain([choices.len() - 1]).collect();
+        let homes: Vec<HomeImage> = choices.iter().map(|c| self.home.image(c)).collect();
+        let pairs = pair_up(tiers.len(), homes.len(), most, &tier_corners, &home_corners);
+        Plan { tiers, homes, pairs, exhaustive }
+    }
+
+    fn try_all(&mut self, index: usize, cut: Cut, plan: &Plan, check: Check<'_>) {
+        let home_prints: Vec<u64> = plan.homes.iter().map(HomeImage::fingerprint).collect();
+        let durable = fingerprint(self.media.durable());
+        for (tier, (choice, homes)) in plan.tiers.iter().zip(&plan.pairs).enumerate() {
+            if homes.is_empty() {
+                continue;
+            }
+            let tier_print = fingerprint_of(durable, &self.media, choice);
+            let tiers = self.media.image(choice, &mut self.buffer);
+            for &home in homes {
+                self.found.images += 1;
+                self.found.distinct.insert(mix(tier_print, home_prints[home], 0));
+                let id = ImageId { cut: index, tier, home };
+                let (acked, position) = (cut.acked, cut.position);
+                let state = CutState { tiers, home: plan.homes[home].home(), acked, position, id };
+                let said = catch_unwind(AssertUnwindSafe(|| check(state)));
+                let message = match said {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(message)) => message,
+                    Err(panic) => format!("the check panicked: {}", text_of(&*panic)),
+                };
+                let budget = *self.shared.budget;
+                self.found.violations.push(Violation { id, position, acked, budget, message });
+                let before = self.shared.violations.fetch_add(1, Ordering::Relaxed);
+                if before + 1 >= budget.stop_after {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// How many choices of each side to make when `most` pairs may be tried: all of both if that is no more, else about equally many of both,
+/// and more of one when the other has few.
+fn share(tier_count: u128, home_count: u128, most: usize) -> (usize, usize) {
+    let cap = |count: u128, most: usize| usize::try_from(count).unwrap_or(usize::MAX).min(most.max(1));
+    let even = most.isqrt().max(1);
+    let homes = cap(home_count, even);
+    let tiers = cap(tier_count, most / homes);
+    (tiers, cap(home_count, most / tiers))
+}
+
+/// The choices in which nothing and everything of what is pending arrived.
+fn corners(tiers: &[Choice], pending: &[PendingWord]) -> BTreeSet<usize> {
+    let nothing = tiers.iter().position(|c| c.versions().iter().all(|v| *v == 0));
+    let newest =
+        |c: &Choice| c.versions().iter().zip(pending).all(|(v, p)| usize::from(*v) == p.values.len());
+    nothing.into_iter().chain(tiers.iter().position(newest)).collect()
+}
+
+/// Which homes each tier choice meets: the corners meet each other first, then all meet in turn until there are `most` pairs.
+fn pair_up(
+    tiers: usize,
+    homes: usize,
+    most: usize,
+    tier_corners: &BTreeSet<usize>,
+    home_corners: &BTreeSet<usize>,
+) -> Vec<Vec<usize>> {
+    if tiers.saturating_mul(homes) <= most {
+        return vec![(0..homes).collect(); tiers];
+    }
+    let mut pairs = vec![BTreeSet::new(); tiers];
+    let mut left = most;
+    let corner_pairs = tier_corners.iter().flat_map(|t| home_corners.iter().map(move |h| (*t, *h)));
+    // A diagonal at a time: every tier choice meets one home before any meets a second.
+    let in_turn = (0..homes).flat_map(|turn| (0..tiers).map(move |t| (t, (t + turn) % homes)));
+    for (tier, home) in corner_pairs.chain(in_turn) {
+        if left == 0 {
+            break;
+        }
+        left -= usize::from(pairs[tier].insert(home));
+    }
+    pairs.into_iter().map(|set| set.into_iter().collect()).collect()
+}
+
+/// The fingerprint of media is a sum over their words, so that the one of an image follows from the durable one and the words that
+/// differ. A word of zeros adds nothing.
+fn fingerprint(media: &[Vec<u8>]) -> u64 {
+    let mut sum = 0u64;
+    for (mapping, image) in media.iter().enumerate() {
+        sum = sum.wrapping_add(mix(mapping as u64, image.len() as u64, 1));
+        for (i, word) in image.as_chunks::<8>().0.iter().enumerate() {
+            sum = sum.wrapping_add(word_print(mapping, i as u64 * 8, *word));
+        }
+    }
+    sum
+}
+
+fn fingerprint_of(durable: u64, player: &Player, choice: &Choice) -> u64 {
+    let mut sum = durable;
+    for (word, version) in player.pending().iter().zip(choice.versions()) {
+        let Some(newer) = usize::from(*version).checked_sub(1) else { continue };
+        let at = word.at as usize;
+        let older =
+            player.durable()[word.mapping][at..].first_chunk::<8>().expect("BUG: a word beyond its image");
+        sum = sum.wrapping_sub(word_print(word.mapping, word.at, *older));
+        sum = sum.wrapping_add(word_print(word.mapping, word.at, word.values[newer]));
+    }
+    sum
+}
+
+fn word_print(mapping: usize, at: u64, word: [u8; 8]) -> u64 {
+    match u64::from_le_bytes(word) {
+        0 => 0,
+        value => mix(value, at, mapping as u64 + 2),
+    }
+}
+
+/// Mixes three numbers into one (the finalizer of `SplitMix64`, twice).
+fn mix(a: u64, b: u64, c: u64) -> u64 {
+    let finish = |x: u64| {
+        let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ (x >> 31)
+    };
+    let position = b.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(c.wrapping_mul(0xD1B5_4A32_D192_ED03));
+    finish(finish(a.wrapping_add(0x9E37_79B9_7F4A_7C15)).wrapping_add(position))
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("")
+}
+
+/// The hash of a fingerprint is the fingerprint.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("BUG: only whole numbers are hashed");
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}

@@ -1,0 +1,283 @@
+//! The crash explorer: stops the machine at every point of a recorded run, and hands every tier and home that may be found afterwards to
+//! a check.
+//!
+//! A [`Recorder`] couples the simulated media with a simulated home: each home event, and each operation the test calls
+//! acknowledged, is a mark in the media's trace, so the order of all of them is known. [`explore`] goes through the cut points of the
+//! trace (before each fence, growth and mark, and the end: see [`Trace::cut_points`]) and tries, at each, the pairs of
+//! tier image and home image: all of them when they are at most [`Budget::images_per_cut`], else a sample in which both sides' corners
+//! (nothing or everything of what was not durable) meet each other. The pair of both everythings is what a killed process leaves.
+//!
+//! To cut the power during recovery too, a check records its own recovery ([`Recorder::resume`]) and explores that.
+//!
+//! Deliberately absent: the order of threads; a recording is one order that happened.
+//!
+//! Read next: `explore.rs`, `tiersmith_pmem::sim`, `home/sim/state.rs` for the two models.
+//!
+//! ```
+//! use std::path::Path;
+//! use tiersmith_pmem::{FRAME, Mapping};
+//! use tiersmith_store::crash::{Budget, Recorder, explore};
+//! use tiersmith_store::home::{Home, OpenMode};
+//!
+//! let recorder = Recorder::new();
+//! let tier = recorder.simulator().mapping(vec![0; FRAME], 0);
+//! tier.set_open_range(FRAME as u64);
+//! let file = recorder.home().open(Path::new("a"), OpenMode::CREATE).unwrap();
+//! recorder.rebase(); // the run begins here
+//!
+//! file.write_at(0, b"block").unwrap();
+//! file.sync().unwrap(); // without this, the check below fails
+//! tier.store_u64(0, 1); // "the home has it"
+//! tier.persist(0, 8);
+//! recorder.acked();
+//!
+//! let report = explore(&recorder.recording(), &Budget::default(), |found| {
+//!     let tier = Mapping::in_memory(&found.tiers[0], 0);
+//!     let home = found.home.contents(Path::new("a")).unwrap_or_default();
+//!     let said = tier.load_u64(0) == 1;
+//!     if said && *home != *b"block" { return Err("the tier says clean, the home lacks the block".into()) }
+//!     if found.acked == 1 && !said { return Err("acknowledged and lost".into()) }
+//!     Ok(())
+//! });
+//! report.assert_sound();
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tiersmith_pmem::sim::{Event, Simulator, Trace};
+
+use crate::home::SimHome;
+use crate::home::sim::HomeTrace;
+
+mod explore;
+#[cfg(test)]
+mod tests;
+
+pub use explore::{explore, explore_one_by_one, replay};
+
+/// Tags of marks: the top two bits say what the rest counts. A test's own marks have neither.
+const HOME_EVENT: u64 = 1 << 63;
+const ACKNOWLEDGED: u64 = 1 << 62;
+
+/// Simulated media and a simulated home with one trace.
+#[derive(Debug)]
+pub struct Recorder {
+    simulator: Simulator,
+    home: Arc<SimHome>,
+    acked: AtomicU64,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Recorder {
+    /// No media yet, and an empty home.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::resume(SimHome::new(None))
+    }
+
+    /// No media yet, and `home` as it is: to record the recovery of what a power cut left.
+    #[must_use]
+    pub fn resume(home: SimHome) -> Self {
+        let simulator = Simulator::new();
+        let marks = simulator.clone();
+        home.restore(&home.snapshot());
+        home.set_hook(Some(Arc::new(move |event| marks.mark(HOME_EVENT | event))));
+        Self { simulator, home: Arc::new(home), acked: AtomicU64::new(0) }
+    }
+
+    /// Makes the media's mappings; their order is that of the images in [`CutState::tiers`].
+    #[must_use]
+    pub fn simulator(&self) -> &Simulator {
+        &self.simulator
+    }
+
+    /// The home.
+    #[must_use]
+    pub fn home(&self) -> Arc<SimHome> {
+        self.home.clone()
+    }
+
+    /// Begins here: everything so far is durable, no operation is acknowledged, the trace is empty.
+    pub fn rebase(&self) {
+        self.home.rebase();
+        self.simulator.rebase();
+        self.acked.store(0, Ordering::Relaxed);
+    }
+
+    /// The next operation is acknowledged: what it promised must hold at every later cut.
+    pub fn acked(&self) {
+        let before = self.acked.fetch_add(1, Ordering::Relaxed);
+        self.simulator.mark(ACKNOWLEDGED | before);
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn recording(&self) -> Recording {
+        Recording { media: self.simulator.trace(), home: self.home.trace() }
+    }
+}
+
+/// One run, to be stopped anywhere.
+#[derive(Debug, Clone)]
+pub struct Recording {
+    /// What happened to the media, with a mark for each home event.
+    pub media: Trace,
+    /// What happened to the home.
+    pub home: HomeTrace,
+}
+
+impl Recording {
+    /// The places to stop at, in their order.
+    fn cuts(&self) -> Vec<Cut> {
+        let points = self.media.cut_points();
+        let mut next = points.iter().peekable();
+        let (mut cuts, mut home_events, mut acked) = (Vec::with_capacity(points.len()), 0, 0);
+        for (position, event) in self.media.events().map(Some).chain([None]).enumerate() {
+            if next.next_if_eq(&&position).is_some() {
+                cuts.push(Cut { position, home_events, acked });
+            }
+            match event {
+                Some(Event::Mark(tag)) if tag & HOME_EVENT != 0 => home_events += 1,
+                Some(Event::Mark(tag)) if tag & ACKNOWLEDGED != 0 => acked += 1,
+                _ => {}
+            }
+        }
+        cuts
+    }
+}
+
+/// One place to stop at.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    /// The number of trace events before it.
+    position: usize,
+    home_events: usize,
+    acked: usize,
+}
+
+/// How much to try.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// The most pairs of tier and home image at one cut.
+    pub images_per_cut: usize,
+    /// What the samples depend on.
+    pub seed: u64,
+    /// Threads that share the cuts; [`explore_one_by_one`] has one.
+    pub threads: usize,
+    /// Stop after this many violations.
+    pub stop_after: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { images_per_cut: 256, seed: 1, threads: 2, stop_after: 8 }
+    }
+}
+
+/// Which image: with the same recording, [`Budget::images_per_cut`] and [`Budget::seed`], always the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageId {
+    /// Which cut point.
+    pub cut: usize,
+    /// Which choice of the media's images there.
+    pub tier: usize,
+    /// Which choice of the home's images there.
+    pub home: usize,
+}
+
+/// What is found after a power cut.
+#[derive(Debug)]
+pub struct CutState<'a> {
+    /// The media's contents, for [`tiersmith_pmem::Mapping::in_memory`].
+    pub tiers: &'a [Vec<u8>],
+    /// The home, durable as it is; to be used up.
+    pub home: SimHome,
+    /// How many operations were acknowledged before the cut.
+    pub acked: usize,
+    /// The number of trace events before the cut.
+    pub position: usize,
+    /// Which image this is.
+    pub id: ImageId,
+}
+
+/// A check that failed.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// Which image.
+    pub id: ImageId,
+    /// The number of trace events before the cut.
+    pub position: usize,
+    /// How many operations were acknowledged before the cut.
+    pub acked: usize,
+    /// With which budget it is found again.
+    pub budget: Budget,
+    /// What the check said.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ImageId { cut, tier, home } = self.id;
+        let Budget { images_per_cut, seed, .. } = self.budget;
+        write!(
+            f,
+            "{} (power cut before trace event {}, {} operations acknowledged; replay seed {seed}, images_per_cut \
+             {images_per_cut}, cut {cut}, tier image {tier}, home image {home})",
+            self.message, self.position, self.acked
+        )
+    }
+}
+
+/// What [`explore`] did.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Cut points tried.
+    pub cuts: usize,
+    /// Those of them at which every image there is was tried.
+    pub exhaustive_cuts: usize,
+    /// Images tried.
+    pub images: u64,
+    /// Different images among them.
+    pub distinct: u64,
+    /// What failed, in the order of the cuts; at most [`Budget::stop_after`] and one per thread.
+    pub violations: Vec<Violation>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl Report {
+    /// Panics with the first violations, if there are any.
+    pub fn assert_sound(&self) {
+        let said: Vec<String> = self.violations.iter().take(3).map(ToString::to_string).collect();
+        assert!(
+            said.is_empty(),
+            "{} violations in {} images: {}",
+            self.violations.len(),
+            self.images,
+            said.join("\n")
+        );
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} images ({} distinct) at {} cuts ({} of them in full), {} violations, {:.1} s",
+            self.images,
+            self.distinct,
+            self.cuts,
+            self.exhaustive_cuts,
+            self.violations.len(),
+            self.elapsed.as_secs_f64()
+        )
+    }
+}

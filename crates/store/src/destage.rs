@@ -1,0 +1,297 @@
+//! Destaging: dirty blocks go home in large writes, home is synced, then the entries become `Cached`. Readers and writers go on.
+//!
+//! | step | what is done | a power cut after it leaves |
+//! |---|---|---|
+//! | 1 | views of up to [`ROUND_BYTES`] of dirty blocks are taken: their bytes cannot change any more | dirty blocks |
+//! | 2 | the state line says `destaging` and since when, then a fence | dirty blocks; a home changed since then is ours |
+//! | 3 | runs of neighbouring blocks are written to home, which is then synced | dirty blocks, and home equal or not yet |
+//! | 4 | entries that still point to the same frame become `Cached`; a fence | dirty or clean, equal either way |
+//! | 5 | the state line gets home's size and modification time and loses the flag | the same |
+
+use crate::address::BlockIndex;
+use crate::attached::Inner;
+use crate::error::Result;
+use crate::file::{FileState, Meta, Placed};
+use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::format::slot::DESTAGING;
+use crate::planted::Planted;
+use crate::profile::FileClass;
+use crate::waits;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes of one round: written, synced and switched together.
+pub(crate) const ROUND_BYTES: usize = 4 << 20;
+/// Bytes of one write to home.
+const WRITE_BYTES: usize = 1 << 20;
+
+impl Inner {
+    /// Destages a file until none of its blocks is dirty, or `most` blocks have gone. Returns how many went.
+    ///
+    /// # Errors
+    /// When home cannot be written or synced (full, failing): the blocks stay dirty, nothing is lost.
+    pub(crate) fn destage_file(&self, file: &FileState, most: u64) -> Result<u64> {
+        let Some(placed) = &file.placed else { return Ok(0) };
+        if placed.class == FileClass::Redo {
+            let done = self.drain_redo(file, placed, 0)?;
+            let _moving = placed.moving.lock();
+            if !placed.is_gone() {
+                self.lengthen_home(file, placed)?;
+            }
+            return Ok(done);
+        }
+        let _moving = placed.moving.lock();
+        if placed.is_gone() {
+            return Ok(0);
+        }
+        let mut done = 0;
+        while done < most {
+            let count = self.destage_round(file, placed, most - done)?;
+            if count == 0 {
+                self.lengthen_home(file, placed)?;
+                break;
+            }
+            done += count;
+        }
+        Ok(done)
+    }
+
+    /// A file that ends with a hole has no block to make home as long as it is.
+    fn lengthen_home(&self, file: &FileState, placed: &Placed) -> Result<()> {
+        let size = placed.size();
+        if file.home.stat().map_err(file.io("cannot stat"))?.size >= size {
+            return Ok(());
+        }
+        self.mark_destaging(placed);
+        file.home.set_len(size).map_err(file.io("cannot lengthen"))?;
+        file.home.sync().map_err(file.io("cannot sync"))?;
+        self.stamp(file, placed, &mut placed.meta.lock())
+    }
+
+    /// Step 2.
+    fn mark_destaging(&self, placed: &Placed) {
+        let mut meta = placed.meta.lock();
+        meta.line.flags |= DESTAGING;
+        meta.line.since_ns = self.home.now_ns();
+        placed.write_line(&mut meta);
+        placed.tier.fence();
+    }
+
+    fn destage_round(&self, file: &FileState, placed: &Placed, most: u64) -> Result<u64> {
+        let tier = &placed.tier;
+        let bytes = placed.block_size.bytes();
+        let most = most.min((ROUND_BYTES / bytes) as u64) as usize;
+        let mut blocks = Vec::new();
+        placed.map.for_each_leaf(|number, leaf| {
+            if leaf.dirty() == 0 || blocks.len() >= most {
+                return;
+            }
+            for index in 0..PAGE_WORDS {
+                let entry = leaf.get(index as usize);
+                if blocks.len() < most && entry.state() == State::Dirty {
+                    blocks.push((BlockIndex(number * PAGE_WORDS + index), entry));
+                }
+            }
+        });
+        let mut views = Vec::with_capacity(blocks.len());
+        for (block, entry) in blocks {
+            let (member, at) = placed.locate(entry);
+            let Some(view) = tier.mapping(member).view(at, bytes) else { continue };
+            // Written again meanwhile: its next version goes in the next round.
+            if placed.map.get(block) == entry {
+                views.push((block, entry, view));
+            }
+        }
+        if views.is_empty() {
+            return Ok(0);
+        }
+        let start = self.events.start();
+        let runs: Vec<(BlockIndex, &[u8])> = views.iter().map(|(b, _, view)| (*b, &view[..])).collect();
+        self.write_home_runs(file, placed, &runs, placed.size())?;
+        let count = views.len() as u64;
+        for (block, entry, view) in views {
+            drop(view);
+            let (leaf, index) = placed.map.leaf(block).expect("BUG: a dirty block has a leaf");
+            let mut guard = tier.lock_lane(placed.id, block);
+            if leaf.get(index) == entry {
+                let clean = Entry::cached(entry.frame());
+                tier.replace_entry(&mut guard, placed.address(leaf, index, block), clean);
+                leaf.set(index, clean);
+            }
+        }
+        tier.fence();
+        self.stamp(file, placed, &mut placed.meta.lock())?;
+        let _ = self.events.record_n(waits::DESTAGE, start, count * bytes as u64);
+        self.events.count(waits::DESTAGED, count);
+        Ok(count)
+    }
+
+    /// Steps 2 and 3: writes blocks, in ascending order, to home and syncs it. Nothing is written past `size`.
+    pub(crate) fn write_home_runs(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        blocks: &[(BlockIndex, &[u8])],
+        size: u64,
+    ) -> Result<()> {
+        self.mark_destaging(placed);
+        let bytes = placed.block_size.bytes();
+        let per_write = (WRITE_BYTES / bytes).max(1);
+        let mut from = 0;
+        let mut run = Vec::new();
+        while from < blocks.len() {
+            let mut to = from + 1;
+            while to < blocks.len() && to - from < per_write && blocks[to].0.0 == blocks[to - 1].0.0 + 1 {
+                to += 1;
+            }
+            run.clear();
+            for (_, data) in &blocks[from..to] {
+                run.extend_from_slice(data);
+            }
+            let at = placed.block_size.start_of(blocks[from].0);
+            run.truncate(size.saturating_sub(at).try_into().unwrap_or(usize::MAX));
+            if !run.is_empty() {
+                file.home.write_at(at, &run).map_err(file.io("cannot destage to"))?;
+            }
+            from = to;
+        }
+        if !placed.tier.planted.is(Planted::DestageWithoutSync) {
+            file.home.sync().map_err(file.io("cannot sync"))?;
+        }
+        Ok(())
+    }
+
+    /// Step 5: takes down what home looks like now that it is in step. Durable on return.
+    pub(crate) fn stamp(&self, file: &FileState, placed: &Placed, meta: &mut Meta) -> Result<()> {
+        let stat = file.home.stat().map_err(file.io("cannot stat"))?;
+        meta.line.flags &= !DESTAGING;
+        meta.line.home_size = stat.size;
+        meta.line.home_mtime_ns = stat.mtime_ns;
+        meta.line.since_ns = 0;
+        placed.write_line(meta);
+        placed.tier.fence();
+        Ok(())
+    }
+
+    /// Destages every file of the home, pinned ones too.
+    pub(crate) fn flush_all(&self) -> Result<u64> {
+        let mut done = 0;
+        for file in self.all_files() {
+            done += self.destage_file(&file, u64::MAX)?;
+        }
+        for tier in &self.tiers {
+            tier.quiesce_lanes();
+        }
+        Ok(done)
+    }
+
+    /// Evicts up to `want` clean blocks from a tier: first those not read since the hand last passed, then any.
+    /// Pinned files keep theirs.
+    pub(crate) fn evict(&self, tier: &Arc<crate::tier::Tier>, want: u64) -> u64 {
+        let files: Vec<_> = self
+            .all_files()
+            .into_iter()
+            .filter(|f| f.placed.as_ref().is_some_and(|p| Arc::ptr_eq(&p.tier, tier)))
+            .collect();
+        if files.is_empty() {
+            return 0;
+        }
+        let first = self.eviction_hand.fetch_add(1, Ordering::Relaxed) as usize;
+        let mut evicted = 0;
+        for spare_touched in [true, false] {
+            for n in 0..files.len() {
+                let file = &files[(first + n) % files.len()];
+                let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
+                if placed.pinned.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let mut blocks = Vec::new();
+                placed.map.for_each_leaf(|number, leaf| {
+                    if leaf.cached() == 0 || evicted + blocks.len() as u64 >= want {
+                        return;
+                    }
+                    for index in 0..PAGE_WORDS as usize {
+                        if evicted + (blocks.len() as u64) < want
+                            && leaf.get(index).state() == State::Cached
+                            && !(leaf.untouch(index) && spare_touched)
+                        {
+                            blocks.push(BlockIndex(number * PAGE_WORDS + index as u64));
+                        }
+                    }
+                });
+                evicted += self.drop_copies(placed, &blocks);
+                if evicted >= want {
+                    self.events.count(waits::EVICTED, evicted);
+                    return evicted;
+                }
+            }
+        }
+        self.events.count(waits::EVICTED, evicted);
+        evicted
+    }
+}
+
+/// How often background work looks whether there is something to do.
+pub(crate) const STEP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
+
+impl Inner {
+    /// One step of background work; see [`crate::AttachedHome::background_step`].
+    pub(crate) fn background_step(&self) -> Result<()> {
+        let mut failed = None;
+        for tier in &self.tiers {
+            tier.settle_idle_lanes();
+            let total = tier.allocator.total_frames();
+            let files: Vec<_> = self
+                .all_files()
+                .into_iter()
+                .filter(|f| f.placed.as_ref().is_some_and(|p| Arc::ptr_eq(&p.tier, tier)))
+                .collect();
+            for file in &files {
+                let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
+                if placed.class == FileClass::Redo && !placed.pinned.load(Ordering::Relaxed) {
+                    failed = self.drain_redo(file, placed, self.redo_keep_blocks(placed)).err().or(failed);
+                }
+            }
+            // A quarter free is the mark: below it dirty blocks go home until an eighth more could be free.
+            let free = tier.allocator.free_frames();
+            if free < total / 4 {
+                let short = total / 4 + total / 8 - free;
+                let mut got = self.evict(tier, total / 4 - free);
+                for file in &files {
+                    let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
+                    if got * placed.block_size.frames() >= short
+                        || placed.class == FileClass::Redo
+                        || placed.pinned.load(Ordering::Relaxed)
+                    {
+                        continue;
+                    }
+                    let most = short / placed.block_size.frames() + 1;
+                    match self.destage_file(file, most) {
+                        Ok(count) => got += count,
+                        Err(e) => failed = Some(e),
+                    }
+                }
+                let free = tier.allocator.free_frames();
+                if free < total / 4 {
+                    self.evict(tier, total / 4 - free);
+                }
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Gives up all clean copies of a file.
+    pub(crate) fn evict_file(&self, file: &FileState) -> Result<u64> {
+        let Some(placed) = &file.placed else { return Ok(0) };
+        let mut blocks = Vec::new();
+        placed.map.for_each_leaf(|number, leaf| {
+            if leaf.cached() > 0 {
+                let in_leaf = (0..PAGE_WORDS as usize).filter(|i| leaf.get(*i).state() == State::Cached);
+                blocks.extend(in_leaf.map(|i| BlockIndex(number * PAGE_WORDS + i as u64)));
+            }
+        });
+        let evicted = self.drop_copies(placed, &blocks);
+        self.events.count(waits::EVICTED, evicted);
+        Ok(evicted)
+    }
+}

@@ -1,0 +1,160 @@
+//! The errors of the store: each says what was tried, on what, why it failed and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What can go wrong in the store. `Display` is a sentence with the remedy; sources are kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The home cannot be used as one.
+    #[error("cannot use {} as a home: {reason}", path.display())]
+    Home {
+        /// The path given.
+        path: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The options contradict each other or a size is out of range.
+    #[error("cannot attach with these options: {0}")]
+    Options(String),
+    /// A member of a tier could not be opened or mapped.
+    #[error(transparent)]
+    Medium(#[from] tiersmith_pmem::Error),
+    /// Another process owns the home or the tier.
+    #[error("{what} is in use by {owner}; stop that process or detach there first")]
+    Owned {
+        /// The home or the tier member.
+        what: String,
+        /// The process, as it named itself when it attached.
+        owner: String,
+    },
+    /// The tier holds another home, or a member is missing or foreign.
+    #[error("the tier does not fit: {0}")]
+    WrongTier(String),
+    /// The tier holds something that is not Tiersmith's.
+    #[error(
+        "{} is not empty and not a Tiersmith tier ({reason}); give an empty file, or remove it if nobody needs it",
+        path.display()
+    )]
+    NotATier {
+        /// The member.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// A structure on the tier is damaged.
+    #[error(
+        "damaged tier: {structure} at byte {offset} of {} (member {member}): {detail}. Nothing was changed. Run the check \
+         to see what it means for which file, and restore the medium",
+        path.display()
+    )]
+    Damaged {
+        /// Path of the member.
+        path: PathBuf,
+        /// Number of the member.
+        member: usize,
+        /// Byte offset of the structure.
+        offset: u64,
+        /// What it is.
+        structure: String,
+        /// Expected and found.
+        detail: String,
+    },
+    /// The home was changed while Tiersmith was not attached, and the tier has newer blocks for the same file.
+    #[error(
+        "{} changed while the tier held {dirty_blocks} newer blocks of it ({how}); attaching would mix the two. Nothing \
+         was changed. Put the same file back as it was, its modification time too (touch -d), and attach again",
+        path.display()
+    )]
+    HomeChanged {
+        /// The file, relative to home.
+        path: PathBuf,
+        /// Dirty blocks the tier holds for it.
+        dirty_blocks: u64,
+        /// Size or time, expected and found.
+        how: String,
+    },
+    /// Every block of the tier is pinned or too few blocks are left to work with.
+    #[error(
+        "the fast tier `{tier}` is full: {free_bytes} bytes are free and nothing can be moved home ({reason}); unpin files or make the tier larger"
+    )]
+    TierFull {
+        /// Name of the tier.
+        tier: String,
+        /// Bytes free.
+        free_bytes: u64,
+        /// Why nothing can be moved.
+        reason: String,
+    },
+    /// A batch that can never fit.
+    #[error(
+        "a batch of {blocks} blocks does not fit the tier ({most} blocks); write it in parts, or with a journal"
+    )]
+    BatchTooLarge {
+        /// Blocks in the batch.
+        blocks: usize,
+        /// Blocks the tier could hold at most.
+        most: u64,
+    },
+    /// A request that makes no sense for the file.
+    #[error("cannot {what} {}: {reason}", path.display())]
+    Invalid {
+        /// The operation.
+        what: &'static str,
+        /// The file, relative to home.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The home was detached (or the store closed) while a handle was still held.
+    #[error("the home is no longer attached; open it again")]
+    Detached,
+    /// Files are still open.
+    #[error("cannot detach: {0} file handles are still open; close them first")]
+    Busy(usize),
+    /// The home's file system failed.
+    #[error("{what} {}: {source}{}", path.display(), remedy(source))]
+    Io {
+        /// The operation.
+        what: &'static str,
+        /// The file, relative to home.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+fn remedy(e: &io::Error) -> &'static str {
+    match e.kind() {
+        io::ErrorKind::StorageFull => {
+            " (the home's file system is full: free space there; nothing acknowledged is lost)"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => " (mount the home's file system read-write)",
+        _ => "",
+    }
+}
+
+/// Result of the store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io { what, path, source }
+    }
+
+    /// The operating system's number a door answers with (`ENOSPC`, `EIO`, ...).
+    pub fn errno(&self) -> i32 {
+        use rustix::io::Errno;
+        let errno = match self {
+            Error::Io { source, .. } => return source.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+            Error::TierFull { .. } | Error::BatchTooLarge { .. } => Errno::NOSPC,
+            Error::Options(_) | Error::Invalid { .. } => Errno::INVAL,
+            Error::Owned { .. } | Error::Busy(_) => Errno::BUSY,
+            Error::Detached => Errno::BADF,
+            _ => Errno::IO,
+        };
+        errno.raw_os_error()
+    }
+}

@@ -1,0 +1,129 @@
+//! Writing several whole blocks of a data file, all or none ([`crate::tier::batch`]).
+
+use super::FileState;
+use crate::attached::Inner;
+use crate::error::{Error, Result};
+use crate::format::entry::Entry;
+use crate::profile::FileClass;
+use crate::tier::alloc::Purpose;
+use crate::waits;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+impl Inner {
+    /// Writes whole, aligned, distinct blocks of a data file. The file grows to the end of the last one.
+    ///
+    /// # Durability
+    /// On return all blocks survive a power cut; after a cut before that, all do or none.
+    ///
+    /// # Errors
+    /// Nothing is written when there is an error. [`Error::BatchTooLarge`] when the tier can never hold the batch.
+    pub(crate) fn write_batch(&self, file: &FileState, blocks: &[(u64, &[u8])]) -> Result<()> {
+        let placed = match &file.placed {
+            Some(p) if p.tier.durable && p.class == FileClass::Data => p,
+            _ => {
+                return Err(file.invalid(
+                    "write a batch to",
+                    "only data files on a persistent tier have batches; write the blocks one by one",
+                ));
+            }
+        };
+        let (tier, size) = (&placed.tier, placed.block_size);
+        let mut sorted: Vec<(u64, &[u8])> = blocks.to_vec();
+        sorted.sort_by_key(|(offset, _)| *offset);
+        for (n, (offset, data)) in sorted.iter().enumerate() {
+            if data.len() != size.bytes() || offset % size.bytes() as u64 != 0 {
+                return Err(file.invalid(
+                    "write a batch to",
+                    format!("{} bytes at {offset} are not one block of {} bytes", data.len(), size.bytes()),
+                ));
+            }
+            if n > 0 && sorted[n - 1].0 == *offset {
+                return Err(file.invalid("write a batch to", format!("the block at {offset} is in it twice")));
+            }
+            if placed.end_of(*offset, data.len()).is_none() {
+                return Err(
+                    file.invalid("write a batch to", format!("offset {offset} is past the largest file"))
+                );
+            }
+        }
+        if sorted.is_empty() {
+            return Ok(());
+        }
+        let start = self.events.start();
+        let _sizing = placed.sizing.lock();
+        for (offset, _) in &sorted {
+            while !placed.map.make_leaf(tier, placed.id, placed.slot, size.block_of(*offset))? {
+                self.make_room(tier, Purpose::Pages)?;
+            }
+        }
+        let most = tier.allocator.total_frames() / size.frames() / 2;
+        let space = loop {
+            if let Some(space) = tier.take_batch(size, sorted.len()) {
+                break space;
+            }
+            if sorted.len() as u64 > most {
+                return Err(Error::BatchTooLarge { blocks: sorted.len(), most });
+            }
+            self.make_room_for(tier, Purpose::Blocks(size), sorted.len())?;
+        };
+        let hashes: Vec<u64> = sorted
+            .iter()
+            .zip(&space.frames)
+            .map(|((_, data), frame)| {
+                let (member, at) = tier.geometry.locate(*frame);
+                tier.mapping(member).nt_write_hashed(at, data, tier.seed)
+            })
+            .collect();
+        let leaves: Vec<_> = sorted
+            .iter()
+            .map(|(offset, _)| {
+                let block = size.block_of(*offset);
+                let (leaf, index) = placed.map.leaf(block).expect("BUG: make_leaf has made it");
+                (leaf, index, placed.address(leaf, index, block))
+            })
+            .collect();
+        let (number, mut slot) = tier.lock_batch(placed.id);
+        let numbers: BTreeSet<u32> =
+            leaves.iter().map(|(_, _, a)| tier.lane_of(placed.id, a.block)).collect();
+        let mut lanes: Vec<_> = numbers.into_iter().map(|n| tier.lock_lane_number(n)).collect();
+        for (_, _, address) in &leaves {
+            let number = tier.lane_of(placed.id, address.block);
+            let guard =
+                lanes.iter_mut().find(|g| g.number == number).expect("BUG: every block's lane is locked");
+            tier.settle_block(&mut guard.lane, placed.id, address.block);
+            tier.retire_block(guard, placed.id, address.block);
+        }
+        let end = sorted.last().map_or(0, |(offset, data)| offset + data.len() as u64);
+        let size_after = placed.size().max(end);
+        let addresses: Vec<_> = leaves.iter().map(|(_, _, a)| *a).collect();
+        let frames = space.frames.clone();
+        let mut old = Vec::new();
+        tier.commit_batch(
+            (number, &mut slot),
+            placed.id,
+            placed.slot,
+            size_after,
+            &addresses,
+            &hashes,
+            space,
+            || {
+                for ((leaf, index, _), frame) in leaves.iter().zip(&frames) {
+                    old.extend(leaf.get(*index).held_frame());
+                    leaf.set(*index, Entry::dirty(*frame));
+                }
+                if size_after > placed.size() {
+                    let mut meta = placed.meta.lock();
+                    meta.line.size = size_after;
+                    placed.write_line(&mut meta);
+                    placed.size.store(size_after, Ordering::Release);
+                }
+            },
+        );
+        drop(lanes);
+        drop(slot);
+        tier.allocator.give(Purpose::Blocks(size), old);
+        let _ = self.events.record_n(waits::BATCH_WRITE, start, (sorted.len() * size.bytes()) as u64);
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! One file of an attached home, as all its open handles share it.
+//!
+//! [`map`] is where its blocks are; [`read`], [`write`], [`batch`], [`redo`] and [`resize`] are what a caller can do with it.
+//!
+//! # Locks, in the order in which they are taken
+//! 1. `sizing`: redo writes, batches, writes past the end, truncation. Overwrites within the file do not take it.
+//! 2. `moving`: destaging and truncation exclude each other.
+//! 3. `meta`: the state line on the tier and the redo order; held for the time of a small write.
+//! 4. a lane (of the tier). A data file's `meta` may also be taken under a lane, a redo file's never.
+//!
+//! [`crate::room`] (waiting for free blocks) may be entered with `sizing` held, never with a later one.
+
+pub(crate) mod batch;
+pub(crate) mod map;
+pub(crate) mod read;
+pub(crate) mod redo;
+pub(crate) mod resize;
+pub(crate) mod write;
+
+use crate::address::{BlockIndex, BlockSize};
+use crate::error::Error;
+use crate::format::entry::{BLOCKS_MAX, Entry};
+use crate::format::slot::StateLine;
+use crate::home::{HomeFile, HomeStat};
+use crate::profile::FileClass;
+use crate::tier::{BlockAddress, Tier};
+use map::{FileMap, Leaf};
+use parking_lot::Mutex;
+use redo::RedoOrder;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Where a file's blocks may live besides home.
+pub(crate) struct Placed {
+    pub(crate) tier: Arc<Tier>,
+    /// The file's id on the tier.
+    pub(crate) id: u64,
+    /// Its slot in the file table.
+    pub(crate) slot: u64,
+    pub(crate) class: FileClass,
+    pub(crate) block_size: BlockSize,
+    pub(crate) map: FileMap,
+    /// Size of the file in bytes; the home file may be behind.
+    pub(crate) size: AtomicU64,
+    pub(crate) sizing: Mutex<()>,
+    pub(crate) moving: Mutex<()>,
+    pub(crate) meta: Mutex<Meta>,
+    /// Counts entries that became `Home`: who read home without a lock compares it before and after.
+    pub(crate) evictions: AtomicU64,
+    pub(crate) pinned: AtomicBool,
+    /// Its slot is free and may be another file's: whoever works in the background looks here after taking `moving`.
+    pub(crate) gone: AtomicBool,
+}
+
+/// What a file's `meta` lock protects.
+#[derive(Default)]
+pub(crate) struct Meta {
+    pub(crate) line: StateLine,
+    pub(crate) redo: RedoOrder,
+}
+
+/// A file known to an attached home.
+pub(crate) struct FileState {
+    /// Path relative to home when last seen.
+    pub(crate) path: Mutex<PathBuf>,
+    pub(crate) identity: HomeStat,
+    pub(crate) home: Arc<dyn HomeFile>,
+    /// `None`: everything goes straight to home.
+    pub(crate) placed: Option<Placed>,
+    pub(crate) handles: AtomicUsize,
+    /// The last name is gone; the blocks go with the last handle.
+    pub(crate) unlinked: AtomicBool,
+    /// Its class changed with a rename; it takes effect when the last handle is closed.
+    pub(crate) replace: AtomicBool,
+}
+
+impl std::fmt::Debug for FileState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileState").field("path", &*self.path.lock()).finish_non_exhaustive()
+    }
+}
+
+impl FileState {
+    pub(crate) fn io(&self, what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+        Error::io(what, self.path.lock().clone())
+    }
+
+    pub(crate) fn invalid(&self, what: &'static str, reason: impl Into<String>) -> Error {
+        Error::Invalid { what, path: self.path.lock().clone(), reason: reason.into() }
+    }
+}
+
+impl Placed {
+    pub(crate) fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn address(&self, leaf: &Leaf, index: usize, block: BlockIndex) -> BlockAddress {
+        BlockAddress { file: self.id, block, at: leaf.word_at(index), size: self.block_size }
+    }
+
+    /// Where the bytes of an entry's block begin: member and offset.
+    pub(crate) fn locate(&self, entry: Entry) -> (usize, u64) {
+        self.tier.geometry.locate(entry.frame())
+    }
+
+    /// Whether the file has left the tier. Stays as it is while `moving` is held.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Writes the state line; durable with the caller's next fence.
+    pub(crate) fn write_line(&self, meta: &mut Meta) {
+        meta.line.seq += 1;
+        let at = self.tier.geometry.slot_at(self.slot) + meta.line.at();
+        self.tier.mapping(0).nt_write(at, &meta.line.encode_pair(self.tier.seed, self.id));
+    }
+
+    /// The end of a write, checked against what a map can hold.
+    pub(crate) fn end_of(&self, offset: u64, len: usize) -> Option<u64> {
+        let end = offset.checked_add(len as u64)?;
+        (end <= BLOCKS_MAX * self.block_size.bytes() as u64).then_some(end)
+    }
+
+    /// The parts of `offset .. offset + len`, block by block: block, offset within it, range of the caller's bytes.
+    pub(crate) fn chunks(
+        &self,
+        offset: u64,
+        len: usize,
+    ) -> impl Iterator<Item = (BlockIndex, usize, std::ops::Range<usize>)> + use<> {
+        let size = self.block_size;
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            if done == len {
+                return None;
+            }
+            let at = offset + done as u64;
+            let block = size.block_of(at);
+            let inner = (at - size.start_of(block)) as usize;
+            let take = (size.bytes() - inner).min(len - done);
+            done += take;
+            Some((block, inner, done - take..done))
+        })
+    }
+}

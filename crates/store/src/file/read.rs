@@ -1,0 +1,236 @@
+//! Reading: from the tier where it has the block, from home where it does not.
+//!
+//! No lock is taken. A block of a data file is read through a view, which keeps its frame from being reused; the entry is read again
+//! after the view is there. A block of a redo file is written in place, so it is copied and the entry compared afterwards. A read
+//! from home is good when the entry still says `Home` and nothing became `Home` meanwhile
+//! (otherwise the block may have been written, destaged and evicted during the read); else it is read again.
+
+use super::{FileState, Placed};
+use crate::address::BlockIndex;
+use crate::attached::Inner;
+use crate::error::Result;
+use crate::format::entry::{Entry, State};
+use crate::planted::Planted;
+use crate::profile::FileClass;
+use crate::waits;
+use std::sync::atomic::Ordering;
+use tiersmith_pmem::ViewRef;
+
+/// Longest run of home blocks that one read admits to the tier; a longer one is a scan, which would displace what is used again.
+const ADMIT_BLOCKS_MAX: u64 = 16;
+
+/// A block in the tier, borrowed: no copy is made. As long as it lives its frame is not reused; a later write of the block goes to another frame, so the bytes
+/// stay as they were when it was taken.
+#[derive(Debug)]
+pub struct BlockRef<'a> {
+    view: ViewRef<'a>,
+    len: usize,
+}
+
+impl std::ops::Deref for BlockRef<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.view[..self.len]
+    }
+}
+
+impl Inner {
+    /// Reads up to `into.len()` bytes at `offset`; fewer at the end of the file.
+    pub(crate) fn read(&self, file: &FileState, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let Some(placed) = &file.placed else {
+            let start = self.events.start();
+            let got = file.home.read_at(offset, into).map_err(file.io("cannot read"))?;
+            let _ = self.events.record_n(waits::PASS_IO, start, got as u64);
+            return Ok(got);
+        };
+        let size = placed.size();
+        let len = into.len().min(size.saturating_sub(offset).try_into().unwrap_or(usize::MAX));
+        let into = &mut into[..len];
+        let mut chunks = placed.chunks(offset, len).peekable();
+        while let Some((block, inner, range)) = chunks.next() {
+            if self.read_from_tier(placed, block, inner, &mut into[range.clone()]) {
+                continue;
+            }
+            let mut end = range.end;
+            while let Some((_, _, next)) = chunks.next_if(|(next, _, _)| placed.map.get(*next) == Entry::HOME)
+            {
+                end = next.end;
+            }
+            self.read_from_home(file, placed, offset + range.start as u64, &mut into[range.start..end])?;
+        }
+        Ok(len)
+    }
+
+    /// Reads part of a block from the tier; `false` when the newest version is at home.
+    fn read_from_tier(&self, placed: &Placed, block: BlockIndex, inner: usize, into: &mut [u8]) -> bool {
+        let Some((leaf, index)) = placed.map.leaf(block) else { return false };
+        loop {
+            let entry = leaf.get(index);
+            let event = match entry.state() {
+                State::Home => return false,
+                State::Cached => waits::CACHED_READ,
+                State::Dirty => waits::DIRTY_READ,
+            };
+            let start = self.events.start();
+            let (member, at) = placed.locate(entry);
+            let mapping = placed.tier.mapping(member);
+            let evictions = placed.evictions.load(Ordering::Acquire);
+            // Only the frames that are read need to be kept from reuse.
+            let first = inner / crate::address::FRAME * crate::address::FRAME;
+            let last = (inner + into.len()).next_multiple_of(crate::address::FRAME);
+            if let Some(view) = mapping.view(at + first as u64, last - first) {
+                if leaf.get(index) == entry {
+                    into.copy_from_slice(&view[inner - first..inner - first + into.len()]);
+                    drop(view);
+                    leaf.touch(index);
+                    let _ = self.events.record_n(event, start, into.len() as u64);
+                    self.events.count(waits::TIER_HITS, 1);
+                    return true;
+                }
+            } else if placed.class == FileClass::Redo {
+                mapping.read(at + inner as u64, into);
+                if leaf.get(index) == entry && placed.evictions.load(Ordering::Acquire) == evictions {
+                    let _ = self.events.record_n(event, start, into.len() as u64);
+                    self.events.count(waits::TIER_HITS, 1);
+                    return true;
+                }
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Reads a run of blocks that were `Home` when looked at.
+    fn read_from_home(&self, file: &FileState, placed: &Placed, offset: u64, into: &mut [u8]) -> Result<()> {
+        let start = self.events.start();
+        let blocks = |p: &Placed| p.chunks(offset, into.len()).map(|(b, i, r)| (b, i, r)).collect::<Vec<_>>();
+        let blocks = blocks(placed);
+        let evictions = placed.evictions.load(Ordering::Acquire);
+        let still_home = |b: &BlockIndex| placed.map.get(*b) == Entry::HOME;
+        let run_is_home = blocks.iter().all(|(b, _, _)| still_home(b));
+        let got = file.home.read_at(offset, into).map_err(file.io("cannot read"))?;
+        into[got..].fill(0);
+        let unmoved = placed.evictions.load(Ordering::Acquire) == evictions;
+        if run_is_home && unmoved && blocks.iter().all(|(b, _, _)| still_home(b)) {
+            let _ = self.events.record_n(waits::HOME_READ, start, into.len() as u64);
+            self.events.count(waits::TIER_MISSES, blocks.len() as u64);
+            if self.options.admit
+                && placed.class == FileClass::Data
+                && placed.tier.holds_data
+                && blocks.len() as u64 <= ADMIT_BLOCKS_MAX
+            {
+                for (block, inner, range) in blocks {
+                    self.admit(file, placed, block, inner, &into[range], evictions)?;
+                }
+            }
+            return Ok(());
+        }
+        // Something moved meanwhile: block by block, each as it is now.
+        for (block, inner, range) in blocks {
+            loop {
+                if self.read_from_tier(placed, block, inner, &mut into[range.clone()]) {
+                    break;
+                }
+                let evictions = placed.evictions.load(Ordering::Acquire);
+                let part = &mut into[range.clone()];
+                let at = placed.block_size.start_of(block) + inner as u64;
+                let got = file.home.read_at(at, part).map_err(file.io("cannot read"))?;
+                part[got..].fill(0);
+                if still_home(&block) && placed.evictions.load(Ordering::Acquire) == evictions {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a block just read from home into the tier as a clean copy, if there is room without waiting.
+    ///
+    /// The copy is durable before its entry is stored, so that after a cut a `Cached` entry never points to other bytes.
+    fn admit(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        block: BlockIndex,
+        inner: usize,
+        part: &[u8],
+        evictions: u64,
+    ) -> Result<()> {
+        let tier = &placed.tier;
+        if tier.allocator.free_frames() <= self.admit_reserve(tier)
+            || !placed.map.make_leaf(tier, placed.id, placed.slot, block)?
+        {
+            return Ok(());
+        }
+        let bytes = placed.block_size.bytes();
+        let mut whole = Vec::new();
+        let data = if inner == 0 && part.len() == bytes {
+            part
+        } else {
+            whole.resize(bytes, 0);
+            self.read_home_block(file, placed, placed.block_size.start_of(block), &mut whole)?;
+            &whole
+        };
+        self.admit_block(placed, block, data, evictions);
+        Ok(())
+    }
+
+    /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy. `false` when there is no free piece.
+    pub(crate) fn admit_block(
+        &self,
+        placed: &Placed,
+        block: BlockIndex,
+        data: &[u8],
+        evictions: u64,
+    ) -> bool {
+        let tier = &placed.tier;
+        let start = self.events.start();
+        let Some((leaf, index)) = placed.map.leaf(block) else { return false };
+        let mut guard = tier.lock_lane(placed.id, block);
+        if leaf.get(index) != Entry::HOME
+            || placed.evictions.load(Ordering::Acquire) != evictions
+            || placed.block_size.start_of(block) >= placed.size()
+        {
+            return true;
+        }
+        let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else { return false };
+        let address = placed.address(leaf, index, block);
+        if tier.planted.is(Planted::AdmitPointerFirst) {
+            tier.replace_entry(&mut guard, address, Entry::cached(frame));
+            tier.fence();
+        }
+        let (member, at) = tier.geometry.locate(frame);
+        tier.mapping(member).nt_write(at, data);
+        tier.fence();
+        tier.replace_entry(&mut guard, address, Entry::cached(frame));
+        tier.release(frame, placed.block_size.frames());
+        leaf.set(index, Entry::cached(frame));
+        let _ = self.events.record_n(waits::ADMIT, start, data.len() as u64);
+        true
+    }
+
+    /// A reference to the block at `offset` if the tier holds it and it can be lent.
+    pub(crate) fn read_ref<'a>(&self, file: &'a FileState, offset: u64) -> Option<BlockRef<'a>> {
+        let placed = file.placed.as_ref()?;
+        let block = placed.block_size.block_of(offset);
+        let start = placed.block_size.start_of(block);
+        let size = placed.size();
+        if start != offset || start >= size {
+            return None;
+        }
+        let (leaf, index) = placed.map.leaf(block)?;
+        let entry = leaf.get(index);
+        if entry == Entry::HOME || placed.class == FileClass::Redo {
+            return None;
+        }
+        let (member, at) = placed.locate(entry);
+        let bytes = placed.block_size.bytes();
+        let view = placed.tier.mapping(member).view(at, bytes)?;
+        if leaf.get(index) != entry {
+            return None;
+        }
+        leaf.touch(index);
+        self.events.count(waits::ZERO_COPY, 1);
+        Some(BlockRef { view, len: bytes.min((size - start) as usize) })
+    }
+}

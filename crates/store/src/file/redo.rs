@@ -1,0 +1,297 @@
+//! Redo files: written in place in the tier, durable on return, drained to home in the background (tail-of-log caching).
+//!
+//! Deliberately not atomic by block: a redo format finds its own torn tail, and an append of 512 bytes should cost 512 bytes.
+//!
+//! # The life of an append, and what a power cut leaves
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | a block that is `Home` gets a free frame: home's bytes or zeros, then a fence | the old file |
+//! | 2 | its entry becomes `Dirty`, then a fence | the old file; an entry past the end is dropped by recovery |
+//! | 3 | the bytes and, if the file grows, its state line are written in place, non-temporal | any 8-byte words of the new bytes; the old or new size |
+//! | 4 | fence; the write is acknowledged | the new bytes and size |
+//!
+//! Steps 1 and 2 happen once per block. A redo block is `Home` or `Dirty`, never `Cached`: the drain takes it home and frees it, so there
+//! is no clean copy that a write in place could spoil.
+//!
+//! Frames of redo blocks stay claimed, so they are never lent as references; readers copy.
+
+use super::{FileState, Placed};
+use crate::address::BlockIndex;
+use crate::attached::Inner;
+use crate::error::Result;
+use crate::format::entry::{Entry, State};
+use crate::planted::Planted;
+use crate::tier::alloc::Purpose;
+use crate::waits;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+
+/// In which order the blocks of a redo file were last written, and when.
+#[derive(Default)]
+pub(crate) struct RedoOrder {
+    fifo: VecDeque<(BlockIndex, u64)>,
+    last: HashMap<BlockIndex, Written>,
+    newest: Option<BlockIndex>,
+    clock: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Written {
+    /// Number of its newest place in `fifo`.
+    place: u64,
+    /// Number of its newest write.
+    write: u64,
+}
+
+impl RedoOrder {
+    pub(crate) fn note(&mut self, block: BlockIndex) {
+        self.clock += 1;
+        let write = self.clock;
+        if self.newest == Some(block)
+            && let Some(last) = self.last.get_mut(&block)
+        {
+            last.write = write;
+            return;
+        }
+        self.newest = Some(block);
+        self.last.insert(block, Written { place: write, write });
+        self.fifo.push_back((block, write));
+    }
+
+    /// The oldest blocks beyond the newest `keep`, at most `most` of them, with the number of their last write.
+    fn oldest(&mut self, keep: usize, most: usize) -> Vec<(BlockIndex, u64)> {
+        let mut out = Vec::new();
+        while self.last.len() > keep && out.len() < most {
+            let Some((block, place)) = self.fifo.pop_front() else { break };
+            match self.last.get(&block) {
+                Some(last) if last.place == place => {
+                    out.push((block, last.write));
+                    self.last.remove(&block);
+                }
+                _ => {}
+            }
+        }
+        if self.newest.is_some_and(|b| out.iter().any(|(o, _)| *o == b)) {
+            self.newest = None;
+        }
+        out
+    }
+
+    /// Blocks in the tier.
+    pub(crate) fn len(&self) -> usize {
+        self.last.len()
+    }
+
+    /// Forgets the blocks that `gone` says are no longer there.
+    pub(crate) fn forget(&mut self, gone: impl Fn(BlockIndex) -> bool) {
+        self.last.retain(|block, _| !gone(*block));
+        self.fifo.retain(|(block, _)| !gone(*block));
+        if self.newest.is_some_and(gone) {
+            self.newest = None;
+        }
+    }
+}
+
+impl Inner {
+    /// Writes to a redo file, in place.
+    ///
+    /// # Durability
+    /// Durable on return. A cut before that leaves any mixture, by 8-byte words, of the old and the new bytes.
+    pub(crate) fn write_redo(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        data: &[u8],
+        end: u64,
+    ) -> Result<()> {
+        let start = self.events.start();
+        let tier = &placed.tier;
+        let _sizing = placed.sizing.lock();
+        self.zero_gap(file, placed, offset)?;
+        loop {
+            for (block, _, _) in placed.chunks(offset, data.len()) {
+                self.own_redo_block(file, placed, block)?;
+            }
+            let mut meta = placed.meta.lock();
+            // The drain may have taken a block home since.
+            let ready = placed
+                .chunks(offset, data.len())
+                .all(|(block, _, _)| placed.map.get(block).state() == State::Dirty);
+            if !ready {
+                continue;
+            }
+            for (block, inner, range) in placed.chunks(offset, data.len()) {
+                let (member, at) = placed.locate(placed.map.get(block));
+                tier.mapping(member).nt_write(at + inner as u64, &data[range]);
+                meta.redo.note(block);
+            }
+            if end > placed.size() {
+                meta.line.size = end;
+                if !tier.planted.is(Planted::SizeNotDurable) {
+                    placed.write_line(&mut meta);
+                }
+            }
+            if !tier.planted.is(Planted::RedoWithoutFence) {
+                tier.fence();
+            }
+            placed.size.fetch_max(end, Ordering::AcqRel);
+            break;
+        }
+        let _ = self.events.record_n(waits::REDO_WRITE, start, data.len() as u64);
+        self.events.count(waits::REDO_SIZE, data.len() as u64);
+        self.nudge_drain(placed);
+        Ok(())
+    }
+
+    /// Steps 1 and 2 for one block, unless it is `Dirty` already.
+    pub(crate) fn own_redo_block(&self, file: &FileState, placed: &Placed, block: BlockIndex) -> Result<()> {
+        let tier = &placed.tier;
+        let start_of_block = placed.block_size.start_of(block);
+        loop {
+            let Some((leaf, index)) = placed.map.leaf(block) else {
+                if !placed.map.make_leaf(tier, placed.id, placed.slot, block)? {
+                    self.make_room(tier, Purpose::Pages)?;
+                }
+                continue;
+            };
+            let seen = leaf.get(index);
+            if seen.state() == State::Dirty {
+                return Ok(());
+            }
+            let evictions = placed.evictions.load(Ordering::Acquire);
+            let mut home = None;
+            if start_of_block < placed.size() {
+                let mut bytes = vec![0; placed.block_size.bytes()];
+                self.read_home_block(file, placed, start_of_block, &mut bytes)?;
+                home = Some(bytes);
+            }
+            let mut guard = tier.lock_lane(placed.id, block);
+            if leaf.get(index) != seen || placed.evictions.load(Ordering::Acquire) != evictions {
+                continue;
+            }
+            let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else {
+                drop(guard);
+                self.make_room(tier, Purpose::Blocks(placed.block_size))?;
+                continue;
+            };
+            let (member, at) = tier.geometry.locate(frame);
+            match &home {
+                Some(bytes) => tier.mapping(member).nt_write(at, bytes),
+                None => tier.mapping(member).nt_zero(at, placed.block_size.bytes()),
+            }
+            tier.fence();
+            tier.replace_entry(&mut guard, placed.address(leaf, index, block), Entry::dirty(frame));
+            tier.fence();
+            leaf.set(index, Entry::dirty(frame));
+            return Ok(());
+        }
+    }
+
+    /// Before a write that leaves a gap behind the old end: what lies past the end in the last block becomes zero.
+    pub(crate) fn zero_gap(&self, file: &FileState, placed: &Placed, offset: u64) -> Result<()> {
+        let size = placed.size();
+        let within = size % placed.block_size.bytes() as u64;
+        if offset <= size || within == 0 {
+            return Ok(());
+        }
+        let block = placed.block_size.block_of(size);
+        if placed.map.get(block) == Entry::HOME {
+            return Ok(());
+        }
+        self.own_redo_block(file, placed, block)?;
+        let meta = placed.meta.lock();
+        let entry = placed.map.get(block);
+        if entry.state() == State::Dirty {
+            let (member, at) = placed.locate(entry);
+            let rest = placed.block_size.bytes() as u64 - within;
+            placed.tier.mapping(member).nt_zero(at + within, rest as usize);
+            placed.tier.fence();
+        }
+        drop(meta);
+        Ok(())
+    }
+
+    /// Takes the oldest blocks of a redo file home and frees their frames, until `keep` blocks are left. Returns how many went.
+    ///
+    /// A block that is written while it is on its way stays.
+    ///
+    /// # Durability
+    /// Home is synced before an entry changes.
+    pub(crate) fn drain_redo(&self, file: &FileState, placed: &Placed, keep: usize) -> Result<u64> {
+        let _moving = placed.moving.lock();
+        if placed.is_gone() {
+            return Ok(0);
+        }
+        let tier = &placed.tier;
+        let mut drained = 0;
+        loop {
+            let mut going: Vec<(BlockIndex, u64, Vec<u8>)> = Vec::new();
+            let mut meta = placed.meta.lock();
+            let most = (super::super::destage::ROUND_BYTES / placed.block_size.bytes()).max(1);
+            for (block, write) in meta.redo.oldest(keep, most) {
+                let entry = placed.map.get(block);
+                if entry.state() == State::Dirty {
+                    let mut bytes = vec![0; placed.block_size.bytes()];
+                    let (member, at) = placed.locate(entry);
+                    tier.mapping(member).read(at, &mut bytes);
+                    going.push((block, write, bytes));
+                }
+            }
+            let size = placed.size();
+            drop(meta);
+            if going.is_empty() {
+                return Ok(drained);
+            }
+            going.sort_by_key(|(block, _, _)| *block);
+            let start = self.events.start();
+            let runs: Vec<(BlockIndex, &[u8])> = going.iter().map(|(b, _, bytes)| (*b, &bytes[..])).collect();
+            let written = self.write_home_runs(file, placed, &runs, size);
+            meta = placed.meta.lock();
+            let mut freed = Vec::new();
+            for (block, write, _) in &going {
+                let rewritten = meta.redo.last.contains_key(block);
+                let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
+                let entry = leaf.get(index);
+                if rewritten || entry.state() != State::Dirty {
+                    continue;
+                }
+                if written.is_err() {
+                    // It stays where it is, as the oldest.
+                    meta.redo.last.insert(*block, Written { place: *write, write: *write });
+                    meta.redo.fifo.push_front((*block, *write));
+                    continue;
+                }
+                let mut guard = tier.lock_lane(placed.id, *block);
+                tier.replace_entry(&mut guard, placed.address(leaf, index, *block), Entry::HOME);
+                placed.evictions.fetch_add(1, Ordering::AcqRel);
+                leaf.set(index, Entry::HOME);
+                freed.push(entry.frame());
+            }
+            tier.fence();
+            written?;
+            drained += freed.len() as u64;
+            let _ = self.events.record_n(waits::DESTAGE, start, (going.len() * placed.block_size.bytes()) as u64);
+            self.events.count(waits::DESTAGED, going.len() as u64);
+            tier.give_claimed(Purpose::Blocks(placed.block_size), freed);
+            self.stamp(file, placed, &mut meta)?;
+        }
+    }
+
+    /// Drains a redo file that holds more than its share, when no background thread does.
+    fn nudge_drain(&self, placed: &Placed) {
+        if self.options.background {
+            let keep = self.redo_keep_blocks(placed);
+            let held = placed.meta.lock().redo.len();
+            if held > keep + keep / 4 {
+                self.wake_background();
+            }
+        }
+    }
+
+    /// How many blocks of a redo file stay in the tier.
+    pub(crate) fn redo_keep_blocks(&self, placed: &Placed) -> usize {
+        (self.options.redo_keep_bytes / placed.block_size.bytes() as u64) as usize
+    }
+}

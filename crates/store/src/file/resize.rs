@@ -1,0 +1,230 @@
+//! Cutting and lengthening a file.
+//!
+//! # Cutting, and what a power cut leaves
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | a frame is taken for the last block, if it is cut in two | the old file |
+//! | 2 | the state line gets the new size and the flag `truncating`, then a fence | **the new file**: recovery repeats 3 to 6 |
+//! | 3 | entries past the end become `Home`, their frames are freed after a fence | the new file |
+//! | 4 | the rest of the last block becomes zero (data: a new version; redo: in place) | the new file |
+//! | 5 | the home file is cut and synced | the new file |
+//! | 6 | the flag is cleared | the new file |
+//!
+//! So what a cut file had past its end never shows again when it grows.
+
+use super::{FileState, Placed};
+use crate::address::{BlockIndex, Frame};
+use crate::attached::Inner;
+use crate::error::Result;
+use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::format::slot::TRUNCATING;
+use crate::home::HomeStat;
+use crate::planted::Planted;
+use crate::profile::FileClass;
+use crate::tier::alloc::Purpose;
+use crate::waits;
+use std::sync::atomic::Ordering;
+
+impl Inner {
+    /// Makes the file `size` bytes long.
+    ///
+    /// # Durability
+    /// Durable on return on a persistent tier; for pass files and volatile tiers after a sync.
+    pub(crate) fn resize(&self, file: &FileState, size: u64) -> Result<()> {
+        let start = self.events.start();
+        let Some(placed) = &file.placed else {
+            file.home.set_len(size).map_err(file.io("cannot resize"))?;
+            let _ = self.events.record(waits::PASS_IO, start);
+            return Ok(());
+        };
+        if placed.end_of(size, 0).is_none() {
+            return Err(file.invalid("resize", format!("{size} bytes are more than a map can hold")));
+        }
+        let _sizing = placed.sizing.lock();
+        let old = placed.size();
+        if size > old {
+            if placed.class == FileClass::Redo && placed.tier.durable {
+                self.zero_gap(file, placed, size)?;
+            }
+            if !placed.tier.durable {
+                file.home.set_len(size).map_err(file.io("cannot resize"))?;
+            }
+            self.grow_to(placed, size);
+        } else if size < old {
+            self.cut(file, placed, size)?;
+        }
+        let _ = self.events.record(waits::RESIZE, start);
+        Ok(())
+    }
+
+    fn cut(&self, file: &FileState, placed: &Placed, size: u64) -> Result<()> {
+        let tier = &placed.tier;
+        let block = placed.block_size.block_of(size);
+        let cut_in_two = size > placed.block_size.start_of(block);
+        let spare = loop {
+            if !cut_in_two || placed.class != FileClass::Data || placed.map.get(block) == Entry::HOME {
+                break None;
+            }
+            let frame = tier.take_piece(&mut tier.lock_lane(placed.id, block).lane, placed.block_size);
+            if frame.is_some() {
+                break frame;
+            }
+            self.make_room(tier, Purpose::Blocks(placed.block_size))?;
+        };
+        let moving = placed.moving.lock();
+        if tier.planted.is(Planted::TruncateHomeFirst) {
+            let stat = file.home.stat().map_err(file.io("cannot stat"))?;
+            if stat.size > size {
+                file.home.set_len(size).map_err(file.io("cannot truncate"))?;
+                file.home.sync().map_err(file.io("cannot sync"))?;
+            }
+        }
+        {
+            let mut meta = placed.meta.lock();
+            meta.line.size = size;
+            meta.line.flags |= TRUNCATING;
+            meta.line.since_ns = self.home.now_ns();
+            placed.write_line(&mut meta);
+            tier.fence();
+            placed.size.store(size, Ordering::Release);
+        }
+        let result = self.finish_cut(file, placed, size, spare, false);
+        drop(moving);
+        result
+    }
+
+    /// Steps 3 to 6; also what recovery calls. The size is already the new one.
+    pub(crate) fn finish_cut(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        size: u64,
+        mut spare: Option<Frame>,
+        recovering: bool,
+    ) -> Result<()> {
+        let tier = &placed.tier;
+        if !tier.planted.is(Planted::TruncateKeepsEntries) {
+            self.drop_past_end(placed, size);
+        }
+        let block = placed.block_size.block_of(size);
+        let within = (size - placed.block_size.start_of(block)) as usize;
+        if within > 0
+            && let Some((leaf, index)) = placed.map.leaf(block)
+        {
+            if recovering || placed.class == FileClass::Redo {
+                let _meta = placed.meta.lock();
+                self.zero_tail_in_place(placed, leaf.get(index), within);
+            } else {
+                let mut guard = tier.lock_lane(placed.id, block);
+                let old = leaf.get(index);
+                if old != Entry::HOME {
+                    let (member, at) = placed.locate(old);
+                    let mut bytes = vec![0; placed.block_size.bytes()];
+                    tier.mapping(member).read(at, &mut bytes[..within]);
+                    let frame = spare.take().or_else(|| tier.take_piece(&mut guard.lane, placed.block_size));
+                    let Some(frame) = frame else {
+                        // The block was at home when the spare frame was taken and has been admitted since: it goes home again.
+                        drop(guard);
+                        self.drop_copies(placed, &[block]);
+                        return self.finish_cut(file, placed, size, None, recovering);
+                    };
+                    tier.commit_block(&mut guard, placed.address(leaf, index, block), frame, &bytes, old);
+                    leaf.set(index, Entry::dirty(frame));
+                }
+            }
+        }
+        if let Some(frame) = spare {
+            tier.give_piece(&mut tier.lock_lane(placed.id, block).lane, frame, placed.block_size);
+        }
+        let stat: HomeStat = file.home.stat().map_err(file.io("cannot stat"))?;
+        if stat.size > size {
+            file.home.set_len(size).map_err(file.io("cannot truncate"))?;
+            file.home.sync().map_err(file.io("cannot sync"))?;
+        }
+        let mut meta = placed.meta.lock();
+        meta.redo.forget(|b| placed.block_size.start_of(b) >= size);
+        meta.line.flags &= !TRUNCATING;
+        self.stamp(file, placed, &mut meta)
+    }
+
+    /// Makes what lies past the end in the last block zero. Only where nobody holds a reference into the block: redo
+    /// blocks, and everything during recovery.
+    pub(crate) fn zero_tail_in_place(&self, placed: &Placed, entry: Entry, within: usize) {
+        if entry == Entry::HOME {
+            return;
+        }
+        let tier = &placed.tier;
+        let (member, at) = placed.locate(entry);
+        let mut rest = vec![0; placed.block_size.bytes() - within];
+        tier.mapping(member).read(at + within as u64, &mut rest);
+        if rest.iter().all(|b| *b == 0) {
+            return;
+        }
+        let ours = placed.class == FileClass::Data && tier.claim(entry.frame(), placed.block_size.frames());
+        tier.mapping(member).nt_zero(at + within as u64, rest.len());
+        tier.fence();
+        if ours {
+            tier.release(entry.frame(), placed.block_size.frames());
+        }
+    }
+
+    /// Step 3: entries past the end become `Home` and their frames free.
+    pub(crate) fn drop_past_end(&self, placed: &Placed, size: u64) {
+        let first = size.div_ceil(placed.block_size.bytes() as u64);
+        let mut blocks = Vec::new();
+        placed.map.for_each_leaf(|number, leaf| {
+            if leaf.dirty() + leaf.cached() == 0 {
+                return;
+            }
+            for index in 0..PAGE_WORDS {
+                let block = number * PAGE_WORDS + index;
+                if block >= first && leaf.get(index as usize) != Entry::HOME {
+                    blocks.push(BlockIndex(block));
+                }
+            }
+        });
+        self.drop_entries(placed, &blocks, |_| true);
+    }
+
+    /// Drops the clean copies among `blocks`.
+    pub(crate) fn drop_copies(&self, placed: &Placed, blocks: &[BlockIndex]) -> u64 {
+        self.drop_entries(placed, blocks, |entry| entry.state() == State::Cached)
+    }
+
+    /// Makes the entries of those `blocks` that `which` picks `Home` and frees their frames; durable on return.
+    pub(crate) fn drop_entries(
+        &self,
+        placed: &Placed,
+        blocks: &[BlockIndex],
+        which: impl Fn(Entry) -> bool,
+    ) -> u64 {
+        let tier = &placed.tier;
+        let mut freed = Vec::new();
+        for block in blocks {
+            let Some((leaf, index)) = placed.map.leaf(*block) else { continue };
+            let mut guard = tier.lock_lane(placed.id, *block);
+            let entry = leaf.get(index);
+            if entry == Entry::HOME || !which(entry) {
+                continue;
+            }
+            tier.replace_entry(&mut guard, placed.address(leaf, index, *block), Entry::HOME);
+            placed.evictions.fetch_add(1, Ordering::AcqRel);
+            leaf.set(index, Entry::HOME);
+            freed.push(entry.frame());
+        }
+        if freed.is_empty() {
+            return 0;
+        }
+        if !tier.planted.is(Planted::ReuseTooEarly) {
+            tier.fence();
+        }
+        let count = freed.len() as u64;
+        if placed.class == FileClass::Redo {
+            tier.give_claimed(Purpose::Blocks(placed.block_size), freed);
+        } else {
+            tier.allocator.give(Purpose::Blocks(placed.block_size), freed);
+        }
+        count
+    }
+}

@@ -1,0 +1,214 @@
+//! Writing a data file: every block goes to a new frame and its entry is switched ([`crate::tier::lane`]).
+//!
+//! A write of part of a block reads the rest and writes the whole block. A write past the end makes its blocks durable first and
+//! then the size: a cut between leaves the old size, and recovery drops the entries past it.
+
+use super::{FileState, Placed};
+use crate::address::BlockIndex;
+use crate::attached::Inner;
+use crate::error::Result;
+use crate::format::entry::Entry;
+use crate::profile::FileClass;
+use crate::tier::alloc::Purpose;
+use crate::waits;
+use std::sync::atomic::Ordering;
+
+/// How an overwrite came out.
+enum Overwritten {
+    Done,
+    /// The block lies past the end of the file (somebody truncated it): the longer way round.
+    PastEnd,
+}
+
+impl Inner {
+    /// Writes `data` at `offset`.
+    ///
+    /// # Durability
+    /// On a persistent medium durable on return, for both classes; each aligned block of a data file is all or nothing. On
+    /// a volatile medium, and for pass files, after [`Inner::sync`].
+    pub(crate) fn write(&self, file: &FileState, offset: u64, data: &[u8]) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let Some(placed) = &file.placed else {
+            let start = self.events.start();
+            file.home.write_at(offset, data).map_err(file.io("cannot write"))?;
+            let _ = self.events.record_n(waits::PASS_IO, start, data.len() as u64);
+            return Ok(());
+        };
+        let Some(end) = placed.end_of(offset, data.len()) else {
+            return Err(
+                file.invalid("write", format!("offset {offset} is past the largest file a map can hold"))
+            );
+        };
+        if !placed.tier.durable {
+            return self.write_through(file, placed, offset, data);
+        }
+        if placed.class == FileClass::Redo {
+            return self.write_redo(file, placed, offset, data, end);
+        }
+        if end <= placed.size() {
+            let mut past_end = None;
+            for (block, inner, range) in placed.chunks(offset, data.len()) {
+                let from = range.start;
+                match self.overwrite(file, placed, block, inner, &data[range], true)? {
+                    Overwritten::Done => {}
+                    Overwritten::PastEnd => {
+                        past_end = Some(from);
+                        break;
+                    }
+                }
+            }
+            return match past_end {
+                None => Ok(()),
+                Some(from) => self.write_past_end(file, placed, offset + from as u64, &data[from..], end),
+            };
+        }
+        self.write_past_end(file, placed, offset, data, end)
+    }
+
+    fn write_past_end(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        data: &[u8],
+        end: u64,
+    ) -> Result<()> {
+        let _sizing = placed.sizing.lock();
+        for (block, inner, range) in placed.chunks(offset, data.len()) {
+            let from = offset + range.start as u64;
+            if let Err(e) = self.overwrite(file, placed, block, inner, &data[range], false) {
+                // The part that was written is the file's, as with any write that ends early; nothing may lie past the end.
+                self.grow_to(placed, from);
+                return Err(e);
+            }
+        }
+        self.grow_to(placed, end);
+        Ok(())
+    }
+
+    /// Makes the file at least `end` bytes long, durable on return. The caller holds `sizing`.
+    pub(crate) fn grow_to(&self, placed: &Placed, end: u64) {
+        if end > placed.size() {
+            let mut meta = placed.meta.lock();
+            meta.line.size = end;
+            placed.write_line(&mut meta);
+            placed.tier.fence();
+            placed.size.store(end, Ordering::Release);
+        }
+    }
+
+    /// Writes part or all of one block. With `within`, only if the part lies within the file.
+    fn overwrite(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        block: BlockIndex,
+        inner: usize,
+        part: &[u8],
+        within: bool,
+    ) -> Result<Overwritten> {
+        let tier = &placed.tier;
+        let bytes = placed.block_size.bytes();
+        let start_of_block = placed.block_size.start_of(block);
+        let start = self.events.start();
+        let mut whole = Vec::new();
+        loop {
+            let Some((leaf, index)) = placed.map.leaf(block) else {
+                if !placed.map.make_leaf(tier, placed.id, placed.slot, block)? {
+                    self.make_room(tier, Purpose::Pages)?;
+                }
+                continue;
+            };
+            let partial = part.len() < bytes;
+            let evictions = placed.evictions.load(Ordering::Acquire);
+            let from_home = partial && leaf.get(index) == Entry::HOME;
+            if partial {
+                whole.clear();
+                whole.resize(bytes, 0);
+            }
+            if from_home {
+                // Without the lane's lock: home may be slow.
+                self.read_home_block(file, placed, start_of_block, &mut whole)?;
+            }
+            let mut guard = tier.lock_lane(placed.id, block);
+            if within && start_of_block + (inner + part.len()) as u64 > placed.size() {
+                return Ok(Overwritten::PastEnd);
+            }
+            let old = leaf.get(index);
+            let unmoved = placed.evictions.load(Ordering::Acquire) == evictions;
+            if partial && (from_home != (old == Entry::HOME) || (from_home && !unmoved)) {
+                continue;
+            }
+            let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else {
+                drop(guard);
+                self.make_room(tier, Purpose::Blocks(placed.block_size))?;
+                continue;
+            };
+            let data = if partial {
+                if !from_home {
+                    let (member, at) = placed.locate(old);
+                    tier.mapping(member).read(at, &mut whole);
+                }
+                whole[inner..inner + part.len()].copy_from_slice(part);
+                &whole[..]
+            } else {
+                part
+            };
+            tier.commit_block(&mut guard, placed.address(leaf, index, block), frame, data, old);
+            leaf.set(index, Entry::dirty(frame));
+            drop(guard);
+            let _ = self.events.record_n(waits::BLOCK_WRITE, start, part.len() as u64);
+            return Ok(Overwritten::Done);
+        }
+    }
+
+    /// What home has of a block, zeros past the end of the file.
+    pub(crate) fn read_home_block(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        at: u64,
+        into: &mut [u8],
+    ) -> Result<()> {
+        let len = into.len().min(placed.size().saturating_sub(at).try_into().unwrap_or(usize::MAX));
+        let got = file.home.read_at(at, &mut into[..len]).map_err(file.io("cannot read"))?;
+        into[got..].fill(0);
+        Ok(())
+    }
+
+    /// A write with a tier that holds clean copies only: the copies of the blocks go first, then home is written.
+    fn write_through(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<()> {
+        let start = self.events.start();
+        let _sizing = placed.sizing.lock();
+        let blocks: Vec<BlockIndex> = placed.chunks(offset, data.len()).map(|(b, _, _)| b).collect();
+        self.drop_copies(placed, &blocks);
+        file.home.write_at(offset, data).map_err(file.io("cannot write"))?;
+        // A read that began before may have admitted what home held before: those copies go too.
+        placed.evictions.fetch_add(1, Ordering::AcqRel);
+        self.drop_copies(placed, &blocks);
+        let end = offset + data.len() as u64;
+        placed.size.fetch_max(end, Ordering::AcqRel);
+        let _ = self.events.record_n(waits::PASS_IO, start, data.len() as u64);
+        Ok(())
+    }
+
+    /// Makes a file's writes durable.
+    ///
+    /// # Durability
+    /// On return every write that returned before the call survives a power cut.
+    pub(crate) fn sync(&self, file: &FileState) -> Result<()> {
+        let start = self.events.start();
+        let (event, at_home) = match &file.placed {
+            None => (waits::PASS_SYNC, true),
+            Some(p) if p.class == FileClass::Redo => (waits::REDO_SYNC, !p.tier.durable),
+            Some(p) => (waits::DATA_SYNC, !p.tier.durable),
+        };
+        if at_home {
+            file.home.sync().map_err(file.io("cannot sync"))?;
+        }
+        let _ = self.events.record(event, start);
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! The map entry: eight bytes that say where the newest version of one block is, and can be checked on their own.
+//!
+//! ```text
+//! bits    width  field
+//! 0..36   36     frame of the tier (4 KiB units: 256 TiB)
+//! 36..38  2      state: 0 Home, 1 Cached, 2 Dirty, 3 map page (in pointers to map pages only)
+//! 38..40  2      zero
+//! 40..64  24     CRC-24 (OpenPGP polynomial) of the five bytes above, XOR the key of this place
+//! ```
+//!
+//! The key is derived from the tier's seed, the file's id, the level (0 a block, 1 a leaf page, 2 a middle page,
+//! 3 the top page, 4 the in-use word of a file slot) and the index. A word that is right in another place is
+//! therefore wrong here, and a page of zeros is damage, not a page of `Home`. The CRC sees every change that is
+//! confined to 24 neighbouring bits with certainty, any other with probability 1 - 2^-24.
+//!
+//! A map page is 512 such words. A file's map is a tree like an inode's: the slot points to the leaf of blocks
+//! 0..512, to a middle page of up to 512 leaves, and to a top page of up to 512 middle pages.
+
+use super::mix;
+use crate::address::Frame;
+use crc::{CRC_24_OPENPGP, Crc, Table};
+
+static CRC24: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_24_OPENPGP);
+
+/// Words in a map page.
+pub(crate) const PAGE_WORDS: u64 = 512;
+/// Blocks one file can have: 512 leaves times 512 middle pages.
+pub(crate) const BLOCKS_MAX: u64 = PAGE_WORDS * PAGE_WORDS * PAGE_WORDS;
+
+const FRAME_BITS: u32 = 36;
+const VALUE_MASK: u64 = (1 << 40) - 1;
+
+/// Where the newest version of a block is (DESIGN.md, "The one idea").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// In the home file only.
+    Home,
+    /// In the home file, with an equal copy in the tier.
+    Cached,
+    /// In the tier; the home file is behind.
+    Dirty,
+}
+
+/// A decoded map entry. [`Entry::HOME`] is zero; others are a state and a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry(u64);
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.0 >> FRAME_BITS, self.frame().0)
+    }
+}
+
+impl Entry {
+    pub(crate) const HOME: Entry = Entry(0);
+
+    pub(crate) fn cached(frame: Frame) -> Self {
+        Self(1 << FRAME_BITS | frame.0)
+    }
+
+    pub(crate) fn dirty(frame: Frame) -> Self {
+        Self(2 << FRAME_BITS | frame.0)
+    }
+
+    pub(crate) fn page(frame: Frame) -> Self {
+        Self(3 << FRAME_BITS | frame.0)
+    }
+
+    pub(crate) fn state(self) -> State {
+        match self.0 >> FRAME_BITS {
+            0 => State::Home,
+            1 => State::Cached,
+            _ => State::Dirty,
+        }
+    }
+
+    pub(crate) fn frame(self) -> Frame {
+        Frame(self.0 & ((1 << FRAME_BITS) - 1))
+    }
+
+    pub(crate) fn raw(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+}
+
+/// The kind of word and its index within the file: what the key of its checksum is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Map entry of block `n`.
+    Block(u64),
+    /// Pointer to leaf page `n` (blocks `512 n ..`).
+    Leaf(u64),
+    /// Pointer to middle page `n` (leaves `512 n ..`).
+    Middle(u64),
+    /// Pointer to the top page.
+    Top,
+    /// The in-use word of file slot `n`.
+    Slot(u64),
+}
+
+fn key24(seed: u64, file: u64, place: Place) -> u64 {
+    let (level, index) = match place {
+        Place::Block(n) => (0u64, n),
+        Place::Leaf(n) => (1, n),
+        Place::Middle(n) => (2, n),
+        Place::Top => (3, 0),
+        Place::Slot(n) => (4, n),
+    };
+    mix(seed ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mix(level << 60 | index)) >> 40
+}
+
+fn crc24(value: u64) -> u64 {
+    u64::from(CRC24.checksum(&value.to_le_bytes()[..5]))
+}
+
+/// The word on the medium for the 40-bit `value` at `place` of `file`.
+pub(crate) fn seal_value(seed: u64, file: u64, place: Place, value: u64) -> u64 {
+    let value = value & VALUE_MASK;
+    value | (crc24(value) ^ key24(seed, file, place)) << 40
+}
+
+/// The 40-bit value of a word, or `None` when the word is damaged or belongs elsewhere.
+pub(crate) fn unseal_value(seed: u64, file: u64, place: Place, word: u64) -> Option<u64> {
+    let value = word & VALUE_MASK;
+    (word >> 40 == crc24(value) ^ key24(seed, file, place)).then_some(value)
+}
+
+/// The word on the medium for `entry`.
+pub(crate) fn seal(seed: u64, file: u64, place: Place, entry: Entry) -> u64 {
+    seal_value(seed, file, place, entry.0)
+}
+
+/// The entry in a word; `None` when it is damaged, belongs elsewhere, or has a state its place does not allow.
+pub(crate) fn unseal(seed: u64, file: u64, place: Place, word: u64) -> Option<Entry> {
+    let value = unseal_value(seed, file, place, word)?;
+    let (state, frame) = (value >> FRAME_BITS, value & ((1 << FRAME_BITS) - 1));
+    let allowed = match place {
+        Place::Block(_) => state < 3 && (state != 0 || frame == 0),
+        _ => state == 3 || value == 0,
+    };
+    allowed.then_some(Entry(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_of_one_byte_of_an_entry_is_seen() {
+        for (place, entry) in
+            [(Place::Block(7), Entry::dirty(Frame(0x1_2345_6789))), (Place::Leaf(3), Entry::page(Frame(9)))]
+        {
+            let word = seal(11, 22, place, entry);
+            assert_eq!(unseal(11, 22, place, word), Some(entry));
+            for byte in 0..8 {
+                for flip in 1..=255u64 {
+                    assert_eq!(unseal(11, 22, place, word ^ flip << (byte * 8)), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_of_another_block_file_or_tier_is_refused_and_so_is_zero() {
+        let word = seal(1, 2, Place::Block(3), Entry::dirty(Frame(5)));
+        assert_eq!(unseal(1, 2, Place::Block(4), word), None);
+        assert_eq!(unseal(1, 3, Place::Block(3), word), None);
+        assert_eq!(unseal(2, 2, Place::Block(3), word), None);
+        assert_eq!(unseal(1, 2, Place::Leaf(3), word), None);
+        assert_eq!(unseal(1, 2, Place::Block(3), 0), None);
+    }
+}

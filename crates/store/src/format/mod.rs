@@ -1,0 +1,67 @@
+//! Every byte Tiersmith keeps on a tier is described and coded here and nowhere else.
+//!
+//! All numbers are little-endian. All checksums are keyed with the tier's `seed`, so that bytes of another tier,
+//! or of an earlier life of this one, do not pass. The layout of a member:
+//!
+//! ```text
+//! offset   bytes              what                                   on which member
+//! 0        4096               superblock, copy 0                     every
+//! 4096     4096               superblock, copy 1                     every
+//! 8192     4096               owner note (text for people)           first
+//! 12288    lanes x 128        lane records, two of 64 bytes a lane   first
+//! then     batches x 4096     batch records (start on a frame)       first
+//! then     slots x 1024       file table (starts on a frame)         first
+//! then     units              allocation units: map pages, blocks    every
+//! ```
+//!
+//! The units start at the superblock's `data_start`, a multiple of the allocation unit. Unit `n` of the tier is
+//! unit `n / members` of member `n % members`. Nothing records which frames are free: a frame is in use exactly
+//! when a file's map refers to it, so the maps are the only set of facts.
+//!
+//! **Power-fail atomicity assumed**: an aligned 8-byte store. Nothing here trusts a sector. A structure larger
+//! than 8 bytes either has a checksum and an older twin (superblock, state line, lane record, batch record) or
+//! is complete and durable before an 8-byte word makes it reachable (file slot, map page).
+//!
+//! The tables stand in the modules: [`superblock`], [`slot`], [`entry`], [`record`]. `docs/format.md` says how they
+//! fit together. The offline checker ([`crate::check`]) has its own decoders, written from the tables.
+
+pub(crate) mod entry;
+pub(crate) mod record;
+pub(crate) mod slot;
+pub(crate) mod superblock;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Reads the little-endian `u64` at `at`. `bytes` is always a whole structure of ours, never outside input.
+pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// Reads the little-endian `u32` at `at`.
+pub(crate) fn get_u32(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+pub(crate) fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// The checksum of headers and records: XXH3, 64 bits, keyed.
+pub(crate) fn checksum(bytes: &[u8], key: u64) -> u64 {
+    xxh3_64_with_seed(bytes, key)
+}
+
+/// Spreads the bits of `x` over the whole word (the finaliser of SplitMix64).
+pub(crate) fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -1,0 +1,250 @@
+//! The superblock: two copies on every member, each with its own checksum.
+//!
+//! ```text
+//! offset bytes field
+//! 0      8     magic "TIERSMTH"
+//! 8      4     format version, 1
+//! 12     4     state: 1 attaching, 2 attached, 3 detaching, 4 detached
+//! 16     8     sequence: the copy with the larger one is newer
+//! 24     16    tier uuid (the same on all members)
+//! 40     16    attachment uuid (the same in the home's attachment note)
+//! 56     4     number of this member, from 0
+//! 60     4     members of the tier
+//! 64     8     seed of all keyed checksums
+//! 72     8     bytes of this member in use
+//! 80     8     bytes this member may grow to
+//! 88     8     bytes it grows by at a time
+//! 96     8     allocation unit, bytes (a power of two, 32 KiB or more)
+//! 104    8     offset of the first allocation unit
+//! 112    4     lanes
+//! 116    4     batch records
+//! 120    8     file slots
+//! 128    8     attach count: the upper bits of new file ids
+//! 136    4     flags: 1 emulated (the medium only stands for persistent memory)
+//! 140    4     zero
+//! 144    8     inode number of the home directory
+//! 152    8     birth time of the home directory, ns since 1970
+//! 160    64    name of the tier, UTF-8, zero padded
+//! 224    2     length of the home's path
+//! 226    1024  the home's path, zero padded
+//! 1250   2838  zero
+//! 4088   8     checksum of bytes 0..4088 (unkeyed: the key is inside)
+//! ```
+//!
+//! While a tier is being formatted, both copies begin with "TIERFMT_" instead: what else they hold means nothing then.
+//! An update writes copy 0, fences, writes copy 1, fences. A cut leaves at least one whole copy; at rest both are
+//! equal, so one damaged copy costs nothing.
+
+use super::{checksum, get_u32, get_u64, put_u32, put_u64};
+
+pub(crate) const SUPERBLOCK: usize = 4096;
+pub(crate) const VERSION: u32 = 1;
+/// Where the superblock copies, the owner note and the lanes are.
+pub(crate) const COPY_AT: [u64; 2] = [0, 4096];
+pub(crate) const OWNER_AT: u64 = 8192;
+pub(crate) const LANES_AT: u64 = 12288;
+pub(crate) const MAGIC: &[u8; 8] = b"TIERSMTH";
+/// Instead of the magic while a tier is being formatted.
+pub(crate) const FORMATTING: &[u8; 8] = b"TIERFMT_";
+pub(crate) const HOME_PATH_MAX: usize = 1024;
+pub(crate) const NAME_MAX: usize = 64;
+pub(crate) const FLAG_EMULATED: u32 = 1;
+/// What the magic, and so the first word, must be checked with before the seed is known.
+const CHECK_KEY: u64 = 0x5449_4552_534d_5448;
+
+/// How far attaching or detaching has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TierState {
+    /// The tier is formatted; the home may or may not have its note yet. No block is in the tier.
+    Attaching,
+    /// In use.
+    Attached,
+    /// Every block is home; the home may or may not have its note still.
+    Detaching,
+    /// Free for another home.
+    Detached,
+}
+
+impl TierState {
+    fn code(self) -> u32 {
+        match self {
+            TierState::Attaching => 1,
+            TierState::Attached => 2,
+            TierState::Detaching => 3,
+            TierState::Detached => 4,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) state: TierState,
+    pub(crate) seq: u64,
+    pub(crate) tier_uuid: [u8; 16],
+    pub(crate) attachment: [u8; 16],
+    pub(crate) member: u32,
+    pub(crate) members: u32,
+    pub(crate) seed: u64,
+    pub(crate) len: u64,
+    pub(crate) max_len: u64,
+    pub(crate) grow_by: u64,
+    pub(crate) unit: u64,
+    pub(crate) data_start: u64,
+    pub(crate) lanes: u32,
+    pub(crate) batches: u32,
+    pub(crate) slots: u64,
+    pub(crate) attach_count: u64,
+    pub(crate) flags: u32,
+    pub(crate) home_ino: u64,
+    pub(crate) home_btime_ns: u64,
+    pub(crate) name: String,
+    pub(crate) home_path: Vec<u8>,
+}
+
+impl Superblock {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut b = vec![0; SUPERBLOCK];
+        b[..8].copy_from_slice(MAGIC);
+        put_u32(&mut b, 8, VERSION);
+        put_u32(&mut b, 12, self.state.code());
+        put_u64(&mut b, 16, self.seq);
+        b[24..40].copy_from_slice(&self.tier_uuid);
+        b[40..56].copy_from_slice(&self.attachment);
+        put_u32(&mut b, 56, self.member);
+        put_u32(&mut b, 60, self.members);
+        put_u64(&mut b, 64, self.seed);
+        put_u64(&mut b, 72, self.len);
+        put_u64(&mut b, 80, self.max_len);
+        put_u64(&mut b, 88, self.grow_by);
+        put_u64(&mut b, 96, self.unit);
+        put_u64(&mut b, 104, self.data_start);
+        put_u32(&mut b, 112, self.lanes);
+        put_u32(&mut b, 116, self.batches);
+        put_u64(&mut b, 120, self.slots);
+        put_u64(&mut b, 128, self.attach_count);
+        put_u32(&mut b, 136, self.flags);
+        put_u64(&mut b, 144, self.home_ino);
+        put_u64(&mut b, 152, self.home_btime_ns);
+        let name = &self.name.as_bytes()[..self.name.len().min(NAME_MAX)];
+        b[160..160 + name.len()].copy_from_slice(name);
+        let path = &self.home_path[..self.home_path.len().min(HOME_PATH_MAX)];
+        b[224..226].copy_from_slice(&(path.len() as u16).to_le_bytes());
+        b[226..226 + path.len()].copy_from_slice(path);
+        let check = checksum(&b[..4088], CHECK_KEY);
+        put_u64(&mut b, 4088, check);
+        b
+    }
+
+    /// Decodes one copy. The error says in a few words what is wrong with it.
+    pub(crate) fn decode(b: &[u8; SUPERBLOCK]) -> Result<Self, String> {
+        if &b[..8] != MAGIC {
+            return Err("it does not begin with TIERSMTH".into());
+        }
+        let (expected, found) = (checksum(&b[..4088], CHECK_KEY), get_u64(b, 4088));
+        if expected != found {
+            return Err(format!("its checksum is {found:#x}, its bytes give {expected:#x}"));
+        }
+        let version = get_u32(b, 8);
+        if version != VERSION {
+            return Err(format!("it has format version {version}; this program reads version {VERSION}"));
+        }
+        let state = match get_u32(b, 12) {
+            1 => TierState::Attaching,
+            2 => TierState::Attached,
+            3 => TierState::Detaching,
+            4 => TierState::Detached,
+            other => return Err(format!("its state is {other}, which is none")),
+        };
+        let mut tier_uuid = [0; 16];
+        tier_uuid.copy_from_slice(&b[24..40]);
+        let mut attachment = [0; 16];
+        attachment.copy_from_slice(&b[40..56]);
+        let name_len = b[160..224].iter().position(|c| *c == 0).unwrap_or(NAME_MAX);
+        let path_len = (usize::from(b[224]) | usize::from(b[225]) << 8).min(HOME_PATH_MAX);
+        let sb = Self {
+            state,
+            seq: get_u64(b, 16),
+            tier_uuid,
+            attachment,
+            member: get_u32(b, 56),
+            members: get_u32(b, 60),
+            seed: get_u64(b, 64),
+            len: get_u64(b, 72),
+            max_len: get_u64(b, 80),
+            grow_by: get_u64(b, 88),
+            unit: get_u64(b, 96),
+            data_start: get_u64(b, 104),
+            lanes: get_u32(b, 112),
+            batches: get_u32(b, 116),
+            slots: get_u64(b, 120),
+            attach_count: get_u64(b, 128),
+            flags: get_u32(b, 136),
+            home_ino: get_u64(b, 144),
+            home_btime_ns: get_u64(b, 152),
+            name: String::from_utf8_lossy(&b[160..160 + name_len]).into_owned(),
+            home_path: b[226..226 + path_len].to_vec(),
+        };
+        sb.sane().map(|()| sb)
+    }
+
+    /// Values that would make later arithmetic meaningless; only a program error or an attacker writes them.
+    fn sane(&self) -> Result<(), String> {
+        let unit_ok = self.unit.is_power_of_two() && (32768..=1 << 30).contains(&self.unit);
+        let counts_ok = (1..=1 << 16).contains(&self.members)
+            && self.member < self.members
+            && (1..=1 << 16).contains(&self.lanes)
+            && self.lanes.is_power_of_two()
+            && (1..=1 << 12).contains(&self.batches)
+            && (1..=1 << 24).contains(&self.slots);
+        let sizes_ok = unit_ok
+            && self.data_start % self.unit == 0
+            && self.data_start < self.len
+            && self.len <= self.max_len
+            && self.max_len < 1 << 48;
+        if counts_ok && sizes_ok { Ok(()) } else { Err("its sizes and counts contradict each other".into()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn sample() -> Superblock {
+        Superblock {
+            state: TierState::Attached,
+            seq: 4,
+            tier_uuid: [1; 16],
+            attachment: [2; 16],
+            member: 0,
+            members: 2,
+            seed: 99,
+            len: 1 << 20,
+            max_len: 1 << 21,
+            grow_by: 1 << 20,
+            unit: 32768,
+            data_start: 65536,
+            lanes: 4,
+            batches: 2,
+            slots: 8,
+            attach_count: 3,
+            flags: FLAG_EMULATED,
+            home_ino: 12,
+            home_btime_ns: 13,
+            name: "fast".into(),
+            home_path: b"/data/home".to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_superblock_reads_back_and_any_changed_byte_is_seen() {
+        let sb = sample();
+        let mut bytes = [0; SUPERBLOCK];
+        bytes.copy_from_slice(&sb.encode());
+        assert_eq!(Superblock::decode(&bytes), Ok(sb));
+        for at in 0..SUPERBLOCK {
+            bytes[at] ^= 0x40;
+            assert!(Superblock::decode(&bytes).is_err(), "byte {at}");
+            bytes[at] ^= 0x40;
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! No way in by the back door: the home directory is moved aside while it is not a whole database.
+//!
+//! States, for a home known as `PATH` and its sibling `PATH.tiersmith-home`:
+//!
+//! | `PATH` | sibling | |
+//! |---|---|---|
+//! | home | nothing | open |
+//! | home | note, whole or begun | open; closing or opening was interrupted |
+//! | note | home | closed |
+//! | mount over the note | home | closed, in use |
+//! | nothing, or note begun | home | closed; closing or opening was interrupted on a file system that cannot exchange |
+//!
+//! Invariants: in each state exactly one of the two is the home, and it can be told which; where the file system can exchange two
+//! names, there is no instant at which `PATH` is missing. A note is a directory with nothing in it but [`NOTE_FILE`]; a note under
+//! `PATH` was synced before it came there. What is done depends on what is found, so each call can be run again after a power cut.
+//!
+//! Deliberately absent: a single file as the home; it has no sibling to exchange with.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags};
+use rustix::io::Errno;
+
+use super::real::{device, names, status};
+use super::{HomeError, RealHome};
+
+/// What is added to the home's name while it is moved aside.
+pub const ASIDE_SUFFIX: &str = ".tiersmith-home";
+/// The file in the directory that takes the home's path.
+pub const NOTE_FILE: &str = "README-TIERSMITH.txt";
+/// The first line of that file.
+pub const NOTE_MARKER: &str = "This is not the database: Tiersmith moved the directory aside.";
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Where the home lives and what its two names are.
+struct Place<'a> {
+    parent: &'a OwnedFd,
+    parent_path: &'a Path,
+    path: &'a Path,
+    name: &'a OsStr,
+    aside: OsString,
+}
+
+impl Place<'_> {
+    fn aside_path(&self) -> PathBuf {
+        self.parent_path.join(&self.aside)
+    }
+
+    fn refused(&self, source: Errno) -> io::Error {
+        let path = self.path.to_path_buf();
+        match source {
+            Errno::BUSY => HomeError::MountPoint { path },
+            e => HomeError::ParentRefused { parent: self.parent_path.to_path_buf(), path, source: e.into() },
+        }
+        .into()
+    }
+}
+
+impl RealHome {
+    /// Steps ("power cut here" means before the step):
+    /// 1. Make the note's directory under the sibling's name. Power cut here leaves it open.
+    /// 2. Write and sync the note. Power cut here leaves it open, and an empty sibling.
+    /// 3. Sync the note's directory. Power cut here leaves it open, and a sibling with or without a whole note.
+    /// 4. Exchange the two names. Power cut here leaves it open, and a note as sibling.
+    /// 5. Sync the parent. Power cut here leaves it open or closed, as the file system had got to; both are whole.
+    ///
+    /// On a file system that cannot exchange, step 4 is:
+    /// 6. Remove the sibling's note. Power cut here leaves it open, and a note as sibling.
+    /// 7. Rename the home. Power cut here leaves it open.
+    /// 8. Make the note's directory at the path. Power cut here leaves nothing at the path, the home as sibling: closed.
+    /// 9. Write and sync the note. Power cut here leaves an empty directory at the path: closed.
+    pub(super) fn move_aside(&self, note: &str) -> io::Result<()> {
+        let place = self.place()?;
+        if self.has_name(&place.aside)? {
+            return self.complete_note(&place, note);
+        }
+        self.check_movable(&place)?;
+        self.remove_note(&place)?;
+        self.step(1)?;
+        rustix::fs::mkdirat(place.parent, &place.aside, Mode::RWXU).map_err(|e| place.refused(e))?;
+        self.step(2)?;
+        if let Err(e) = self.write_note(&place, &place.aside, note) {
+            // Nothing has moved yet; an empty sibling is no harm, and the next call removes it if this one cannot.
+            let _ = self.remove_note(&place);
+            return Err(e);
+        }
+        self.step(4)?;
+        match self.exchange(&place) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.step(6)?;
+                self.remove_note(&place)?;
+                self.step(7)?;
+                rustix::fs::renameat(place.parent, place.name, place.parent, &place.aside)
+                    .map_err(|e| place.refused(e))?;
+                self.step(8)?;
+                self.complete_note(&place, note)?;
+            }
+            Err(e) => {
+                let _ = self.remove_note(&place);
+                return Err(e);
+            }
+        }
+        self.step(5)?;
+        rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))
+    }
+
+    /// Steps ("power cut here" means before the step):
+    /// 21. Exchange the two names. Power cut here leaves it closed.
+    /// 22. Sync the parent. Power cut here leaves it open or closed; both are whole.
+    /// 23. Remove the note's file. Power cut here leaves it open, and a note as sibling.
+    /// 24. Remove the note's directory. Power cut here leaves it open, and an empty sibling.
+    /// 25. Sync the parent. Power cut here leaves it open, with or without an empty sibling.
+    ///
+    /// On a file system that cannot exchange, step 21 is:
+    /// 26. Remove the note at the path. Power cut here leaves it closed.
+    /// 27. Rename the home. Power cut here leaves nothing at the path, the home as sibling: closed.
+    pub(super) fn move_back(&self) -> io::Result<()> {
+        let place = self.place()?;
+        if !self.has_name(&place.aside)? {
+            if !self.has_name(place.name)? {
+                return Err(strayed(&place));
+            }
+            return self.remove_note(&place);
+        }
+        let at_path = match rustix::fs::openat(place.parent, place.name, DIRECTORY, Mode::empty()) {
+            Err(Errno::NOENT) => None,
+            Err(Errno::NOTCONN) => return Err(place.refused(Errno::BUSY)),
+            other => Some(other.map_err(|e| place.refused(e))?),
+        };
+        if let Some(dir) = &at_path {
+            if is_mount_root(dir, place.parent)? {
+                return Err(place.refused(Errno::BUSY));
+            }
+            only_the_note(dir, place.path)?;
+        }
+        self.step(21)?;
+        if at_path.is_none() || !self.exchange(&place)? {
+            if at_path.is_some() {
+                self.step(26)?;
+                remove_note_at(&place, place.name)?;
+            }
+            self.step(27)?;
+            rustix::fs::renameat(place.parent, &place.aside, place.parent, place.name)
+                .map_err(|e| place.refused(e))?;
+        }
+        self.step(22)?;
+        rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))?;
+        self.remove_note(&place)
+    }
+
+    /// Never looks at the home's path: while it is mounted, that would ask the process that is asking.
+    pub(super) fn is_aside(&self) -> io::Result<bool> {
+        match self.place() {
+            Ok(place) => self.has_name(&place.aside),
+            // The root, or a parent that may not be opened: it was never moved.
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn place(&self) -> io::Result<Place<'_>> {
+        let (Some(parent_path), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return Err(HomeError::NoParent { path: self.path.clone() }.into());
+        };
+        let Some(parent) = &self.parent else {
+            return Err(HomeError::ParentRefused {
+                parent: parent_path.to_path_buf(),
+                path: self.path.clone(),
+                source: io::ErrorKind::PermissionDenied.into(),
+            }
+            .into());
+        };
+        Ok(Place { parent, parent_path, path: &self.path, name, aside: aside_name(name) })
+    }
+
+    /// Whether `name` in the parent is the open directory.
+    fn has_name(&self, name: &OsStr) -> io::Result<bool> {
+        let Some(parent) = &self.parent else { return Ok(false) };
+        let own = status(&self.dir, OsStr::new(""))?;
+        match status(parent, name) {
+            Ok(found) => Ok(found.stx_ino == own.stx_ino && device(&found) == device(&own)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn check_movable(&self, place: &Place<'_>) -> io::Result<()> {
+        if is_mount_root(&self.dir, place.parent)? {
+            return Err(place.refused(Errno::BUSY));
+        }
+        if self.has_name(place.name)? { Ok(()) } else { Err(strayed(place)) }
+    }
+
+    /// The home is aside: sees to it that its path has a note, unless something is mounted there.
+    fn complete_note(&self, place: &Place<'_>, note: &str) -> io::Result<()> {
+        let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(place.parent, place.name, handle, Mode::empty()) {
+            Ok(dir) if is_mount_root(&dir, place.parent)? => return Ok(()),
+            Ok(_) => {}
+            Err(Errno::NOENT) => {
+                rustix::fs::mkdirat(place.parent, place.name, Mode::RWXU).map_err(|e| place.refused(e))?;
+            }
+            Err(e) => return Err(place.refused(e)),
+        }
+        let dir = rustix::fs::openat(place.parent, place.name, DIRECTORY, Mode::empty())
+            .map_err(|e| place.refused(e))?;
+        if !has_marker(&dir)? {
+            only_the_note(&dir, place.path)?;
+            self.step(9)?;
+            self.write_note(place, place.name, note)?;
+        }
+        rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))
+    }
+
+    fn write_note(&self, place: &Place<'_>, name: &OsStr, note: &str) -> io::Result<()> {
+        let dir = rustix::fs::openat(place.parent, name, DIRECTORY, Mode::empty())?;
+        rustix::fs::fchmod(&dir, Mode::RWXU)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let readable = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+        let file = File::from(rustix::fs::openat(&dir, NOTE_FILE, flags, readable)?);
+        file.write_all_at(note_text(place, note).as_bytes(), 0)?;
+        file.sync_all()?;
+        self.step(3)?;
+        // Readable for whoever looks, writable for none: a database started here by mistake should fail.
+        let look = Mode::RUSR | Mode::XUSR | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+        rustix::fs::fchmod(&dir, look)?;
+        Ok(rustix::fs::fsync(&dir)?)
+    }
+
+    /// Removes a note from the sibling's name, when there is one; the home is at its path.
+    fn remove_note(&self, place: &Place<'_>) -> io::Result<()> {
+        let dir = match rustix::fs::openat(place.parent, &place.aside, DIRECTORY, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other.map_err(|e| place.refused(e))?,
+        };
+        only_the_note(&dir, &place.aside_path())?;
+        self.step(23)?;
+        remove_note_file(&dir)?;
+        self.step(24)?;
+        rustix::fs::unlinkat(place.parent, &place.aside, AtFlags::REMOVEDIR).map_err(|e| place.refused(e))?;
+        self.step(25)?;
+        rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))
+    }
+
+    /// Exchanges the two names; `false` when the file system cannot.
+    fn exchange(&self, place: &Place<'_>) -> io::Result<bool> {
+        #[cfg(any(test, feature = "testing"))]
+        if self.faults.no_exchange.load(std::sync::atomic::Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let exchange = RenameFlags::EXCHANGE;
+        match rustix::fs::renameat_with(place.parent, place.name, place.parent, &place.aside, exchange) {
+            Ok(()) => Ok(true),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+            Err(e) => Err(place.refused(e)),
+        }
+    }
+
+    #[cfg(not(any(test, feature = "testing")))]
+    #[inline]
+    fn step(&self, _step: u32) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn step(&self, step: u32) -> io::Result<()> {
+        use std::sync::atomic::Ordering::Relaxed;
+        // A machine that has stopped does not go on to clean up.
+        if self.faults.stop.load(Relaxed) == step || self.faults.stopped.load(Relaxed) {
+            self.faults.stopped.store(true, Relaxed);
+            return Err(io::Error::other(format!("stopped before step {step}, as the test asked")));
+        }
+        Ok(())
+    }
+}
+
+/// Where tests stop the work, and what they take away.
+#[cfg(any(test, feature = "testing"))]
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    stop: std::sync::atomic::AtomicU32,
+    stopped: std::sync::atomic::AtomicBool,
+    no_exchange: std::sync::atomic::AtomicBool,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl RealHome {
+    /// Makes the door's work fail before step `step` (the numbers in `guard.rs`), as if the power were cut there, and every step after
+    /// it; 0 ends that.
+    pub fn stop_at(&self, step: u32) {
+        self.faults.stopped.store(false, std::sync::atomic::Ordering::Relaxed);
+        self.faults.stop.store(step, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Behaves as on a file system that cannot exchange two names.
+    pub fn without_exchange(&self) {
+        self.faults.no_exchange.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Finds the home known as `path` (without links): the directory itself and the one that holds its name.
+pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeError> {
+    let io_error = |e: Errno| HomeError::Io { what: "look into", path: path.to_path_buf(), source: e.into() };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return rustix::fs::open(path, DIRECTORY, Mode::empty()).map(|d| (d, None)).map_err(io_error);
+    };
+    let parent_dir = rustix::fs::open(parent, DIRECTORY, Mode::empty()).ok();
+    let aside_path = parent.join(aside_name(name));
+    let at_aside = rustix::fs::open(&aside_path, DIRECTORY, Mode::empty());
+    if let Ok(aside) = &at_aside
+        && !is_note(aside).map_err(io_error)?
+        && is_mounted(path, aside).map_err(io_error)?
+    {
+        // In use: the process behind the mount is not asked, it may be gone or be waiting for us.
+        return at_aside.map(|d| (d, parent_dir)).map_err(io_error);
+    }
+    let at_path = rustix::fs::open(path, DIRECTORY, Mode::empty());
+    let found = match (at_path, at_aside) {
+        (Ok(dir), Err(Errno::NOENT)) => {
+            if has_marker(&dir).map_err(io_error)? {
+                return Err(HomeError::DataMissing { path: path.to_path_buf(), aside: aside_path });
+            }
+            dir
+        }
+        (Ok(dir), Ok(aside)) => {
+            if has_marker(&dir).map_err(io_error)? {
+                aside
+            } else if is_note(&aside).map_err(io_error)? {
+                dir
+            } else if is_note(&dir).map_err(io_error)? {
+                aside
+            } else {
+                return Err(HomeError::TwoHomes { path: path.to_path_buf(), aside: aside_path });
+            }
+        }
+        // An interrupted move without exchange.
+        (Err(Errno::NOENT), Ok(aside)) => aside,
+        (Ok(_), Err(e @ (Errno::ACCESS | Errno::PERM))) => {
+            return Err(HomeError::NoPermission { path: aside_path, source: e.into() });
+        }
+        (Ok(dir), Err(Errno::NOTDIR | Errno::LOOP)) => dir,
+        (Ok(_), Err(e)) => {
+            return Err(HomeError::Io { what: "open", path: aside_path, source: e.into() });
+        }
+        (Err(Errno::NOENT), Err(_)) => return Err(HomeError::Missing { path: path.to_path_buf() }),
+        (Err(Errno::NOTDIR | Errno::LOOP), _) => {
+            return Err(HomeError::NotADirectory { path: path.to_path_buf() });
+        }
+        (Err(e @ (Errno::ACCESS | Errno::PERM)), _) => {
+            return Err(HomeError::NoPermission { path: path.to_path_buf(), source: e.into() });
+        }
+        (Err(e), _) => {
+            return Err(HomeError::Io { what: "open", path: path.to_path_buf(), source: e.into() });
+        }
+    };
+    Ok((found, parent_dir))
+}
+
+fn aside_name(name: &OsStr) -> OsString {
+    let mut aside = name.to_os_string();
+    aside.push(ASIDE_SUFFIX);
+    aside
+}
+
+fn strayed(place: &Place<'_>) -> io::Error {
+    HomeError::Strayed { path: place.path.to_path_buf(), aside: place.aside_path() }.into()
+}
+
+/// Whether a file system is mounted on `dir`. `DONT_SYNC` and the empty mask: nothing is asked of the process behind a mount.
+fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(&dir, "", flags, StatxFlags::empty())?;
+    if found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        return Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    }
+    let beside = rustix::fs::statx(beside, "", flags, StatxFlags::empty())?;
+    Ok(device(&found) != device(&beside))
+}
+
+/// Whether a file system is mounted on `path`.
+fn is_mounted(path: &Path, beside: &OwnedFd) -> Result<bool, Errno> {
+    let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(path, handle, Mode::empty()) {
+        Ok(dir) => is_mount_root(&dir, beside),
+        Err(Errno::NOTCONN) => Ok(true),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Whether `dir` holds a note that was finished.
+fn has_marker(dir: &OwnedFd) -> Result<bool, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(dir, NOTE_FILE, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(false),
+        other => other?,
+    };
+    let mut head = [0u8; NOTE_MARKER.len()];
+    let mut done = 0;
+    while done < head.len() {
+        match rustix::io::pread(&file, &mut head[done..], done as u64)? {
+            0 => return Ok(false),
+            n => done += n,
+        }
+    }
+    Ok(head == *NOTE_MARKER.as_bytes())
+}
+
+/// Whether `dir` holds nothing but a note, finished or not.
+fn is_note(dir: &OwnedFd) -> Result<bool, Errno> {
+    Ok(names(dir)?.iter().all(|n| n == NOTE_FILE))
+}
+
+fn only_the_note(dir: &OwnedFd, path: &Path) -> io::Result<()> {
+    let others: Vec<OsString> = names(dir)?.into_iter().filter(|n| n != NOTE_FILE).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let mut said: Vec<String> = others.iter().take(5).map(|n| n.display().to_string()).collect();
+    if others.len() > said.len() {
+        said.push(format!("and {} more", others.len() - said.len()));
+    }
+    Err(HomeError::NotOnlyTheNote { dir: path.to_path_buf(), names: said.join(", ") }.into())
+}
+
+fn remove_note_file(dir: &OwnedFd) -> io::Result<()> {
+    rustix::fs::fchmod(dir, Mode::RWXU)?;
+    match rustix::fs::unlinkat(dir, NOTE_FILE, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn remove_note_at(place: &Place<'_>, name: &OsStr) -> io::Result<()> {
+    let dir =
+        rustix::fs::openat(place.parent, name, DIRECTORY, Mode::empty()).map_err(|e| place.refused(e))?;
+    remove_note_file(&dir)?;
+    rustix::fs::unlinkat(place.parent, name, AtFlags::REMOVEDIR).map_err(|e| place.refused(e))
+}
+
+fn note_text(place: &Place<'_>, note: &str) -> String {
+    format!(
+        "{NOTE_MARKER}\n\n\
+         The files that belong in {path} are in {aside}.\n\
+         The newest version of some of their blocks is on the fast storage, so those files alone are not a usable\n\
+         database: do not start a database on them, and do not copy them as a backup.\n\n\
+         To use the database: start Tiersmith again; it mounts the whole database here.\n\
+         To have the plain directory back: tiersmith detach {path}\n\n\
+         {note}\n",
+        path = place.path.display(),
+        aside = place.aside_path().display(),
+    )
+}

@@ -1,0 +1,428 @@
+//! The home on a real file system.
+//!
+//! Every path is resolved by the kernel below an open directory (`openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`;
+//! on kernels without it, one component at a time with `O_NOFOLLOW`), so no rename or link made meanwhile leads outside, and the
+//! object goes on working when the directory is moved aside (`guard.rs`).
+//!
+//! Deliberately not here: direct I/O, preallocation and permissions of files (a file is made with mode 0600, a door changes that).
+//! The generation of an inode number is not reported (0): the birth time tells a reused number apart.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp,
+};
+use rustix::io::Errno;
+
+use super::{
+    ATTACHMENT, ATTACHMENT_NEW, FileKind, Home, HomeError, HomeFile, HomeStat, OpenMode, PROBE, inside,
+};
+
+/// A home on a real file system.
+#[derive(Debug)]
+pub struct RealHome {
+    /// The path that programs know the home by, without symbolic links.
+    pub(super) path: PathBuf,
+    /// The directory itself, wherever it is; also carries the owner's lock.
+    pub(super) dir: OwnedFd,
+    /// The directory that holds it; `None` for the root, or when it cannot be opened.
+    pub(super) parent: Option<OwnedFd>,
+    dev: u64,
+    no_openat2: AtomicBool,
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) faults: super::guard::Faults,
+}
+
+impl RealHome {
+    /// Opens the home known as `path`, at that path or where it was moved aside to.
+    ///
+    /// # Errors
+    /// [`HomeError`], one variant for each of: missing, not a directory, not writable, no permission, moved aside and gone.
+    ///
+    /// # Durability
+    /// Makes and removes an empty file to learn whether the directory can be written; nothing is synced.
+    pub fn open(path: &Path) -> Result<Self, HomeError> {
+        let path = without_links(path)?;
+        let (dir, parent) = super::guard::locate(&path)?;
+        probe(&dir).map_err(|e| HomeError::NotWritable { path: path.clone(), source: e.into() })?;
+        let dev = match status(&dir, OsStr::new("")) {
+            Ok(x) => device(&x),
+            Err(e) => return Err(HomeError::Io { what: "read the attributes of", path, source: e.into() }),
+        };
+        Ok(Self {
+            path,
+            dir,
+            parent,
+            dev,
+            no_openat2: AtomicBool::new(false),
+            #[cfg(any(test, feature = "testing"))]
+            faults: super::guard::Faults::default(),
+        })
+    }
+
+    /// The path that programs know the home by, without symbolic links. While the door is closed the files are not there.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open directory, for what a door needs beyond [`Home`].
+    #[must_use]
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// Behaves as on a kernel without `openat2`.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn without_openat2(&self) {
+        self.no_openat2.store(true, Ordering::Relaxed);
+    }
+
+    /// Opens `path` below the home without following a link.
+    fn beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let path = inside(path)?;
+        let flags = flags | OFlags::CLOEXEC;
+        if !self.no_openat2.load(Ordering::Relaxed) {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+            // EAGAIN: a rename elsewhere raced with the look-up.
+            for _ in 0..32 {
+                match rustix::fs::openat2(&self.dir, path, flags, mode, resolve) {
+                    Err(Errno::AGAIN) => {}
+                    Err(Errno::NOSYS) => break,
+                    // A container's filter may answer EPERM for a call that it does not know.
+                    Err(Errno::PERM) => return self.component_walk(path, flags, mode),
+                    other => return Ok(other?),
+                }
+            }
+            self.no_openat2.store(true, Ordering::Relaxed);
+        }
+        self.component_walk(path, flags, mode)
+    }
+
+    fn component_walk(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let holder = match path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            None => None,
+            Some(dirs) => {
+                let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let mut at: Option<OwnedFd> = None;
+                for name in dirs {
+                    let from = at.as_ref().map_or(self.dir.as_fd(), |d| d.as_fd());
+                    at = Some(rustix::fs::openat(from, name, step, Mode::empty())?);
+                }
+                at
+            }
+        };
+        let from = holder.as_ref().map_or(self.dir.as_fd(), |d| d.as_fd());
+        Ok(rustix::fs::openat(from, name_of(path)?, flags | OFlags::NOFOLLOW, mode)?)
+    }
+
+    /// Opens the directory that holds `path`, and gives the last component.
+    fn holder<'p>(&self, path: &'p Path, flags: OFlags) -> io::Result<(OwnedFd, &'p OsStr)> {
+        let name = name_of(inside(path)?)?;
+        let dirs = path.parent().unwrap_or(Path::new(""));
+        Ok((self.directory_at(dirs, flags)?, name))
+    }
+
+    /// Opens a directory of the home; the empty path is the home.
+    fn directory_at(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if path.as_os_str().is_empty() {
+            return Ok(rustix::fs::openat(&self.dir, ".", flags, Mode::empty())?);
+        }
+        self.beneath(path, flags, Mode::empty())
+    }
+
+    /// As deep as the kernel's longest path allows.
+    fn walk_below(
+        &self,
+        at: &Path,
+        each: &mut dyn FnMut(&Path, &HomeStat) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let dir = match self.directory_at(at, OFlags::RDONLY) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        for name in names(&dir)? {
+            let path = at.join(&name);
+            if super::is_reserved(&path) {
+                continue;
+            }
+            let found = match status(&dir, &name) {
+                Err(Errno::NOENT) => continue,
+                other => home_stat(&other?),
+            };
+            match found.kind {
+                _ if found.dev != self.dev => {}
+                FileKind::Regular => each(&path, &found)?,
+                FileKind::Directory => self.walk_below(&path, each)?,
+                FileKind::Other => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Home for RealHome {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn HomeFile>> {
+        let mut flags = if mode.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        if mode.create {
+            flags |= OFlags::CREATE;
+        }
+        if mode.create && mode.exclusive {
+            flags |= OFlags::EXCL;
+        }
+        // NONBLOCK: opening a pipe must not wait for its other end before we can see that it is one.
+        let permissions = if mode.create { Mode::RUSR | Mode::WUSR } else { Mode::empty() };
+        let fd = self.beneath(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, permissions)?;
+        if kind(&status(&fd, OsStr::new(""))?) != FileKind::Regular {
+            let why = format!(
+                "{} is not an ordinary file; Tiersmith can hold blocks of ordinary files only",
+                path.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(Arc::new(RealFile { file: File::from(fd) }))
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<HomeStat> {
+        let (dir, name) = self.holder(path, OFlags::PATH)?;
+        Ok(home_stat(&status(&dir, name)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((from_dir, from), (to_dir, to)) =
+            (self.holder(from, OFlags::PATH)?, self.holder(to, OFlags::PATH)?);
+        Ok(rustix::fs::renameat(&from_dir, from, &to_dir, to)?)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        let (dir, name) = self.holder(path, OFlags::PATH)?;
+        Ok(rustix::fs::unlinkat(&dir, name, AtFlags::empty())?)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((from_dir, from), (to_dir, to)) =
+            (self.holder(from, OFlags::PATH)?, self.holder(to, OFlags::PATH)?);
+        Ok(rustix::fs::linkat(&from_dir, from, &to_dir, to, AtFlags::empty())?)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let (dir, name) = self.holder(path, OFlags::PATH)?;
+        Ok(rustix::fs::mkdirat(&dir, name, Mode::RWXU)?)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let (dir, name) = self.holder(path, OFlags::PATH)?;
+        Ok(rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        if path.as_os_str().is_empty() {
+            return Ok(rustix::fs::fsync(&self.dir)?);
+        }
+        let (dir, _) = self.holder(path, OFlags::RDONLY)?;
+        Ok(rustix::fs::fsync(&dir)?)
+    }
+
+    fn walk(&self, each: &mut dyn FnMut(&Path, &HomeStat) -> io::Result<()>) -> io::Result<()> {
+        self.walk_below(Path::new(""), each)
+    }
+
+    fn identity(&self) -> io::Result<HomeStat> {
+        Ok(home_stat(&status(&self.dir, OsStr::new(""))?))
+    }
+
+    fn now_ns(&self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        match rustix::fs::flock(&self.dir, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Err(HomeError::Owned { path: self.path.clone() }.into()),
+            other => Ok(other?),
+        }
+    }
+
+    fn read_attachment(&self) -> io::Result<Option<Vec<u8>>> {
+        let fd = match self.beneath(Path::new(ATTACHMENT), OFlags::RDONLY, Mode::empty()) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut File::from(fd), &mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Steps:
+    /// 1. Write and sync the new note under another name. Power cut here leaves the old note, and a file the next call replaces.
+    /// 2. Rename it. Power cut here leaves the old or the new note, each whole.
+    /// 3. Sync the directory. Power cut here leaves the new note.
+    fn write_attachment(&self, bytes: &[u8]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        let file = File::from(self.beneath(Path::new(ATTACHMENT_NEW), flags, Mode::RUSR | Mode::WUSR)?);
+        file.write_all_at(bytes, 0)?;
+        file.sync_all()?;
+        rustix::fs::renameat(&self.dir, ATTACHMENT_NEW, &self.dir, ATTACHMENT)?;
+        Ok(rustix::fs::fsync(&self.dir)?)
+    }
+
+    fn remove_attachment(&self) -> io::Result<()> {
+        for name in [ATTACHMENT, ATTACHMENT_NEW] {
+            match rustix::fs::unlinkat(&self.dir, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(rustix::fs::fsync(&self.dir)?)
+    }
+
+    fn close_door(&self, note: &str) -> io::Result<()> {
+        self.move_aside(note)
+    }
+
+    fn open_door(&self) -> io::Result<()> {
+        self.move_back()
+    }
+
+    fn door_closed(&self) -> io::Result<bool> {
+        self.is_aside()
+    }
+}
+
+/// An open file of a [`RealHome`].
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+}
+
+impl HomeFile for RealFile {
+    fn stat(&self) -> io::Result<HomeStat> {
+        Ok(home_stat(&status(&self.file, OsStr::new(""))?))
+    }
+
+    fn read_at(&self, off: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            match self.file.read_at(&mut into[done..], off + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, off: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(data, off)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+}
+
+/// The path without symbolic links and relative parts. The last component may be missing, or be a dead mount.
+fn without_links(path: &Path) -> Result<PathBuf, HomeError> {
+    if let Ok(whole) = std::fs::canonicalize(path) {
+        return Ok(whole);
+    }
+    let missing = || HomeError::Missing { path: path.to_path_buf() };
+    let name = path.file_name().ok_or_else(missing)?;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match std::fs::canonicalize(parent) {
+        Ok(p) => Ok(p.join(name)),
+        Err(e) => match e.kind() {
+            io::ErrorKind::NotFound => Err(missing()),
+            io::ErrorKind::NotADirectory => Err(HomeError::NotADirectory { path: path.to_path_buf() }),
+            io::ErrorKind::PermissionDenied => {
+                Err(HomeError::NoPermission { path: path.to_path_buf(), source: e })
+            }
+            _ => Err(HomeError::Io { what: "resolve", path: path.to_path_buf(), source: e }),
+        },
+    }
+}
+
+/// Learns whether files can be made in `dir`. A full file system passes: a full home must still be opened to be recovered.
+fn probe(dir: &OwnedFd) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(dir, PROBE, flags, Mode::RUSR | Mode::WUSR) {
+        // Two openers may probe at once: the other one may have removed it.
+        Ok(_) => match rustix::fs::unlinkat(dir, PROBE, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e),
+        },
+        Err(Errno::NOSPC | Errno::DQUOT) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+fn name_of(path: &Path) -> io::Result<&OsStr> {
+    path.file_name()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no last component"))
+}
+
+/// The names in a directory, sorted, without `.` and `..`.
+pub(super) fn names(dir: impl AsFd) -> Result<Vec<OsString>, Errno> {
+    let mut found = Vec::new();
+    for entry in rustix::fs::Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            found.push(OsStr::from_bytes(name).to_os_string());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The attributes of `name` in `dir` (the empty name: of `dir` itself), not following a link.
+pub(super) fn status(dir: impl AsFd, name: &OsStr) -> Result<Statx, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
+    rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+}
+
+pub(super) fn device(x: &Statx) -> u64 {
+    rustix::fs::makedev(x.stx_dev_major, x.stx_dev_minor)
+}
+
+fn kind(x: &Statx) -> FileKind {
+    match FileType::from_raw_mode(x.stx_mode.into()) {
+        FileType::RegularFile => FileKind::Regular,
+        FileType::Directory => FileKind::Directory,
+        _ => FileKind::Other,
+    }
+}
+
+fn home_stat(x: &Statx) -> HomeStat {
+    let known = StatxFlags::from_bits_retain(x.stx_mask).contains(StatxFlags::BTIME);
+    HomeStat {
+        ino: x.stx_ino,
+        generation: 0,
+        btime_ns: if known { nanoseconds(&x.stx_btime) } else { 0 },
+        size: x.stx_size,
+        mtime_ns: nanoseconds(&x.stx_mtime),
+        ctime_ns: nanoseconds(&x.stx_ctime),
+        nlink: x.stx_nlink.into(),
+        kind: kind(x),
+        dev: device(x),
+    }
+}
+
+/// Times before 1970 wrap around: they only need to be told apart.
+fn nanoseconds(t: &StatxTimestamp) -> u64 {
+    (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec.into())
+}

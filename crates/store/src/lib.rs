@@ -1,0 +1,65 @@
+//! The store: attach a fast tier to a directory, never torn, never lost.
+//!
+//! A database directory (the home) stays what it is. Beside it, on fast storage (the tier), the store keeps for each file a block map
+//! and some blocks; one map entry of eight bytes says where the newest version of a block is.
+//!
+//! ```
+//! use tiersmith_store::{Guard, Medium, OpenMode, Options, TierSpec, attach};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let place = tempfile::tempdir()?;
+//! # let home = place.path().join("db");
+//! # std::fs::create_dir(&home)?;
+//! # let tier = place.path().join("fast");
+//! // On persistent memory: Medium::Persistent and a file on a DAX file system.
+//! let spec = TierSpec::new("fast", tier, Medium::Emulated, 16 << 20);
+//! let attached = attach(&home, &[spec], Options::default())?;
+//! let file = attached.open("app.db", OpenMode::CREATE)?;
+//! file.write(0, b"durable when this returns")?;
+//! drop(file);
+//! attached.detach()?;
+//! assert_eq!(std::fs::read(home.join("app.db"))?, b"durable when this returns");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Start reading at [`tier::lane`](crate) (the life of one write is in `ARCHITECTURE.md`), then `file`, `destage`, `recover`.
+//! The formats are in `format`, and read a second time by [`check`].
+//!
+//! **Invariants** are numbered in `docs/crash-safety.md`, each with the test that pins it.
+//!
+//! **Deliberately absent**: anything that knows a database, a protocol or a mount. Those are doors, and build on [`AttachedHome`] and [`File`].
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod attach;
+mod attached;
+pub mod check;
+#[cfg(any(test, feature = "testing"))]
+pub mod crash;
+mod destage;
+mod error;
+mod file;
+mod format;
+mod handle;
+pub mod home;
+mod names;
+mod note;
+mod planted;
+pub mod profile;
+mod recover;
+mod room;
+mod stats;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod tier;
+pub mod waits;
+
+pub use address::BlockSize;
+pub use attach::{Guard, Medium, Options, TierSpec, attach};
+pub use attached::{AttachedHome, BlockRef, File, OpenMode};
+pub use error::{Error, Result};
+pub use format::entry::State;
+pub use planted::Planted;
+pub use profile::{FileClass, Profile};
+pub use stats::{RecoveryReport, Stats, TierStats};

@@ -1,0 +1,431 @@
+//! Opening, closing, renaming and removing files, and the slots of the file table.
+//!
+//! A file is known by its inode number, generation and birth time, so renaming and hard links keep its blocks, and an inode number
+//! that is used again does not inherit them. The path in the slot is a hint.
+//!
+//! # Removing the last name of a file with a slot, and what a power cut leaves
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | the state line gets the flag `unlinking`, then a fence | the file; recovery clears the flag |
+//! | 2 | the name is removed (or replaced by a rename) at home | the file, or no file |
+//! | 3 | home's directory is synced | no file: recovery finds the flag and no home file, and frees the slot |
+//! | 4 | when no handle is open: records about the file are emptied, the slot becomes free, each with a fence | no file |
+//! | 5 | its frames are free in DRAM | no file |
+
+use crate::address::BlockIndex;
+use crate::attached::{Inner, OpenMode};
+use crate::error::{Error, Result};
+use crate::file::map::FileMap;
+use crate::file::{FileState, Meta, Placed};
+use crate::format::entry::{Entry, PAGE_WORDS, Place, seal, seal_value};
+use crate::format::slot::{Identity, PINNED, ROOTS_AT, SLOT, StateLine, UNLINKING, encode_path};
+use crate::home::{FileKind, HomeFile, HomeStat};
+use crate::planted::Planted;
+use crate::profile::FileClass;
+use crate::tier::Tier;
+use crate::tier::alloc::Purpose;
+use parking_lot::Mutex;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+impl Inner {
+    pub(crate) fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<FileState>> {
+        let _names = self.names.lock();
+        self.usable()?;
+        // A placed file is written by destaging, so home is opened for writing when it can be.
+        let wide = OpenMode { read_only: false, ..mode };
+        let home = match self.home.open(path, wide) {
+            Err(_) if mode.read_only => self.home.open(path, mode),
+            other => other,
+        }
+        .map_err(Error::io("cannot open", path))?;
+        let stat = home.stat().map_err(Error::io("cannot stat", path))?;
+        if let Some(known) = self.files.lock().get(&stat.ino).cloned() {
+            let id = &known.identity;
+            if stat.same_file(id.ino, id.generation, id.btime_ns) {
+                known.handles.fetch_add(1, Ordering::AcqRel);
+                *known.path.lock() = path.to_path_buf();
+                return Ok(known);
+            }
+            // Removed behind our back and its inode number used again.
+            self.forget_replaced(&known)?;
+        }
+        let state = Arc::new(self.new_state(path, stat, home)?);
+        self.files.lock().insert(stat.ino, state.clone());
+        Ok(state)
+    }
+
+    fn forget_replaced(&self, known: &Arc<FileState>) -> Result<()> {
+        if let Some(placed) = &known.placed {
+            let (dirty, _) = placed.map.counts();
+            if dirty > 0 {
+                return Err(Error::HomeChanged {
+                    path: known.path.lock().clone(),
+                    dirty_blocks: dirty,
+                    how: "it was removed and another file has its inode number".into(),
+                });
+            }
+            self.free_slot(placed);
+        }
+        self.files.lock().remove(&known.identity.ino);
+        Ok(())
+    }
+
+    fn new_state(&self, path: &Path, stat: HomeStat, home: Arc<dyn HomeFile>) -> Result<FileState> {
+        let placement = self.profile.placement(path);
+        let tier = self.tiers.iter().find(|t| match placement.class {
+            FileClass::Redo => t.holds_redo,
+            FileClass::Data => t.holds_data,
+            FileClass::Pass => false,
+        });
+        let block_size = crate::address::BlockSize::from_bytes(placement.block_size);
+        let placed = match (tier, block_size, stat.kind) {
+            (Some(tier), Some(block_size), FileKind::Regular) if !crate::home::is_reserved(path) => {
+                let identity = Identity {
+                    ino: stat.ino,
+                    generation: stat.generation,
+                    btime_ns: stat.btime_ns,
+                    class: placement.class,
+                    block_size,
+                };
+                // What the tier will hold newer blocks of must itself be there after a power cut.
+                home.sync().map_err(Error::io("cannot sync", path))?;
+                self.home.sync_dir(path).map_err(Error::io("cannot sync the directory of", path))?;
+                let stat = home.stat().map_err(Error::io("cannot stat", path))?;
+                new_slot(tier, path, &identity, &stat)
+            }
+            _ => None,
+        };
+        Ok(FileState {
+            path: Mutex::new(path.to_path_buf()),
+            identity: stat,
+            home,
+            placed,
+            handles: AtomicUsize::new(1),
+            unlinked: AtomicBool::new(false),
+            replace: AtomicBool::new(false),
+        })
+    }
+
+    /// A handle was closed; with the last one an unlinked file goes away, and one that changed its class starts anew.
+    pub(crate) fn close(&self, state: &Arc<FileState>) {
+        let _names = self.names.lock();
+        if state.handles.fetch_sub(1, Ordering::AcqRel) > 1 || self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        let ino = state.identity.ino;
+        match &state.placed {
+            None => {
+                self.files.lock().remove(&ino);
+            }
+            Some(placed) if state.unlinked.load(Ordering::Acquire) => {
+                self.free_slot(placed);
+                self.files.lock().remove(&ino);
+            }
+            Some(placed) if state.replace.load(Ordering::Acquire) => {
+                if let Err(e) = self.destage_file(state, u64::MAX) {
+                    log::warn!(
+                        "{}: {e}; the file keeps its class until it can be destaged",
+                        state.path.lock().display()
+                    );
+                } else {
+                    self.free_slot(placed);
+                    self.files.lock().remove(&ino);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    pub(crate) fn stat(&self, path: &Path) -> Result<HomeStat> {
+        let mut stat = self.home.stat(path).map_err(Error::io("cannot stat", path))?;
+        if let Some(placed) = self.find(&stat).as_ref().and_then(|f| f.placed.as_ref()) {
+            stat.size = placed.size();
+        }
+        Ok(stat)
+    }
+
+    fn find(&self, stat: &HomeStat) -> Option<Arc<FileState>> {
+        let known = self.files.lock().get(&stat.ino).cloned()?;
+        let id = &known.identity;
+        stat.same_file(id.ino, id.generation, id.btime_ns).then_some(known)
+    }
+
+    /// The file at `path`, opened once if it is not known yet, so that pinning a file that nobody opened works.
+    pub(crate) fn known(&self, path: &Path) -> Result<crate::handle::Known<'_>> {
+        Ok(crate::handle::Known { inner: self, state: self.open(path, OpenMode::WRITE)? })
+    }
+
+    pub(crate) fn unlink(&self, path: &Path) -> Result<()> {
+        let _names = self.names.lock();
+        let stat = self.home.stat(path).map_err(Error::io("cannot stat", path))?;
+        let victim = self.find(&stat).filter(|_| stat.nlink <= 1);
+        self.before_last_name_goes(victim.as_ref());
+        let gone = self.home.unlink(path).map_err(Error::io("cannot unlink", path));
+        self.after_last_name_went(victim, path, gone)
+    }
+
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let _names = self.names.lock();
+        let moved = self.home.stat(from).map_err(Error::io("cannot rename", from))?;
+        let victim = match self.home.stat(to) {
+            Ok(stat) if stat.ino != moved.ino && stat.nlink <= 1 => self.find(&stat),
+            _ => None,
+        };
+        self.before_last_name_goes(victim.as_ref());
+        let gone = self.home.rename(from, to).map_err(Error::io("cannot rename", from));
+        if gone.is_ok()
+            && let Some(file) = self.find(&moved)
+        {
+            *file.path.lock() = to.to_path_buf();
+            let old = file.placed.as_ref().map_or(FileClass::Pass, |p| p.class);
+            if self.profile.placement(to).class != old {
+                file.replace.store(true, Ordering::Release);
+            }
+            if let Some(placed) = &file.placed {
+                write_path(placed, to);
+            }
+        }
+        self.after_last_name_went(victim, to, gone)
+    }
+
+    /// Step 1.
+    fn before_last_name_goes(&self, victim: Option<&Arc<FileState>>) {
+        if let Some(placed) = victim.and_then(|f| f.placed.as_ref()) {
+            if placed.tier.planted.is(Planted::UnlinkFreesFirst) {
+                self.free_slot(placed);
+                return;
+            }
+            self.set_flag(placed, UNLINKING, true);
+        }
+    }
+
+    /// Steps 3 to 5, or back to before step 1 when home refused.
+    fn after_last_name_went(
+        &self,
+        victim: Option<Arc<FileState>>,
+        path: &Path,
+        gone: Result<()>,
+    ) -> Result<()> {
+        let Some(file) = victim else { return gone };
+        let Some(placed) = &file.placed else { return gone };
+        if let Err(e) = gone {
+            self.set_flag(placed, UNLINKING, false);
+            return Err(e);
+        }
+        file.unlinked.store(true, Ordering::Release);
+        self.home.sync_dir(path).map_err(Error::io("cannot sync the directory of", path))?;
+        if file.handles.load(Ordering::Acquire) == 0 {
+            if !placed.tier.planted.is(Planted::UnlinkFreesFirst) {
+                self.free_slot(placed);
+            }
+            self.files.lock().remove(&file.identity.ino);
+        }
+        Ok(())
+    }
+
+    fn set_flag(&self, placed: &Placed, flag: u64, on: bool) {
+        let mut meta = placed.meta.lock();
+        if on {
+            meta.line.flags |= flag;
+        } else {
+            meta.line.flags &= !flag;
+        }
+        placed.write_line(&mut meta);
+        placed.tier.fence();
+    }
+
+    /// Frees a file's slot, its blocks and its map pages.
+    ///
+    /// # Durability
+    /// The slot is free, durable, before a frame is.
+    pub(crate) fn free_slot(&self, placed: &Placed) {
+        let tier = &placed.tier;
+        let _sizing = placed.sizing.lock();
+        let _moving = placed.moving.lock();
+        if placed.gone.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tier.forget_file(placed.id);
+        let word = seal_value(tier.seed, 0, Place::Slot(placed.slot), 0);
+        tier.store_word(crate::address::WordAt::new(0, tier.geometry.slot_at(placed.slot)), word);
+        tier.fence();
+        let mut frames = Vec::new();
+        placed.map.for_each_leaf(|number, leaf| {
+            for index in 0..PAGE_WORDS as usize {
+                if leaf.get(index) == Entry::HOME {
+                    continue;
+                }
+                // Somebody else may be evicting the same block: one of the two frees its frame.
+                let _lane = tier.lock_lane(placed.id, BlockIndex(number * PAGE_WORDS + index as u64));
+                frames.extend(leaf.get(index).held_frame());
+                leaf.set(index, Entry::HOME);
+            }
+        });
+        placed.evictions.fetch_add(1, Ordering::AcqRel);
+        let purpose = Purpose::Blocks(placed.block_size);
+        if placed.class == FileClass::Redo {
+            tier.give_claimed(purpose, frames);
+        } else {
+            tier.allocator.give(purpose, frames);
+        }
+        tier.give_claimed(Purpose::Pages, placed.map.take_pages());
+        tier.slots.lock().free.push(placed.slot);
+    }
+
+    /// Pins or unpins a file; see [`crate::AttachedHome::pin`].
+    pub(crate) fn pin(&self, file: &FileState, on: bool) -> Result<()> {
+        let Some(placed) = &file.placed else {
+            return Err(file.invalid("pin", "its class is pass: it has no blocks in a tier"));
+        };
+        if on {
+            self.check_pin_fits(placed)?;
+            placed.pinned.store(true, Ordering::Release);
+            if let Err(e) = self.bring_in(file, placed) {
+                placed.pinned.store(false, Ordering::Release);
+                return Err(e);
+            }
+        }
+        self.set_flag(placed, PINNED, on);
+        placed.pinned.store(on, Ordering::Release);
+        Ok(())
+    }
+
+    /// An eighth of the tier must stay free of pins, or writers would have nothing to work with.
+    fn check_pin_fits(&self, placed: &Placed) -> Result<()> {
+        let frames = |p: &Placed| p.size().div_ceil(p.block_size.bytes() as u64) * p.block_size.frames();
+        let pinned: u64 = self
+            .all_files()
+            .iter()
+            .filter_map(|f| f.placed.as_ref())
+            .filter(|p| {
+                Arc::ptr_eq(&p.tier, &placed.tier) && p.pinned.load(Ordering::Acquire) && p.id != placed.id
+            })
+            .map(frames)
+            .sum();
+        let total = placed.tier.allocator.total_frames();
+        let wanted = pinned + frames(placed);
+        if wanted > total - total / 8 {
+            return Err(self.full(
+                &placed.tier,
+                &format!("pinning would hold {wanted} of {total} frames, an eighth must stay free of pins"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Reads every block that is only at home, which admits it.
+    fn bring_in(&self, file: &FileState, placed: &Placed) -> Result<()> {
+        let bytes = placed.block_size.bytes();
+        let mut buffer = vec![0; bytes];
+        for block in 0..placed.size().div_ceil(bytes as u64) {
+            let block = BlockIndex(block);
+            while placed.map.get(block) == Entry::HOME {
+                let start = placed.block_size.start_of(block);
+                if start >= placed.size() {
+                    break;
+                }
+                if placed.class == FileClass::Redo {
+                    let _sizing = placed.sizing.lock();
+                    self.own_redo_block(file, placed, block)?;
+                    placed.meta.lock().redo.note(block);
+                    continue;
+                }
+                while !placed.map.make_leaf(&placed.tier, placed.id, placed.slot, block)? {
+                    self.make_room(&placed.tier, Purpose::Pages)?;
+                }
+                let evictions = placed.evictions.load(Ordering::Acquire);
+                self.read_home_block(file, placed, start, &mut buffer)?;
+                if !self.admit_block(placed, block, &buffer, evictions) {
+                    self.make_room(&placed.tier, Purpose::Blocks(placed.block_size))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a free slot for a file and makes it durable. `None` (the file then goes straight to home) when the file table is full.
+fn new_slot(tier: &Arc<Tier>, path: &Path, identity: &Identity, stat: &HomeStat) -> Option<Placed> {
+    let (slot, id) = {
+        let mut slots = tier.slots.lock();
+        let Some(slot) = slots.free.pop() else {
+            log::warn!(
+                "the file table of tier `{}` is full: {} goes straight to home; attach with more slots",
+                tier.name,
+                path.display()
+            );
+            return None;
+        };
+        slots.next_file = (slots.next_file + 1) & ((1 << 40) - 1);
+        (slot, slots.next_file)
+    };
+    let line = StateLine {
+        seq: 1,
+        size: stat.size,
+        flags: 0,
+        home_size: stat.size,
+        home_mtime_ns: stat.mtime_ns,
+        since_ns: 0,
+    };
+    let mut bytes = vec![0; SLOT];
+    bytes[16..64].copy_from_slice(&identity.encode(tier.seed, id));
+    for (n, place) in [Place::Leaf(0), Place::Middle(0), Place::Top].into_iter().enumerate() {
+        let at = ROOTS_AT as usize + n * 8;
+        bytes[at..at + 8].copy_from_slice(&seal(tier.seed, id, place, Entry::HOME).to_le_bytes());
+    }
+    let at = line.at() as usize;
+    bytes[at..at + 128].copy_from_slice(&line.encode_pair(tier.seed, id));
+    let hint = encode_path(path.as_os_str().as_bytes(), tier.seed, id);
+    bytes[SLOT - hint.len()..].copy_from_slice(&hint);
+    let base = tier.geometry.slot_at(slot);
+    let in_use = crate::address::WordAt::new(0, base);
+    let word = seal_value(tier.seed, 0, Place::Slot(slot), id);
+    if tier.planted.is(Planted::SlotInUseFirst) {
+        tier.store_word(in_use, word);
+        tier.fence();
+    }
+    tier.mapping(0).nt_write(base + 16, &bytes[16..]);
+    tier.fence();
+    tier.store_word(in_use, word);
+    tier.fence();
+    let meta = Meta { line, ..Meta::default() };
+    Some(placed(tier, id, slot, identity, meta, FileMap::default()))
+}
+
+/// A file's part in the tier, in DRAM.
+pub(crate) fn placed(
+    tier: &Arc<Tier>,
+    id: u64,
+    slot: u64,
+    identity: &Identity,
+    meta: Meta,
+    map: FileMap,
+) -> Placed {
+    Placed {
+        tier: tier.clone(),
+        id,
+        slot,
+        class: identity.class,
+        block_size: identity.block_size,
+        map,
+        size: AtomicU64::new(meta.line.size),
+        sizing: Mutex::new(()),
+        moving: Mutex::new(()),
+        evictions: AtomicU64::new(0),
+        pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
+        gone: AtomicBool::new(false),
+        meta: Mutex::new(meta),
+    }
+}
+
+/// Rewrites the path hint. A cut leaves no hint, and the file is then found by its inode number.
+pub(crate) fn write_path(placed: &Placed, path: &Path) {
+    let hint = encode_path(path.as_os_str().as_bytes(), placed.tier.seed, placed.id);
+    let at = placed.tier.geometry.slot_at(placed.slot) + SLOT as u64 - hint.len() as u64;
+    placed.tier.mapping(0).nt_write(at, &hint);
+    placed.tier.fence();
+}

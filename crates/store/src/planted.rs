@@ -1,0 +1,91 @@
+//! Planted bugs: each leaves out or reorders one step that a promise rests on. The crash suite must catch every one of them
+//! (`tests/crash_planted.rs`); a bug that it does not catch is a hole in the suite.
+//!
+//! Without the `testing` feature there is none of this in the program: [`Planted::is`] is `false` at compile time.
+
+/// One planted bug, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Planted {
+    /// The store as it is.
+    #[default]
+    None,
+    /// An overwrite is acknowledged before its fence.
+    DropFenceBeforeAck,
+    /// The map entry is switched and durable before the block it points to is.
+    PointerBeforeBlock,
+    /// An evicted block's frame is free for others while the durable entry still points to it.
+    ReuseTooEarly,
+    /// Recovery applies a lane record without looking at the block's checksum.
+    SkipBlockChecksum,
+    /// The entry is stored but its cache line never flushed.
+    DropEntryFlush,
+    /// Both records of a lane share one slot, so that a new record destroys the only trace of the last switch.
+    OneRecordSlot,
+    /// A block is evicted while a lane record still points to it.
+    EvictWithoutRetire,
+    /// A batch is a loop of single switches.
+    BatchOneByOne,
+    /// Recovery applies a batch record without looking at the blocks' checksums.
+    SkipBatchChecksum,
+    /// The batch record is taken back before the entries are durable.
+    BatchRetiredEarly,
+    /// Destaging does not sync the home file before it calls the blocks clean.
+    DestageWithoutSync,
+    /// Of two records about one block the newer is emptied first, and no fence is between.
+    RetireNewerFirst,
+    /// The records of every attach are numbered from one again.
+    RecordNumbersRepeat,
+    /// A redo write is acknowledged before its fence.
+    RedoWithoutFence,
+    /// A redo write that makes the file longer does not make the new size durable.
+    SizeNotDurable,
+    /// A home block enters the cache with its entry durable before its bytes.
+    AdmitPointerFirst,
+    /// Truncation cuts the home file before the new size is durable in the tier.
+    TruncateHomeFirst,
+    /// Truncation leaves the entries past the end; regrowing shows them again.
+    TruncateKeepsEntries,
+    /// Unlinking frees the file's blocks before the home directory entry is gone for good.
+    UnlinkFreesFirst,
+    /// A new map page is linked before its contents are durable.
+    MapPageLinkedFirst,
+    /// A file slot is put in use before its contents are durable.
+    SlotInUseFirst,
+}
+
+impl Planted {
+    /// All planted bugs.
+    pub const ALL: [Planted; 21] = [
+        Planted::DropFenceBeforeAck,
+        Planted::PointerBeforeBlock,
+        Planted::ReuseTooEarly,
+        Planted::SkipBlockChecksum,
+        Planted::DropEntryFlush,
+        Planted::OneRecordSlot,
+        Planted::EvictWithoutRetire,
+        Planted::BatchOneByOne,
+        Planted::SkipBatchChecksum,
+        Planted::BatchRetiredEarly,
+        Planted::DestageWithoutSync,
+        Planted::RetireNewerFirst,
+        Planted::RecordNumbersRepeat,
+        Planted::RedoWithoutFence,
+        Planted::SizeNotDurable,
+        Planted::AdmitPointerFirst,
+        Planted::TruncateHomeFirst,
+        Planted::TruncateKeepsEntries,
+        Planted::UnlinkFreesFirst,
+        Planted::MapPageLinkedFirst,
+        Planted::SlotInUseFirst,
+    ];
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn is(self, bug: Planted) -> bool {
+        self == bug
+    }
+
+    #[cfg(not(feature = "testing"))]
+    pub(crate) fn is(self, _bug: Planted) -> bool {
+        false
+    }
+}

@@ -1,0 +1,278 @@
+//! Reading a profile: the TOML file and what may be wrong with it.
+//!
+//! ```toml
+//! description = "for people, one sentence"
+//! # The home is this database's if all paths of one of the lists are there. The last part of a path directly in home
+//! # may be a pattern. No list: never detected, only named.
+//! detect = [["PG_VERSION", "global/pg_control"]]
+//!
+//! [default]            # files no rule matches
+//! class = "pass"       # redo, data or pass
+//! block_size = 8192    # a power of two from 4096 to 32768
+//!
+//! [[rule]]             # the first rule that matches decides
+//! files = ["base/**"]  # patterns on the path relative to home: `?` and `*` stay within a part, `**` crosses parts,
+//!                      # `[0-9]` is one of these characters, `{a,b}` either of the two
+//! class = "data"
+//! block_size = 8192    # that of the default if absent
+//! why = "shown to people who ask why a file is where it is"
+//! ```
+//!
+//! Invariant: a profile that was read has only rules that can be obeyed.
+
+use std::path::PathBuf;
+
+use globset::{Glob, GlobBuilder, GlobSetBuilder};
+use serde::Deserialize;
+
+use super::{FileClass, MAX_BLOCK_SIZE, MIN_BLOCK_SIZE, Placement, Profile, Rule, Sign};
+
+/// Why there is no such profile, or why its file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// No built-in profile has the name.
+    #[error("there is no profile called `{name}`: use one of {known}, or give a profile file of your own")]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// The text is not TOML, or has a key, class or type that a profile does not have.
+    #[error("profile `{profile}` cannot be read: {source}correct the file at the place shown")]
+    Syntax {
+        /// The profile.
+        profile: String,
+        /// The place and the reason; its text ends with a line break.
+        source: Box<toml::de::Error>,
+    },
+    /// A block size that the tier does not have.
+    #[error(
+        "profile `{profile}` asks for blocks of {block_size} bytes {place}: \
+         use a power of two from {MIN_BLOCK_SIZE} to {MAX_BLOCK_SIZE}"
+    )]
+    BlockSize {
+        /// The profile.
+        profile: String,
+        /// Where it says so.
+        place: String,
+        /// What it says.
+        block_size: u32,
+    },
+    /// A pattern that cannot be read.
+    #[error(
+        "profile `{profile}` has a pattern that cannot be read {place}: {source}; \
+         a pattern is a path relative to home with ?, *, **, [...] and {{...,...}}"
+    )]
+    Pattern {
+        /// The profile.
+        profile: String,
+        /// Where it has it.
+        place: String,
+        /// What is wrong with it.
+        source: globset::Error,
+    },
+    /// A pattern that no path relative to home can match.
+    #[error(
+        "profile `{profile}` has the pattern `{pattern}` {place}, which no file can match: \
+         write it relative to home, without a slash in front and without empty, `.` or `..` parts"
+    )]
+    Unreachable {
+        /// The profile.
+        profile: String,
+        /// Where it has it.
+        place: String,
+        /// The pattern.
+        pattern: String,
+    },
+    /// A rule without patterns.
+    #[error("profile `{profile}` has no pattern in `files` {place}: name some files or remove the rule")]
+    NoPattern {
+        /// The profile.
+        profile: String,
+        /// Which rule.
+        place: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProfileText {
+    description: String,
+    #[serde(default)]
+    detect: Vec<Vec<String>>,
+    default: DefaultText,
+    #[serde(default)]
+    rule: Vec<RuleText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DefaultText {
+    class: FileClass,
+    block_size: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    files: Vec<String>,
+    class: FileClass,
+    block_size: Option<u32>,
+    why: String,
+}
+
+/// What errors name: the profile.
+struct Reader<'a> {
+    profile: &'a str,
+}
+
+pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
+    let text: ProfileText = toml::from_str(toml)
+        .map_err(|source| ProfileError::Syntax { profile: name.to_owned(), source: Box::new(source) })?;
+    let reader = Reader { profile: name };
+    let default = reader.placement("in [default]", text.default.class, text.default.block_size)?;
+    let mut patterns = GlobSetBuilder::new();
+    let (mut rules, mut rule_of) = (Vec::new(), Vec::new());
+    for (index, rule) in text.rule.into_iter().enumerate() {
+        let place = format!("in rule {}", index + 1);
+        if rule.files.is_empty() {
+            return Err(ProfileError::NoPattern { profile: name.to_owned(), place });
+        }
+        for pattern in &rule.files {
+            patterns.add(reader.pattern(&place, pattern)?);
+            rule_of.push(index);
+        }
+        let placement =
+            reader.placement(&place, rule.class, rule.block_size.unwrap_or(default.block_size))?;
+        rules.push(Rule { placement, why: rule.why });
+    }
+    let patterns = patterns.build().map_err(|source| ProfileError::Pattern {
+        profile: name.to_owned(),
+        place: "in its rules together".to_owned(),
+        source,
+    })?;
+    let detect = text.detect.iter().map(|signs| signs.iter().map(|sign| reader.sign(sign)).collect());
+    let detect = detect.collect::<Result<Vec<Vec<Sign>>, ProfileError>>()?;
+    // A list of nothing would fit every directory.
+    let detect = detect.into_iter().filter(|signs| !signs.is_empty()).collect();
+    Ok(Profile {
+        name: name.to_owned(),
+        description: text.description,
+        detect,
+        default,
+        rules,
+        patterns,
+        rule_of,
+    })
+}
+
+impl Reader<'_> {
+    fn placement(&self, place: &str, class: FileClass, block_size: u32) -> Result<Placement, ProfileError> {
+        if !block_size.is_power_of_two() || !(MIN_BLOCK_SIZE..=MAX_BLOCK_SIZE).contains(&block_size) {
+            let (profile, place) = (self.profile.to_owned(), place.to_owned());
+            return Err(ProfileError::BlockSize { profile, place, block_size });
+        }
+        Ok(Placement { class, block_size })
+    }
+
+    fn pattern(&self, place: &str, pattern: &str) -> Result<Glob, ProfileError> {
+        let (profile, place) = (self.profile.to_owned(), place.to_owned());
+        if pattern.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(ProfileError::Unreachable { profile, place, pattern: pattern.to_owned() });
+        }
+        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+        glob.map_err(|source| ProfileError::Pattern { profile, place, source })
+    }
+
+    fn sign(&self, sign: &str) -> Result<Sign, ProfileError> {
+        let glob = self.pattern("in detect", sign)?;
+        match sign.contains(['*', '?', '[', '{']) && !sign.contains('/') {
+            true => Ok(Sign::Name(glob.compile_matcher())),
+            false => Ok(Sign::Path(PathBuf::from(sign))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const DEFAULT: &str = "description = 'a test'\n[default]\nclass = 'pass'\nblock_size = 4096\n";
+
+    fn error_of(rules: &str) -> String {
+        Profile::parse("mine", &format!("{DEFAULT}{rules}")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let rules = "[[rule]]\nfiles = ['a/*.x']\nclass = 'redo'\nwhy = 'first'\n\
+                     [[rule]]\nfiles = ['b', 'a/**']\nclass = 'data'\nblock_size = 8192\nwhy = 'second'\n";
+        let profile = Profile::parse("mine", &format!("{DEFAULT}{rules}")).unwrap();
+        let of = |path: &str| (profile.placement(Path::new(path)), profile.why(Path::new(path)));
+        let placed = |class, block_size| Placement { class, block_size };
+        assert_eq!(of("a/1.x"), (placed(FileClass::Redo, 4096), Some("first")));
+        assert_eq!(of("./a//1.x"), (placed(FileClass::Redo, 4096), Some("first")));
+        assert_eq!(of("a/b/1.x"), (placed(FileClass::Data, 8192), Some("second")));
+        assert_eq!(of("b"), (placed(FileClass::Data, 8192), Some("second")));
+        assert_eq!(of("b/c"), (placed(FileClass::Pass, 4096), None));
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line() {
+        let message = error_of("[[rule]]\nfiles = ['a']\nclass = 'data'\nwhy = ''\nblocksize = 8192\n");
+        assert!(message.contains("profile `mine`") && message.contains("`blocksize`"), "{message}");
+        assert!(message.contains("line 9"), "{message}");
+    }
+
+    #[test]
+    fn an_unknown_class_is_answered_with_the_three_there_are() {
+        let message = error_of("[[rule]]\nfiles = ['a']\nclass = 'log'\nwhy = ''\n");
+        assert!(message.contains("`log`") && message.contains("`redo`, `data`, `pass`"), "{message}");
+    }
+
+    #[test]
+    fn a_block_size_that_is_no_power_of_two_or_out_of_range_is_refused() {
+        for block_size in [0u32, 512, 2048, 6000, 12288, 65536] {
+            let rule = format!(
+                "[[rule]]\nfiles = ['a']\nclass = 'data'\nwhy = ''\n[[rule]]\nfiles = ['b']\nclass = 'data'\n\
+                 block_size = {block_size}\nwhy = ''\n"
+            );
+            let message = error_of(&rule);
+            assert!(message.contains(&format!("blocks of {block_size} bytes in rule 2")), "{message}");
+            assert!(message.contains("a power of two from 4096 to 32768"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_cannot_be_read_is_quoted() {
+        let message = error_of("[[rule]]\nfiles = ['base/[0-9']\nclass = 'data'\nwhy = ''\n");
+        assert!(message.contains("in rule 1") && message.contains("base/[0-9"), "{message}");
+    }
+
+    #[test]
+    fn a_pattern_no_file_can_match_is_refused() {
+        for pattern in ["/base", "base//x", "./x", "../x", "", "base/"] {
+            let message = error_of(&format!("[[rule]]\nfiles = ['{pattern}']\nclass = 'data'\nwhy = ''\n"));
+            assert!(message.contains("no file can match"), "{pattern}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_rule_without_files_is_refused() {
+        let message = error_of("[[rule]]\nfiles = []\nclass = 'data'\nwhy = ''\n");
+        assert!(message.contains("no pattern in `files` in rule 1"), "{message}");
+    }
+
+    #[test]
+    fn an_unknown_profile_is_answered_with_those_there_are() {
+        let message = Profile::named("oracle").unwrap_err().to_string();
+        assert!(
+            message.contains("`oracle`") && message.contains("postgres, mariadb, redis, sqlite, generic"),
+            "{message}"
+        );
+    }
+}

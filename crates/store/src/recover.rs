@@ -1,0 +1,625 @@
+//! Opening tiers that were in use: finish what was under way, read the maps, compare with home.
+//!
+//! The order, and why it is safe to be cut at any point of it:
+//!
+//! 1. Lane records, then batch records, are applied to the map entries they speak of, a fence, then emptied: of each lane the older
+//!    first, then the newer, then the batches, with fences between, so that a cut never leaves an older record without the newer
+//!    one. Applying twice does no harm: no entry has moved on, because nobody else is at work.
+//! 2. The file table and every map page are read and checked; which frames are free follows from that. Nothing is written.
+//! 3. Every file is found at home and compared with its stamp. Nothing is written; a changed home with dirty blocks ends here, with
+//!    everything as it was.
+//! 4. ([`finish`]) Removed files are freed, cuts are completed, entries past the end dropped, the tail of the last block zeroed, flags cleared:
+//!    each the same code that runs without a crash.
+//!
+//! The cost is in proportion to the file table and the maps, not to the data: of the blocks only those that a record speaks of are read
+//! (two a lane at most, and those of a batch).
+
+use crate::address::{BlockIndex, FRAME, Frame, WordAt};
+use crate::attached::{Inner, OpenMode};
+use crate::error::{Error, Result};
+use crate::file::map::{FileMap, Leaf};
+use crate::file::{FileState, Meta, Placed};
+use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value};
+use crate::format::get_u64;
+use crate::format::record::{
+    self, BATCH_RECORD, BatchHeader, BatchItem, ITEMS_OVERFLOW, LANE_RECORD, LaneRecord, NO_FRAME,
+};
+use crate::format::slot::{
+    DESTAGING, Identity, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path,
+};
+use crate::home::{Home, HomeFile, HomeStat};
+use crate::names;
+use crate::planted::Planted;
+use crate::profile::FileClass;
+use crate::stats::RecoveryReport;
+use crate::tier::Tier;
+use crate::tier::alloc::{Census, Purpose};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+/// How long after destaging began a changed modification time still counts as ours. Longer than any round.
+const OURS_FOR_NS: u64 = 30_000_000_000;
+/// Coarseness of file time stamps: a stamp may be this much older than the clock.
+const CLOCK_GRAIN_NS: u64 = 20_000_000;
+
+/// A file as the tier describes it.
+struct OnTier {
+    id: u64,
+    slot: u64,
+    identity: Identity,
+    line: StateLine,
+    map: FileMap,
+    hint: PathBuf,
+}
+
+/// What becomes of a file after recovery.
+pub(crate) struct Recovered {
+    placed: Placed,
+    flags: u64,
+    /// The home file; `None`: the slot is to be freed.
+    home: Option<(PathBuf, HomeStat, Arc<dyn HomeFile>)>,
+}
+
+/// Steps 1 to 3 for every tier that is not `fresh`.
+pub(crate) fn recover(
+    home: &Arc<dyn Home>,
+    tiers: Vec<(Tier, bool)>,
+    report: &mut RecoveryReport,
+) -> Result<(Vec<Arc<Tier>>, Vec<Recovered>)> {
+    let mut out = Vec::new();
+    let mut recovered = Vec::new();
+    for (mut tier, fresh) in tiers {
+        let len = tier.superblocks.lock().iter().map(|sb| sb.len).min().unwrap_or(0);
+        let mut census = Census::new(&tier.geometry, len);
+        let mut files = Vec::new();
+        if fresh {
+            tier.slots.lock().free = (0..tier.geometry.slots).rev().collect();
+        } else {
+            apply_records(&tier, len, report)?;
+            files = read_files(&tier, &mut census, report)?;
+        }
+        tier.allocator = census.into_allocator();
+        let tier = Arc::new(tier);
+        for file in files {
+            recovered.push(match_home(home, &tier, file, report)?);
+        }
+        out.push(tier);
+    }
+    find_renamed(home, &mut recovered)?;
+    compare(&recovered)?;
+    Ok((out, recovered))
+}
+
+// --- step 1 ---
+
+fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<()> {
+    let first = tier.mapping(0);
+    let frames = tier.geometry.units(len) * tier.geometry.unit_frames();
+    // To be emptied one group after the other: an older record alone would take its block back to the version before.
+    let mut live: [Vec<u64>; 3] = Default::default();
+    for lane in 0..tier.geometry.lanes {
+        let mut records: Vec<LaneRecord> = Vec::new();
+        for parity in 0..2 {
+            let at = tier.geometry.lane_record_at(lane, parity);
+            if first.load_u64(at) == 0 {
+                continue;
+            }
+            let mut bytes = [0; LANE_RECORD];
+            first.read(at, &mut bytes);
+            match LaneRecord::decode(&bytes, tier.seed, lane) {
+                Some(record) => records.push(record),
+                None => live[0].push(at),
+            }
+        }
+        records.sort_by_key(|r| r.seq);
+        for (n, record) in records.iter().enumerate() {
+            let group = usize::from(n + 1 == records.len());
+            live[group].push(tier.geometry.lane_record_at(lane, record.seq));
+        }
+        for r in records {
+            let item = BatchItem { at: r.at, word: r.word, block_hash: r.block_hash, block: r.block };
+            let whole = block_is_whole(tier, frames, r.file, &item, r.frames);
+            if whole || tier.planted.is(Planted::SkipBlockChecksum) {
+                if tier.load_word(r.at) != r.word {
+                    report.switches_finished += 1;
+                }
+                store_entry(tier, r.at, r.word);
+            }
+        }
+    }
+    for batch in 0..tier.geometry.batches {
+        let at = tier.geometry.batch_at(batch);
+        if first.load_u64(at) == 0 {
+            continue;
+        }
+        live[2].push(at);
+        let mut bytes = [0; BATCH_RECORD];
+        first.read(at, &mut bytes);
+        if let Some((header, items)) = read_batch(tier, frames, &bytes)
+            && (items.iter().all(|i| block_is_whole(tier, frames, header.file, i, header.frames))
+                || tier.planted.is(Planted::SkipBatchChecksum))
+        {
+            for item in &items {
+                store_entry(tier, item.at, item.word);
+            }
+            lengthen(tier, &header);
+            report.batches_finished += 1;
+        }
+    }
+    tier.fence();
+    for group in &live {
+        for at in group {
+            tier.store_word(WordAt::new(0, *at), 0);
+        }
+        tier.fence();
+    }
+    Ok(())
+}
+
+/// Stores an entry of a map page, which nobody has claimed yet.
+fn store_entry(tier: &Tier, at: WordAt, word: u64) {
+    let page = at.offset() / FRAME as u64 * FRAME as u64;
+    let mapping = tier.mapping(at.member());
+    let ours = mapping.claim(page, FRAME);
+    tier.store_word(at, word);
+    if ours {
+        mapping.release(page, FRAME);
+    }
+}
+
+/// Whether the block a record speaks of arrived whole. A record of ours never points outside the tier; one that does counts as torn.
+fn block_is_whole(tier: &Tier, frames: u64, file: u64, item: &BatchItem, block_frames: u32) -> bool {
+    let Some(entry) = unseal(tier.seed, file, Place::Block(item.block.0), item.word) else { return false };
+    let member = item.at.member();
+    let word_inside = member < tier.members.len()
+        && item.at.offset() % 8 == 0
+        && item.at.offset() >= tier.geometry.data_start[member]
+        && item.at.offset() + 8 <= tier.mapping(member).len();
+    if !word_inside || !block_frames.is_power_of_two() || block_frames > 8 {
+        return false;
+    }
+    let count = u64::from(block_frames);
+    if entry.frame().0 + count > frames || entry.frame().0 % count != 0 {
+        return false;
+    }
+    let (member, at) = tier.geometry.locate(entry.frame());
+    tier.mapping(member).hash(at, count as usize * FRAME, tier.seed) == item.block_hash
+}
+
+fn read_batch(tier: &Tier, frames: u64, bytes: &[u8; BATCH_RECORD]) -> Option<(BatchHeader, Vec<BatchItem>)> {
+    let (header, mut items) = BatchHeader::decode(bytes, tier.seed)?;
+    let mut next = header.overflow;
+    let count = header.count as usize;
+    // The header's checksum is right, but the overflow pages may not have arrived: each step is checked.
+    while items.len() < count {
+        if next == NO_FRAME || next >= frames {
+            return None;
+        }
+        let (member, at) = tier.geometry.locate(Frame(next));
+        let mut page = [0; BATCH_RECORD];
+        tier.mapping(member).read(at, &mut page);
+        let (more, after) = record::decode_overflow(&page, (count - items.len()).min(ITEMS_OVERFLOW));
+        items.extend(more);
+        next = after;
+    }
+    (record::items_hash(&items, tier.seed) == header.items_hash).then_some((header, items))
+}
+
+/// A batch that made its file longer: the state line gets the size, if it has not.
+fn lengthen(tier: &Tier, header: &BatchHeader) {
+    if header.slot >= tier.geometry.slots {
+        return;
+    }
+    let base = tier.geometry.slot_at(header.slot);
+    let mut bytes = [0; SLOT];
+    tier.mapping(0).read(base, &mut bytes);
+    if let Some(mut line) = StateLine::newest(&bytes, tier.seed, header.file)
+        && line.size < header.size_after
+    {
+        line.seq += 1;
+        line.size = header.size_after;
+        tier.mapping(0).nt_write(base + line.at(), &line.encode_pair(tier.seed, header.file));
+    }
+}
+
+// --- step 2 ---
+
+fn read_files(tier: &Tier, census: &mut Census, report: &mut RecoveryReport) -> Result<Vec<OnTier>> {
+    let mut files = Vec::new();
+    let mut free = Vec::new();
+    let mut largest = 0;
+    for slot in 0..tier.geometry.slots {
+        let at = tier.geometry.slot_at(slot);
+        let damaged = |what: &str, offset: u64, detail: String| Error::Damaged {
+            path: tier.members[0].path.clone(),
+            member: 0,
+            offset: at + offset,
+            structure: format!("file slot {slot}, {what}"),
+            detail,
+        };
+        let word = tier.mapping(0).load_u64(at);
+        let id = unseal_value(tier.seed, 0, Place::Slot(slot), word)
+            .ok_or_else(|| damaged("in-use word", 0, format!("{word:#018x} has a wrong checksum")))?;
+        if id == 0 {
+            free.push(slot);
+            continue;
+        }
+        largest = largest.max(id);
+        let mut bytes = [0; SLOT];
+        tier.mapping(0).read(at, &mut bytes);
+        let identity =
+            Identity::decode(&bytes, tier.seed, id).map_err(|detail| damaged("identity", 16, detail))?;
+        let line = StateLine::newest(&bytes, tier.seed, id).ok_or_else(|| {
+            damaged(
+                "state lines",
+                128,
+                format!("none of the four lines of {LINE} bytes has a right checksum"),
+            )
+        })?;
+        let hint = decode_path(&bytes, tier.seed, id).unwrap_or_default();
+        let hint = PathBuf::from(OsStr::from_bytes(&hint));
+        let mut reader = MapReader { tier, census, id, class: identity.class, slot, hint: &hint, entries: 0 };
+        let map = reader.read(&bytes, Purpose::Blocks(identity.block_size))?;
+        report.entries += reader.entries;
+        report.files += 1;
+        files.push(OnTier { id, slot, identity, line, map, hint });
+    }
+    free.reverse();
+    let mut slots = tier.slots.lock();
+    slots.free = free;
+    slots.next_file = largest;
+    drop(slots);
+    Ok(files)
+}
+
+/// Reads one file's map pages into DRAM.
+struct MapReader<'a> {
+    tier: &'a Tier,
+    census: &'a mut Census,
+    id: u64,
+    class: FileClass,
+    slot: u64,
+    hint: &'a Path,
+    entries: u64,
+}
+
+impl MapReader<'_> {
+    fn read(&mut self, slot: &[u8; SLOT], blocks: Purpose) -> Result<FileMap> {
+        let map = FileMap::default();
+        let root = |n: usize| get_u64(slot, ROOTS_AT as usize + n * 8);
+        let at = |n: u64| WordAt::new(0, self.tier.geometry.slot_at(self.slot) + ROOTS_AT + n * 8);
+        let (leaf, middle, top) = (at(0), at(1), at(2));
+        if let Some(page) = self.page(&map, Place::Leaf(0), root(0), leaf)? {
+            self.leaf(&map, 0, page, blocks)?;
+        }
+        if let Some(page) = self.page(&map, Place::Middle(0), root(1), middle)? {
+            self.middle(&map, 0, page, blocks)?;
+        }
+        if let Some(page) = self.page(&map, Place::Top, root(2), top)? {
+            map.adopt_top(self.tier.page_at(page));
+            let words = self.words(page);
+            for (n, word) in words.into_iter().enumerate() {
+                let at = self.tier.page_at(page).plus(n as u64 * 8);
+                if let Some(page) = self.page(&map, Place::Middle(n as u64), word, at)? {
+                    self.middle(&map, n as u64, page, blocks)?;
+                }
+            }
+        }
+        Ok(map)
+    }
+
+    fn middle(&mut self, map: &FileMap, number: u64, page: Frame, blocks: Purpose) -> Result<()> {
+        map.adopt_middle(number, self.tier.page_at(page));
+        for (n, word) in self.words(page).into_iter().enumerate() {
+            let leaf = number * PAGE_WORDS + n as u64;
+            let at = self.tier.page_at(page).plus(n as u64 * 8);
+            if let Some(page) = self.page(map, Place::Leaf(leaf), word, at)? {
+                self.leaf(map, leaf, page, blocks)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, map: &FileMap, number: u64, page: Frame, purpose: Purpose) -> Result<()> {
+        let base = self.tier.page_at(page);
+        let leaf = Leaf::new(base);
+        for (n, word) in self.words(page).into_iter().enumerate() {
+            let block = number * PAGE_WORDS + n as u64;
+            let at = base.plus(n as u64 * 8);
+            let entry = unseal(self.tier.seed, self.id, Place::Block(block), word)
+                .ok_or_else(|| self.damaged(at, &format!("map entry of block {block}"), word, None))?;
+            if entry == Entry::HOME {
+                continue;
+            }
+            self.entries += 1;
+            self.census
+                .claim(entry.frame(), purpose)
+                .map_err(|why| self.damaged(at, &format!("map entry of block {block}"), word, Some(why)))?;
+            if self.class == FileClass::Redo && !self.tier.claim(entry.frame(), purpose.frames()) {
+                return Err(self.damaged(
+                    at,
+                    &format!("map entry of block {block}"),
+                    word,
+                    Some("its frames are taken".into()),
+                ));
+            }
+            leaf.set(n, entry);
+        }
+        map.adopt_leaf(number, leaf);
+        Ok(())
+    }
+
+    /// The page a pointer leads to.
+    fn page(&mut self, map: &FileMap, place: Place, word: u64, at: WordAt) -> Result<Option<Frame>> {
+        let name = || format!("pointer to map page {place:?}");
+        let entry = unseal(self.tier.seed, self.id, place, word)
+            .ok_or_else(|| self.damaged(at, &name(), word, None))?;
+        if entry == Entry::HOME {
+            return Ok(None);
+        }
+        let frame = entry.frame();
+        self.census.claim(frame, Purpose::Pages).map_err(|why| self.damaged(at, &name(), word, Some(why)))?;
+        if !self.tier.claim(frame, 1) {
+            return Err(self.damaged(at, &name(), word, Some("its frame is taken".into())));
+        }
+        map.adopt_page(frame);
+        Ok(Some(frame))
+    }
+
+    fn words(&self, page: Frame) -> Vec<u64> {
+        let (member, at) = self.tier.geometry.locate(page);
+        let mut bytes = vec![0; FRAME];
+        self.tier.mapping(member).read(at, &mut bytes);
+        (0..PAGE_WORDS as usize).map(|n| get_u64(&bytes, n * 8)).collect()
+    }
+
+    fn damaged(&self, at: WordAt, what: &str, word: u64, why: Option<String>) -> Error {
+        let why = why.unwrap_or_else(|| "its checksum is wrong for this place".into());
+        Error::Damaged {
+            path: self.tier.members[at.member()].path.clone(),
+            member: at.member(),
+            offset: at.offset(),
+            structure: format!("{what} of {} (file {}, slot {})", self.hint.display(), self.id, self.slot),
+            detail: format!("found {word:#018x}: {why}"),
+        }
+    }
+}
+
+// --- step 3 ---
+
+fn match_home(
+    home: &Arc<dyn Home>,
+    tier: &Arc<Tier>,
+    file: OnTier,
+    report: &mut RecoveryReport,
+) -> Result<Recovered> {
+    let _ = report;
+    let OnTier { id, slot, identity, line, map, hint } = file;
+    let flags = line.flags;
+    let mut meta = Meta { line, ..Meta::default() };
+    if identity.class == FileClass::Redo {
+        map.for_each_leaf(|number, leaf| {
+            for n in 0..PAGE_WORDS {
+                if leaf.get(n as usize).state() == State::Dirty {
+                    meta.redo.note(BlockIndex(number * PAGE_WORDS + n));
+                }
+            }
+        });
+    }
+    let found = if hint.as_os_str().is_empty() { None } else { open_same(home, &hint, &identity)? };
+    let placed = names::placed(tier, id, slot, &identity, meta, map);
+    Ok(Recovered {
+        placed,
+        flags,
+        home: Some(found.unwrap_or((hint, not_found(&identity), Arc::new(Missing)))),
+    })
+}
+
+/// The home file at `path`, if it is the one meant.
+fn open_same(
+    home: &Arc<dyn Home>,
+    path: &Path,
+    id: &Identity,
+) -> Result<Option<(PathBuf, HomeStat, Arc<dyn HomeFile>)>> {
+    let Ok(file) = home.open(path, OpenMode::WRITE).or_else(|_| home.open(path, OpenMode::READ)) else {
+        return Ok(None);
+    };
+    let stat = file.stat().map_err(Error::io("cannot stat", path))?;
+    Ok(stat.same_file(id.ino, id.generation, id.btime_ns).then(|| (path.to_path_buf(), stat, file)))
+}
+
+fn not_found(id: &Identity) -> HomeStat {
+    HomeStat {
+        ino: id.ino,
+        generation: id.generation,
+        btime_ns: id.btime_ns,
+        size: 0,
+        mtime_ns: 0,
+        ctime_ns: 0,
+        nlink: 0,
+        kind: crate::home::FileKind::Other,
+        dev: 0,
+    }
+}
+
+/// Stands for a home file not found (yet).
+#[derive(Debug)]
+struct Missing;
+
+impl HomeFile for Missing {
+    fn stat(&self) -> std::io::Result<HomeStat> {
+        Err(std::io::ErrorKind::NotFound.into())
+    }
+    fn read_at(&self, _: u64, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::NotFound.into())
+    }
+    fn write_at(&self, _: u64, _: &[u8]) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::NotFound.into())
+    }
+    fn set_len(&self, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::NotFound.into())
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Files that are not where they were: one walk over home looks for all of them by inode number.
+fn find_renamed(home: &Arc<dyn Home>, recovered: &mut [Recovered]) -> Result<()> {
+    let mut missing: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (n, file) in recovered.iter().enumerate() {
+        if let Some((_, stat, _)) = &file.home
+            && stat.nlink == 0
+        {
+            // Two slots may name one inode number: the file of one is gone, and the number was used again.
+            missing.entry(stat.ino).or_default().push(n);
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    home.walk(&mut |path, stat| {
+        for n in missing.get(&stat.ino).into_iter().flatten() {
+            found.push((*n, path.to_path_buf()));
+        }
+        Ok(())
+    })
+    .map_err(Error::io("cannot walk", ""))?;
+    for (n, path) in found {
+        let Some((_, stat, _)) = &recovered[n].home else { continue };
+        let identity = Identity {
+            ino: stat.ino,
+            generation: stat.generation,
+            btime_ns: stat.btime_ns,
+            class: recovered[n].placed.class,
+            block_size: recovered[n].placed.block_size,
+        };
+        if let Some(found) = open_same(home, &path, &identity)? {
+            recovered[n].home = Some(found);
+        }
+    }
+    Ok(())
+}
+
+/// Ends the attach when home has changed under dirty blocks.
+fn compare(recovered: &[Recovered]) -> Result<()> {
+    for file in recovered {
+        let Some((path, stat, _)) = &file.home else { continue };
+        let (dirty, _) = file.placed.map.counts();
+        if dirty == 0 || (stat.nlink == 0 && file.flags & UNLINKING != 0) {
+            continue;
+        }
+        if let Some(how) = changed(file, stat) {
+            return Err(Error::HomeChanged { path: path.clone(), dirty_blocks: dirty, how });
+        }
+    }
+    Ok(())
+}
+
+/// How the home file differs from what the tier knows of it; `None` when it does not, or only by our own doing.
+fn changed(file: &Recovered, stat: &HomeStat) -> Option<String> {
+    if stat.nlink == 0 {
+        return Some("it is no longer there".into());
+    }
+    let meta = file.placed.meta.lock();
+    let line = &meta.line;
+    if stat.mtime_ns == line.home_mtime_ns && (stat.size == line.home_size || line.flags & TRUNCATING != 0) {
+        return None;
+    }
+    if line.flags & (DESTAGING | TRUNCATING) != 0 {
+        let from = line.since_ns.saturating_sub(CLOCK_GRAIN_NS);
+        if stat.mtime_ns == line.home_mtime_ns
+            || (from..=line.since_ns + OURS_FOR_NS).contains(&stat.mtime_ns)
+        {
+            return None;
+        }
+    }
+    Some(format!(
+        "size {} and modification time {} ns, expected {} and {}",
+        stat.size, stat.mtime_ns, line.home_size, line.home_mtime_ns
+    ))
+}
+
+// --- step 4 ---
+
+/// Completes what was under way and makes the files known to `inner`.
+pub(crate) fn finish(
+    inner: &Arc<Inner>,
+    recovered: Vec<Recovered>,
+    report: &mut RecoveryReport,
+) -> Result<()> {
+    for file in recovered {
+        let gone_or_changed = match &file.home {
+            Some((_, stat, _)) => changed(&file, stat),
+            None => None,
+        };
+        let Recovered { placed, flags, home } = file;
+        let Some((path, stat, home)) = home else { continue };
+        if gone_or_changed.is_some() {
+            // Removed as asked, or nothing but clean copies of something else.
+            inner.free_slot(&placed);
+            if flags & UNLINKING != 0 {
+                report.files_freed += 1
+            } else {
+                report.changed_files += 1
+            }
+            continue;
+        }
+        let state = Arc::new(FileState {
+            path: Mutex::new(path.clone()),
+            identity: stat,
+            home,
+            placed: Some(placed),
+            handles: AtomicUsize::new(0),
+            unlinked: AtomicBool::new(false),
+            replace: AtomicBool::new(false),
+        });
+        let placed = state.placed.as_ref().expect("BUG: it was just put in");
+        let size = placed.size();
+        report.entries_dropped += finish_file(inner, &state, placed, size)?;
+        if flags & TRUNCATING != 0 {
+            report.truncations_finished += 1;
+        }
+        if inner.profile.placement(&path).class != placed.class {
+            state.replace.store(true, std::sync::atomic::Ordering::Release);
+        }
+        inner.files.lock().insert(state.identity.ino, state);
+    }
+    Ok(())
+}
+
+fn finish_file(inner: &Inner, state: &FileState, placed: &Placed, size: u64) -> Result<u64> {
+    let flags = placed.meta.lock().line.flags;
+    if flags & TRUNCATING != 0 {
+        inner.finish_cut(state, placed, size, None, true)?;
+    }
+    let mut past_end = Vec::new();
+    let first = size.div_ceil(placed.block_size.bytes() as u64);
+    placed.map.for_each_leaf(|number, leaf| {
+        for n in 0..PAGE_WORDS {
+            let block = number * PAGE_WORDS + n;
+            if block >= first && leaf.get(n as usize) != Entry::HOME {
+                past_end.push(BlockIndex(block));
+            }
+        }
+    });
+    let dropped = if past_end.is_empty() { 0 } else { inner.drop_entries(placed, &past_end, |_| true) };
+    placed.meta.lock().redo.forget(|b| b.0 >= first);
+    let block = placed.block_size.block_of(size);
+    let within = (size - placed.block_size.start_of(block)) as usize;
+    if within > 0 {
+        inner.zero_tail_in_place(placed, placed.map.get(block), within);
+    }
+    if flags & (DESTAGING | UNLINKING) != 0 {
+        let mut meta = placed.meta.lock();
+        meta.line.flags &= !UNLINKING;
+        inner.stamp(state, placed, &mut meta)?;
+    }
+    Ok(dropped)
+}

@@ -1,0 +1,136 @@
+//! What an attached home says of itself: sizes, states, waits, and what recovery found.
+
+use crate::address::FRAME;
+use crate::attached::Inner;
+use std::time::Duration;
+use tiersmith_events::Totals;
+
+/// What attaching found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Whether the home was attached before (else the tier was formatted).
+    pub reopened: bool,
+    /// Time from opening the media to being ready.
+    pub time: Duration,
+    /// Files in the tier.
+    pub files: u64,
+    /// Map entries read.
+    pub entries: u64,
+    /// Lane records applied: switches whose entry had not been stored.
+    pub switches_finished: u64,
+    /// Batches applied.
+    pub batches_finished: u64,
+    /// Truncations finished.
+    pub truncations_finished: u64,
+    /// Slots of removed files freed.
+    pub files_freed: u64,
+    /// Files whose clean copies were dropped because home had changed.
+    pub changed_files: u64,
+    /// Entries past the end of their file, dropped.
+    pub entries_dropped: u64,
+}
+
+impl std::fmt::Display for RecoveryReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.reopened {
+            return write!(f, "formatted and attached in {:.1} ms", self.time.as_secs_f64() * 1e3);
+        }
+        write!(
+            f,
+            "opened in {:.1} ms: {} files, {} map entries; finished {} switches, {} batches, {} truncations; freed {} removed files; \
+             dropped clean copies of {} changed files and {} entries past the end",
+            self.time.as_secs_f64() * 1e3,
+            self.files,
+            self.entries,
+            self.switches_finished,
+            self.batches_finished,
+            self.truncations_finished,
+            self.files_freed,
+            self.changed_files,
+            self.entries_dropped
+        )
+    }
+}
+
+/// One tier's part of [`Stats`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TierStats {
+    /// Its name.
+    pub name: String,
+    /// Whether the medium only stands for persistent memory; reports must say so.
+    pub emulated: bool,
+    /// Whether it may hold the only copy of a block.
+    pub durable: bool,
+    /// Bytes of all members.
+    pub bytes: u64,
+    /// Bytes blocks and map pages can use.
+    pub usable_bytes: u64,
+    /// Bytes of those that are free (pieces that lanes hold ready not counted).
+    pub free_bytes: u64,
+    /// Bytes of dirty blocks.
+    pub dirty_bytes: u64,
+    /// Bytes of clean copies.
+    pub cached_bytes: u64,
+    /// Bytes of map pages.
+    pub map_bytes: u64,
+    /// Files with a slot.
+    pub files: u64,
+    /// What each member's medium is.
+    pub media: Vec<String>,
+}
+
+/// A look at an attached home.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The tiers.
+    pub tiers: Vec<TierStats>,
+    /// Waits and counters since attach.
+    pub waits: Totals,
+    /// What attaching found.
+    pub recovery: RecoveryReport,
+    /// The last error of background work, if it has not succeeded since.
+    pub background_error: Option<String>,
+}
+
+impl Stats {
+    pub(crate) fn of(inner: &Inner) -> Self {
+        let files = inner.all_files();
+        let tiers = inner
+            .tiers
+            .iter()
+            .map(|tier| {
+                let mut stats = TierStats {
+                    name: tier.name.clone(),
+                    emulated: tier.emulated,
+                    durable: tier.durable,
+                    bytes: tier.len(),
+                    usable_bytes: tier.allocator.total_frames() * FRAME as u64,
+                    free_bytes: tier.allocator.free_frames() * FRAME as u64,
+                    dirty_bytes: 0,
+                    cached_bytes: 0,
+                    map_bytes: 0,
+                    files: 0,
+                    media: tier.members.iter().map(|m| m.mapping.report().to_string()).collect(),
+                };
+                for placed in files.iter().filter_map(|f| f.placed.as_ref()) {
+                    if std::sync::Arc::ptr_eq(&placed.tier, tier) {
+                        let (dirty, cached) = placed.map.counts();
+                        stats.dirty_bytes += dirty * placed.block_size.bytes() as u64;
+                        stats.cached_bytes += cached * placed.block_size.bytes() as u64;
+                        stats.map_bytes += placed.map.page_count() as u64 * FRAME as u64;
+                        stats.files += 1;
+                    }
+                }
+                stats
+            })
+            .collect();
+        Self {
+            tiers,
+            waits: inner.events.read(),
+            recovery: inner.recovery.clone(),
+            background_error: inner.last_background_error.lock().clone(),
+        }
+    }
+}

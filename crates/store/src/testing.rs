@@ -1,0 +1,116 @@
+//! For tests and benchmarks: attaching simulated homes and media.
+
+use crate::address::{BlockIndex, FRAME};
+use crate::attach::{Options, TierSpec, attach_mapped};
+use crate::attached::{AttachedHome, File};
+use crate::error::{Error, Result};
+use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
+use crate::home::Home;
+use crate::profile::{FileClass, Profile};
+use crate::tier::Member;
+use crate::tier::alloc::Purpose;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use tiersmith_pmem::Mapping;
+
+/// [`crate::attach()`] for a home and media that exist already, the simulated ones above all. `mappings`: the members of each tier.
+///
+/// # Errors
+/// As [`crate::attach()`].
+///
+/// # Durability
+/// As [`crate::attach()`].
+pub fn attach_simulated(
+    home: Arc<dyn Home>,
+    tiers: Vec<(TierSpec, Vec<Arc<Mapping>>)>,
+    profile: &Profile,
+    options: Options,
+) -> Result<AttachedHome> {
+    let mapped = tiers
+        .into_iter()
+        .map(|(spec, mappings)| {
+            let members = mappings
+                .into_iter()
+                .zip(&spec.members)
+                .map(|(mapping, path)| Member { mapping, path: path.clone() })
+                .collect();
+            (spec, members)
+        })
+        .collect();
+    attach_mapped(home, Path::new("/simulated"), mapped, profile.clone(), options, Instant::now())
+}
+
+/// Where every frame of a home's tiers is: free, in use by blocks and map pages, and all of them. What lanes hold ready is handed back first, so
+/// the first two must add up to the third.
+pub fn accounting(home: &AttachedHome) -> (u64, u64, u64) {
+    for tier in &home.inner.tiers {
+        tier.reclaim_lanes();
+    }
+    let frame = crate::address::FRAME as u64;
+    home.stats().tiers.iter().fold((0, 0, 0), |sum, t| {
+        let used = (t.dirty_bytes + t.cached_bytes + t.map_bytes) / frame;
+        (sum.0 + t.free_bytes / frame, sum.1 + used, sum.2 + t.usable_bytes / frame)
+    })
+}
+
+/// Forgets which frames from `data_start` on the last attach had claimed: what the end of a process does.
+pub fn forget_claims(members: &[Arc<Mapping>], data_start: u64) {
+    let frame = crate::address::FRAME;
+    for mapping in members {
+        for at in (data_start..mapping.len()).step_by(frame) {
+            if !mapping.is_free(at, frame) {
+                mapping.release(at, frame);
+            }
+        }
+    }
+}
+
+/// Links the first `blocks` blocks of an empty data file to free pieces of the tier, as if they had been written, without writing them: maps of many GiB
+/// in a moment. What the blocks hold is whatever the pieces held.
+///
+/// # Errors
+/// [`Error::Invalid`] when the file is not an empty data file, [`Error::TierFull`] when the tier has too few pieces.
+///
+/// # Durability
+/// The entries and the size are durable on return.
+pub fn fabricate_entries(file: &File, blocks: u64) -> Result<()> {
+    let state = &file.state;
+    let placed = match &state.placed {
+        Some(placed) if placed.class == FileClass::Data && placed.size() == 0 => placed,
+        _ => return Err(state.invalid("fabricate entries of", "it is not an empty data file")),
+    };
+    let tier = &placed.tier;
+    let purpose = Purpose::Blocks(placed.block_size);
+    let full = || Error::TierFull {
+        tier: tier.name.clone(),
+        free_bytes: tier.allocator.free_frames() * FRAME as u64,
+        reason: format!("{blocks} blocks were to be fabricated"),
+    };
+    for first in (0..blocks).step_by(PAGE_WORDS as usize) {
+        if !placed.map.make_leaf(tier, placed.id, placed.slot, BlockIndex(first))? {
+            return Err(full());
+        }
+        let (leaf, _) = placed.map.leaf(BlockIndex(first)).expect("BUG: make_leaf has made it");
+        let mut pieces = Vec::new();
+        tier.allocator.take(purpose, PAGE_WORDS.min(blocks - first) as usize, &mut pieces);
+        if (pieces.len() as u64) < PAGE_WORDS.min(blocks - first) {
+            return Err(full());
+        }
+        let mut words = Vec::with_capacity(FRAME);
+        for (index, piece) in pieces.iter().enumerate() {
+            leaf.set(index, Entry::dirty(*piece));
+            let place = Place::Block(first + index as u64);
+            words.extend_from_slice(&seal(tier.seed, placed.id, place, Entry::dirty(*piece)).to_le_bytes());
+        }
+        let at = leaf.word_at(0);
+        tier.mapping(at.member()).nt_write(at.offset(), &words);
+    }
+    let mut meta = placed.meta.lock();
+    meta.line.size = blocks * placed.block_size.bytes() as u64;
+    placed.write_line(&mut meta);
+    tier.fence();
+    placed.size.store(meta.line.size, Ordering::Release);
+    Ok(())
+}

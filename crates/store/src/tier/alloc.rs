@@ -1,0 +1,229 @@
+//! Which frames are free: a set in DRAM, rebuilt from the maps at every open, never written to the medium.
+//!
+//! A unit serves one purpose at a time: map pages, or blocks of one size. A unit whose blocks are all free again can be given another
+//! purpose when the free lists of that one are empty. The allocator's mutex is off the overwrite path: a lane keeps a few free blocks of its own
+//! ([`super::lane`]) and comes here for several at a time.
+//!
+//! **Invariant**: frames given out, plus frames in the lists, plus frames of free units, are all frames of the tier.
+
+use super::geometry::Geometry;
+use crate::address::{BlockSize, Frame};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a unit is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Map pages and batch overflow pages, a frame each.
+    Pages,
+    /// Blocks of one size.
+    Blocks(BlockSize),
+}
+
+impl Purpose {
+    const COUNT: usize = 5;
+
+    fn list(self) -> usize {
+        match self {
+            Purpose::Pages => 4,
+            Purpose::Blocks(size) => size.class(),
+        }
+    }
+
+    pub(crate) fn frames(self) -> u64 {
+        match self {
+            Purpose::Pages => 1,
+            Purpose::Blocks(size) => size.frames(),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Unit {
+    purpose: Option<Purpose>,
+    /// Pieces of this unit that lie in a free list.
+    free: u32,
+}
+
+struct Lists {
+    units: Vec<Unit>,
+    free_units: Vec<u64>,
+    free: [Vec<Frame>; Purpose::COUNT],
+}
+
+/// The free frames of one tier.
+pub(crate) struct Allocator {
+    lists: Mutex<Lists>,
+    unit_frames: u64,
+    free_frames: AtomicU64,
+    total_frames: AtomicU64,
+}
+
+/// Collects, while the maps are read at open, which frames are in use; then becomes the allocator.
+pub(crate) struct Census {
+    unit_frames: u64,
+    used: Vec<u64>,
+    purposes: Vec<Option<Purpose>>,
+}
+
+impl Census {
+    pub(crate) fn new(geometry: &Geometry, len: u64) -> Self {
+        let units = geometry.units(len);
+        let frames = units * geometry.unit_frames();
+        Self {
+            unit_frames: geometry.unit_frames(),
+            used: vec![0; frames.div_ceil(64) as usize],
+            purposes: vec![None; units as usize],
+        }
+    }
+
+    /// Counts the frames of a piece as used; the error says why it cannot be.
+    pub(crate) fn claim(&mut self, frame: Frame, purpose: Purpose) -> Result<(), String> {
+        let count = purpose.frames();
+        let total = self.purposes.len() as u64 * self.unit_frames;
+        if frame.0 + count > total {
+            return Err(format!("it points to frame {}, the tier has {total}", frame.0));
+        }
+        if frame.0 % count != 0 {
+            return Err(format!("it points to frame {}, which is not a multiple of {count}", frame.0));
+        }
+        let unit = (frame.0 / self.unit_frames) as usize;
+        match self.purposes[unit] {
+            None => self.purposes[unit] = Some(purpose),
+            Some(p) if p == purpose => {}
+            Some(p) => return Err(format!("it points into unit {unit}, which holds {p:?}, not {purpose:?}")),
+        }
+        for f in frame.0..frame.0 + count {
+            let (word, bit) = ((f / 64) as usize, 1u64 << (f % 64));
+            if self.used[word] & bit != 0 {
+                return Err(format!("it points to frame {f}, to which another entry points too"));
+            }
+            self.used[word] |= bit;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn into_allocator(self) -> Allocator {
+        let alloc = Allocator {
+            lists: Mutex::new(Lists { units: Vec::new(), free_units: Vec::new(), free: Default::default() }),
+            unit_frames: self.unit_frames,
+            free_frames: AtomicU64::new(0),
+            total_frames: AtomicU64::new(0),
+        };
+        {
+            let mut lists = alloc.lists.lock();
+            let mut free_frames = 0;
+            for (n, purpose) in self.purposes.iter().enumerate() {
+                let mut unit = Unit { purpose: *purpose, free: 0 };
+                let first = n as u64 * self.unit_frames;
+                if let Some(purpose) = *purpose {
+                    for piece in (0..self.unit_frames).step_by(purpose.frames() as usize) {
+                        let f = first + piece;
+                        if self.used[(f / 64) as usize] & 1 << (f % 64) == 0 {
+                            lists.free[purpose.list()].push(Frame(f));
+                            unit.free += 1;
+                            free_frames += purpose.frames();
+                        }
+                    }
+                } else {
+                    lists.free_units.push(n as u64);
+                    free_frames += self.unit_frames;
+                }
+                lists.units.push(unit);
+            }
+            // Lowest units first, so that a small database stays together.
+            lists.free_units.reverse();
+            for list in &mut lists.free {
+                list.reverse();
+            }
+            alloc.free_frames.store(free_frames, Ordering::Relaxed);
+            alloc.total_frames.store(self.purposes.len() as u64 * self.unit_frames, Ordering::Relaxed);
+        }
+        alloc
+    }
+}
+
+impl Allocator {
+    /// Takes up to `count` free pieces; fewer (or none) when there are no more.
+    pub(crate) fn take(&self, purpose: Purpose, count: usize, into: &mut Vec<Frame>) {
+        let mut lists = self.lists.lock();
+        let list = purpose.list();
+        let mut taken = 0;
+        while taken < count {
+            if let Some(frame) = lists.free[list].pop() {
+                let unit = (frame.0 / self.unit_frames) as usize;
+                lists.units[unit].free -= 1;
+                into.push(frame);
+                taken += 1;
+            } else if !self.give_unit(&mut lists, purpose) {
+                break;
+            }
+        }
+        self.free_frames.fetch_sub(taken as u64 * purpose.frames(), Ordering::Relaxed);
+    }
+
+    /// Gives a free unit, or one that has become free, to `purpose`.
+    fn give_unit(&self, lists: &mut Lists, purpose: Purpose) -> bool {
+        let unit = match lists.free_units.pop() {
+            Some(unit) => unit,
+            None => {
+                let Some(unit) = (0..lists.units.len()).find(|n| {
+                    let unit = lists.units[*n];
+                    unit.purpose.is_some_and(|p| {
+                        p != purpose && u64::from(unit.free) * p.frames() == self.unit_frames
+                    })
+                }) else {
+                    return false;
+                };
+                let old = lists.units[unit].purpose.expect("BUG: a unit found by its purpose has one");
+                let (unit_frames, unit) = (self.unit_frames, unit as u64);
+                lists.free[old.list()].retain(|f| f.0 / unit_frames != unit);
+                unit
+            }
+        };
+        let first = unit * self.unit_frames;
+        let count = self.unit_frames / purpose.frames();
+        let pieces = (0..count).rev().map(|n| Frame(first + n * purpose.frames()));
+        let before = lists.free[purpose.list()].len();
+        lists.free[purpose.list()].extend(pieces);
+        let free = (lists.free[purpose.list()].len() - before) as u32;
+        lists.units[unit as usize] = Unit { purpose: Some(purpose), free };
+        true
+    }
+
+    /// Puts pieces back.
+    pub(crate) fn give(&self, purpose: Purpose, frames: impl IntoIterator<Item = Frame>) {
+        let mut lists = self.lists.lock();
+        let mut given = 0;
+        for frame in frames {
+            let unit = (frame.0 / self.unit_frames) as usize;
+            debug_assert_eq!(lists.units[unit].purpose, Some(purpose));
+            lists.units[unit].free += 1;
+            lists.free[purpose.list()].push(frame);
+            given += 1;
+        }
+        self.free_frames.fetch_add(given * purpose.frames(), Ordering::Relaxed);
+    }
+
+    /// Adds units after the tier has grown to `units`.
+    pub(crate) fn grow(&self, units: u64) {
+        let mut lists = self.lists.lock();
+        let old = lists.units.len() as u64;
+        for n in (old..units).rev() {
+            lists.free_units.push(n);
+        }
+        lists.units.resize(units as usize, Unit { purpose: None, free: 0 });
+        let added = (units - old) * self.unit_frames;
+        self.free_frames.fetch_add(added, Ordering::Relaxed);
+        self.total_frames.fetch_add(added, Ordering::Relaxed);
+    }
+
+    /// Frames in free lists and free units (not those that lanes hold ready).
+    pub(crate) fn free_frames(&self) -> u64 {
+        self.free_frames.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn total_frames(&self) -> u64 {
+        self.total_frames.load(Ordering::Relaxed)
+    }
+}

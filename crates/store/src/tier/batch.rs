@@ -1,0 +1,162 @@
+//! Batches: several blocks of one file, all or none.
+//!
+//! | step | what is done | a power cut after it leaves |
+//! |---|---|---|
+//! | 1 | every block goes into a free frame, its checksum taken on the way | the old blocks |
+//! | 2 | the lanes of all blocks are locked, pending entries of these blocks made durable, their records emptied | the old blocks |
+//! | 3 | the batch record (entries, checksums, file size) is written, non-temporal | the old blocks, or all new ones if everything arrived whole |
+//! | 4 | fence | **all new blocks**: recovery finds the record, checks every block, writes every entry and the size |
+//! | 5 | the entries are stored and flushed, then a fence | all new blocks |
+//! | 6 | the record is emptied, then a fence; the lanes are unlocked | all new blocks |
+//!
+//! The record is emptied before the lanes are unlocked, so it never speaks of an entry that has moved on.
+
+use super::{BlockAddress, Tier};
+use crate::address::{BlockSize, Frame, WordAt};
+use crate::format::entry::{self, Entry, Place};
+use crate::format::record::{
+    BatchHeader, BatchItem, ITEMS_INLINE, ITEMS_OVERFLOW, NO_FRAME, encode_overflow, items_hash,
+};
+use crate::planted::Planted;
+use crate::tier::alloc::Purpose;
+use parking_lot::MutexGuard;
+
+/// What a batch record's lock protects.
+#[derive(Default)]
+pub(crate) struct BatchSlot {
+    pub(super) seq: u64,
+}
+
+/// The pieces a batch needs, taken beforehand so that nothing can fail half way.
+pub(crate) struct BatchSpace {
+    pub(crate) frames: Vec<Frame>,
+    overflow: Vec<Frame>,
+}
+
+impl Tier {
+    /// Takes and claims the pieces for `count` blocks; `None` (and nothing taken) when the tier has too few.
+    pub(crate) fn take_batch(&self, size: BlockSize, count: usize) -> Option<BatchSpace> {
+        let mut space = BatchSpace { frames: Vec::new(), overflow: Vec::new() };
+        let pages = count.saturating_sub(ITEMS_INLINE).div_ceil(ITEMS_OVERFLOW);
+        let enough = self.take_claimed(Purpose::Blocks(size), count, &mut space.frames)
+            && self.take_claimed(Purpose::Pages, pages, &mut space.overflow);
+        if enough {
+            return Some(space);
+        }
+        self.give_batch(size, space);
+        None
+    }
+
+    /// Puts back what a batch did not use.
+    pub(crate) fn give_batch(&self, size: BlockSize, space: BatchSpace) {
+        self.give_claimed(Purpose::Blocks(size), space.frames);
+        self.give_claimed(Purpose::Pages, space.overflow);
+    }
+
+    /// The batch record a file uses: files seldom share one.
+    pub(crate) fn lock_batch(&self, file: u64) -> (u32, MutexGuard<'_, BatchSlot>) {
+        let number = (crate::format::mix(file) % u64::from(self.geometry.batches)) as u32;
+        (number, self.batches[number as usize].lock())
+    }
+
+    /// Steps 3 to 6. The blocks are written into `space.frames` with the checksums `hashes`; the caller holds the lanes
+    /// of all `addresses` and has done step 2. `in_dram` switches the entries that readers see, after step 4.
+    ///
+    /// # Durability
+    /// On return all blocks and the size `size_after` survive a power cut (the size once the caller has written it
+    /// to the file's state line in `in_dram`, whose stores share the fence of step 5).
+    #[expect(clippy::too_many_arguments, reason = "one call per batch, all of them needed at once")]
+    pub(crate) fn commit_batch(
+        &self,
+        (number, slot): (u32, &mut BatchSlot),
+        file: u64,
+        file_slot: u64,
+        size_after: u64,
+        addresses: &[BlockAddress],
+        hashes: &[u64],
+        space: BatchSpace,
+        in_dram: impl FnOnce(),
+    ) {
+        let size = addresses.first().map_or(BlockSize::ALL[0], |a| a.size);
+        let items: Vec<BatchItem> = addresses
+            .iter()
+            .zip(&space.frames)
+            .zip(hashes)
+            .map(|((a, frame), hash)| BatchItem {
+                at: a.at,
+                word: entry::seal(self.seed, file, Place::Block(a.block.0), Entry::dirty(*frame)),
+                block_hash: *hash,
+                block: a.block,
+            })
+            .collect();
+        let mut next = None;
+        for (n, page) in space.overflow.iter().enumerate().rev() {
+            let first = ITEMS_INLINE + n * ITEMS_OVERFLOW;
+            let last = (first + ITEMS_OVERFLOW).min(items.len());
+            let (member, offset) = self.geometry.locate(*page);
+            self.mapping(member).nt_write(offset, &encode_overflow(&items[first..last], next));
+            next = Some(*page);
+        }
+        slot.seq += 1;
+        let header = BatchHeader {
+            seq: slot.seq,
+            file,
+            count: items.len() as u32,
+            frames: size.frames() as u32,
+            size_after,
+            overflow: next.map_or(NO_FRAME, |f| f.0),
+            items_hash: items_hash(&items, self.seed),
+            slot: file_slot,
+        };
+        let at = self.geometry.batch_at(number);
+        if !self.planted.is(Planted::BatchOneByOne) {
+            self.mapping(0).nt_write(at, &header.encode(&items, self.seed));
+        }
+        self.fence();
+        for frame in &space.frames {
+            self.release(*frame, size.frames());
+        }
+        in_dram();
+        for item in &items {
+            self.store_word(item.at, item.word);
+        }
+        if !self.planted.is(Planted::BatchRetiredEarly) {
+            self.fence();
+        }
+        self.store_word(WordAt::new(0, at), 0);
+        self.fence();
+        self.give_claimed(Purpose::Pages, space.overflow);
+    }
+
+    pub(crate) fn take_claimed(&self, purpose: Purpose, count: usize, into: &mut Vec<Frame>) -> bool {
+        let mut viewed = Vec::new();
+        while into.len() < count {
+            let mut got = Vec::new();
+            self.allocator.take(purpose, count - into.len(), &mut got);
+            if got.is_empty() {
+                break;
+            }
+            for frame in got {
+                if self.claim(frame, purpose.frames()) { into.push(frame) } else { viewed.push(frame) }
+            }
+        }
+        self.allocator.give(purpose, viewed);
+        into.len() == count
+    }
+
+    pub(crate) fn give_claimed(&self, purpose: Purpose, frames: Vec<Frame>) {
+        for frame in &frames {
+            self.release(*frame, purpose.frames());
+        }
+        if !frames.is_empty() {
+            self.allocator.give(purpose, frames);
+        }
+    }
+
+    /// A claimed frame for a map page.
+    pub(crate) fn take_page(&self) -> Option<Frame> {
+        let mut got = Vec::new();
+        self.take_claimed(Purpose::Pages, 1, &mut got);
+        got.pop()
+    }
+}

@@ -1,0 +1,294 @@
+//! Lanes: how one block is switched to a new version, durable and whole, with one fence.
+//!
+//! Every map entry belongs to one lane, chosen by a hash of file and block. Whoever changes an entry holds its lane's lock, so a lane is also the
+//! lock of its blocks: two writers meet only when their blocks share one of (usually) 128 lanes.
+//!
+//! # The switch, and what a power cut leaves
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | the block goes into a free frame, non-temporal, its checksum taken on the way | the old block; the frame is free |
+//! | 2 | the lane's pending entry (of the switch before) is stored and its line flushed | the same: its record is durable |
+//! | 3 | a record (entry, checksum) goes into the lane's other record slot, non-temporal | the old block, or, if block and record both happened to arrive whole, the new one |
+//! | 4 | fence | **the new block**: recovery finds the record, checks the block, writes the entry |
+//! | 5 | the entry is switched in DRAM, where readers look; the write is acknowledged | the new block |
+//! | 6 | the entry of this switch is pending; the next switch on this lane, or the idle sweep, stores it | the new block |
+//!
+//! Steps 1 to 3 may reach the medium in any order and in parts: the record has a checksum of itself and of the block.
+//!
+//! # Invariants
+//!
+//! 1. At most one switch of a lane is neither durable in its entry nor alone in the record slots: record *n* is
+//!    overwritten by record *n + 2*, and the fence of *n + 1* made entry *n* durable.
+//! 2. The frame an entry pointed to before is free only when the entry that replaced it is durable. (A power cut alone would allow
+//!    it one switch earlier, while the record is alive; but then a record damaged later would leave an entry that points to
+//!    another block's bytes.)
+//! 3. No two records of a slot have the same number, in this attach or an earlier one ([`Tier::number_records`]).
+//! 4. Who changes an entry in any other way (destage, evict, batch, truncate) first makes a pending entry of that block durable, then
+//!    empties the record slots that speak of it, the older first ([`Tier::replace_entry`]); so recovery never applies a record to an entry that
+//!    has moved on, and never sees a record whose frame has other contents.
+
+use super::{BlockAddress, Tier};
+use crate::address::{BlockIndex, BlockSize, Frame, WordAt};
+use crate::format::entry::{self, Entry, Place};
+use crate::format::record::LaneRecord;
+use crate::planted::Planted;
+use crate::tier::alloc::Purpose;
+use parking_lot::MutexGuard;
+
+/// A switch whose entry is not yet stored on the medium; its record is durable.
+struct Pending {
+    at: WordAt,
+    word: u64,
+    file: u64,
+    block: BlockIndex,
+    /// The piece the entry pointed to before; free once the entry is durable.
+    old: Option<(Frame, BlockSize)>,
+}
+
+/// What a lane's lock protects.
+#[derive(Default)]
+pub(crate) struct Lane {
+    seq: u64,
+    /// Which block the record in each slot speaks of.
+    live: [Option<(u64, BlockIndex)>; 2],
+    pending: Option<Pending>,
+    /// Free pieces at hand, by block size.
+    ready: [Vec<Frame>; 4],
+}
+
+/// A locked lane and its number.
+pub(crate) struct LaneGuard<'a> {
+    pub(crate) lane: MutexGuard<'a, Lane>,
+    pub(crate) number: u32,
+}
+
+impl Tier {
+    /// Numbers the records of this attach from `attach_count` on. An emptied slot keeps the rest of its old record, so a number
+    /// that came again could bring that record back when only the number of the new one arrives.
+    pub(crate) fn number_records(&self, attach_count: u64) {
+        if self.planted.is(Planted::RecordNumbersRepeat) {
+            return;
+        }
+        for lane in &self.lanes {
+            lane.lock().seq = attach_count << 32;
+        }
+        for batch in &self.batches {
+            batch.lock().seq = attach_count << 32;
+        }
+    }
+
+    /// The lane of a block.
+    pub(crate) fn lane_of(&self, file: u64, block: BlockIndex) -> u32 {
+        let hash = crate::format::mix(file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ block.0);
+        hash as u32 & (self.geometry.lanes - 1)
+    }
+
+    pub(crate) fn lock_lane(&self, file: u64, block: BlockIndex) -> LaneGuard<'_> {
+        self.lock_lane_number(self.lane_of(file, block))
+    }
+
+    pub(crate) fn lock_lane_number(&self, number: u32) -> LaneGuard<'_> {
+        LaneGuard { lane: self.lanes[number as usize].lock(), number }
+    }
+
+    /// Takes a free piece for a block and claims it for writing; `None` when the tier has none at the moment.
+    pub(crate) fn take_piece(&self, lane: &mut Lane, size: BlockSize) -> Option<Frame> {
+        let ready = &mut lane.ready[size.class()];
+        for attempt in 0..2 {
+            // A piece that somebody still looks at stays in the list; the next one will do.
+            for n in (0..ready.len()).rev() {
+                let frame = ready[n];
+                if self.claim(frame, size.frames()) {
+                    ready.swap_remove(n);
+                    return Some(frame);
+                }
+            }
+            if attempt == 0 {
+                self.allocator.take(Purpose::Blocks(size), self.refill, ready);
+            }
+        }
+        None
+    }
+
+    /// Puts back a claimed piece that nobody will refer to.
+    pub(crate) fn give_piece(&self, lane: &mut Lane, frame: Frame, size: BlockSize) {
+        self.release(frame, size.frames());
+        self.make_ready(lane, frame, size);
+    }
+
+    fn make_ready(&self, lane: &mut Lane, frame: Frame, size: BlockSize) {
+        let ready = &mut lane.ready[size.class()];
+        ready.push(frame);
+        if ready.len() > 2 * self.refill {
+            self.allocator.give(Purpose::Blocks(size), ready.drain(..self.refill));
+        }
+    }
+
+    /// Switches a block to `data`, which is already complete: steps 1 to 4 and 6 above. `frame` is claimed and is
+    /// released here; the caller switches the entry in DRAM afterwards, still under the lane's lock.
+    ///
+    /// # Durability
+    /// On return the new version survives a power cut.
+    pub(crate) fn commit_block(
+        &self,
+        guard: &mut LaneGuard<'_>,
+        address: BlockAddress,
+        frame: Frame,
+        data: &[u8],
+        old: Entry,
+    ) {
+        let lane = &mut *guard.lane;
+        if let Some(pending) = &lane.pending {
+            self.mapping(pending.at.member()).prefetch_for_write(pending.at.offset());
+        }
+        let word = entry::seal(self.seed, address.file, Place::Block(address.block.0), Entry::dirty(frame));
+        if self.planted.is(Planted::PointerBeforeBlock) {
+            self.store_word(address.at, word);
+            self.fence();
+        }
+        let (member, offset) = self.geometry.locate(frame);
+        let block_hash = self.mapping(member).nt_write_hashed(offset, data, self.seed);
+        let settled = lane.pending.take();
+        if let Some(pending) = &settled {
+            self.store_word(pending.at, pending.word);
+        }
+        lane.seq += 1;
+        let record = LaneRecord {
+            seq: lane.seq,
+            at: address.at,
+            word,
+            block_hash,
+            file: address.file,
+            block: address.block,
+            frames: address.size.frames() as u32,
+            lane: guard.number,
+        };
+        let slot = if self.planted.is(Planted::OneRecordSlot) { 0 } else { lane.seq & 1 };
+        self.mapping(0).nt_write(self.geometry.lane_record_at(guard.number, slot), &record.encode(self.seed));
+        if !self.planted.is(Planted::DropFenceBeforeAck) {
+            self.fence();
+        }
+        self.release(frame, address.size.frames());
+        if let Some((frame, size)) = settled.and_then(|p| p.old) {
+            self.make_ready(lane, frame, size);
+        }
+        let old = old.held_frame().map(|frame| (frame, address.size));
+        lane.pending = Some(Pending { at: address.at, word, file: address.file, block: address.block, old });
+        lane.live[slot as usize] = Some((address.file, address.block));
+    }
+
+    /// Makes a lane's pending entry durable and frees the piece it replaced. Returns whether there was one.
+    pub(crate) fn settle(&self, lane: &mut Lane) -> bool {
+        let Some(pending) = lane.pending.take() else { return false };
+        self.store_word(pending.at, pending.word);
+        self.fence();
+        if let Some((frame, size)) = pending.old {
+            self.make_ready(lane, frame, size);
+        }
+        true
+    }
+
+    /// Settles the pending entry if it is this block's.
+    pub(crate) fn settle_block(&self, lane: &mut Lane, file: u64, block: BlockIndex) {
+        if lane.pending.as_ref().is_some_and(|p| p.file == file && p.block == block) {
+            self.settle(lane);
+        }
+    }
+
+    /// Empties the record slots that speak of a block whose entry is durable. Takes effect with the caller's next fence.
+    pub(crate) fn retire_block(&self, guard: &mut LaneGuard<'_>, file: u64, block: BlockIndex) {
+        if self.planted.is(Planted::EvictWithoutRetire) {
+            return;
+        }
+        self.retire_if(guard, |f, b| f == file && b == block);
+    }
+
+    /// Empties the slots `of` picks, the older record first: the newer alone is right, the older alone would take its block
+    /// back to the version before.
+    fn retire_if(&self, guard: &mut LaneGuard<'_>, of: impl Fn(u64, BlockIndex) -> bool) {
+        let unordered = self.planted.is(Planted::RetireNewerFirst);
+        let newer = (guard.lane.seq & 1) as usize ^ usize::from(unordered);
+        let picked = |lane: &Lane, slot: usize| lane.live[slot].is_some_and(|(f, b)| of(f, b));
+        let both = picked(&guard.lane, 0) && picked(&guard.lane, 1);
+        for slot in [1 - newer, newer] {
+            if !picked(&guard.lane, slot) {
+                continue;
+            }
+            if both && slot == newer && !unordered {
+                self.fence();
+            }
+            let at = self.geometry.lane_record_at(guard.number, slot as u64);
+            self.store_word(WordAt::new(0, at), 0);
+            guard.lane.live[slot] = None;
+        }
+    }
+
+    /// Changes an entry outside the switch above. Durable with the caller's next fence, before which the piece that
+    /// the entry pointed to must not be freed.
+    pub(crate) fn replace_entry(&self, guard: &mut LaneGuard<'_>, address: BlockAddress, new: Entry) {
+        self.settle_block(&mut guard.lane, address.file, address.block);
+        self.retire_block(guard, address.file, address.block);
+        let word = entry::seal(self.seed, address.file, Place::Block(address.block.0), new);
+        self.store_word(address.at, word);
+    }
+
+    /// Makes every pending entry durable and hands the pieces that lanes hold ready back to the allocator. The caller holds no lane.
+    pub(crate) fn reclaim_lanes(&self) {
+        for number in 0..self.geometry.lanes {
+            let mut guard = self.lock_lane_number(number);
+            self.settle(&mut guard.lane);
+            for size in BlockSize::ALL {
+                let ready = &mut guard.lane.ready[size.class()];
+                if !ready.is_empty() {
+                    self.allocator.give(Purpose::Blocks(size), ready.drain(..));
+                }
+            }
+        }
+    }
+
+    /// Makes every pending entry durable and empties all records: what is on the medium is then in the maps alone.
+    pub(crate) fn quiesce_lanes(&self) {
+        for number in 0..self.geometry.lanes {
+            let mut guard = self.lock_lane_number(number);
+            self.settle(&mut guard.lane);
+            self.retire_if(&mut guard, |_, _| true);
+        }
+        self.fence();
+    }
+
+    /// Forgets a file that is going away: pending entries and records about it. Durable on return.
+    pub(crate) fn forget_file(&self, file: u64) {
+        for number in 0..self.geometry.lanes {
+            let mut guard = self.lock_lane_number(number);
+            if guard.lane.pending.as_ref().is_some_and(|p| p.file == file) {
+                self.settle(&mut guard.lane);
+            }
+            self.retire_if(&mut guard, |f, _| f == file);
+        }
+        self.fence();
+    }
+}
+
+impl Entry {
+    /// The frame of the fast copy, if there is one.
+    pub(crate) fn held_frame(self) -> Option<Frame> {
+        (self != Entry::HOME).then(|| self.frame())
+    }
+}
+
+impl Tier {
+    /// The idle sweep: makes pending entries durable and empties records, lane by lane where nobody is at work, so that
+    /// little is left to recovery and a later damage to a record costs nothing.
+    pub(crate) fn settle_idle_lanes(&self) {
+        for number in 0..self.geometry.lanes {
+            if let Some(lane) = self.lanes[number as usize].try_lock() {
+                let mut guard = LaneGuard { lane, number };
+                if self.settle(&mut guard.lane) || guard.lane.live.iter().any(Option::is_some) {
+                    self.retire_if(&mut guard, |_, _| true);
+                }
+            }
+        }
+        self.fence();
+    }
+}

@@ -1,0 +1,118 @@
+//! A tier: members striped into one space of frames, with lanes, batch records and a file table.
+//!
+//! Start reading at [`lane`], the life of one switch. [`geometry`] knows where things lie, [`alloc`] what is free, [`batch`] how
+//! several blocks switch together, [`open`] how a tier is formatted and opened, [`grow`] how it gets larger.
+//!
+//! **Invariant**: map pages, and blocks of redo files, stay claimed for as long as an entry points to them; blocks of data files are
+//! claimed only while they are written, so that they can be viewed (read without a copy) at any other time.
+
+pub(crate) mod alloc;
+pub(crate) mod batch;
+pub(crate) mod geometry;
+pub(crate) mod grow;
+pub(crate) mod lane;
+pub(crate) mod open;
+
+use crate::address::{BlockIndex, BlockSize, FRAME, Frame, WordAt};
+use crate::format::superblock::Superblock;
+use crate::planted::Planted;
+use alloc::Allocator;
+use batch::BatchSlot;
+use crossbeam_utils::CachePadded;
+use geometry::Geometry;
+use lane::Lane;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tiersmith_pmem::Mapping;
+
+/// One backing of a tier.
+pub(crate) struct Member {
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) path: PathBuf,
+}
+
+/// Which block, and where its map entry is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockAddress {
+    pub(crate) file: u64,
+    pub(crate) block: BlockIndex,
+    pub(crate) at: WordAt,
+    pub(crate) size: BlockSize,
+}
+
+/// A tier in use by one attached home.
+pub(crate) struct Tier {
+    pub(crate) name: String,
+    pub(crate) members: Vec<Member>,
+    pub(crate) geometry: Geometry,
+    pub(crate) seed: u64,
+    pub(crate) superblocks: Mutex<Vec<Superblock>>,
+    pub(crate) allocator: Allocator,
+    pub(crate) lanes: Box<[CachePadded<Mutex<Lane>>]>,
+    pub(crate) batches: Box<[CachePadded<Mutex<BatchSlot>>]>,
+    pub(crate) slots: Mutex<SlotNumbers>,
+    /// Held by the one that makes room.
+    pub(crate) room: Mutex<()>,
+    /// Which files may live here.
+    pub(crate) holds_redo: bool,
+    pub(crate) holds_data: bool,
+    /// The media survive power loss, or the user said they may be taken to.
+    pub(crate) durable: bool,
+    pub(crate) emulated: bool,
+    /// Pieces a lane takes from the allocator at a time.
+    pub(crate) refill: usize,
+    pub(crate) planted: Planted,
+}
+
+/// Free file slots and the next file id.
+#[derive(Default)]
+pub(crate) struct SlotNumbers {
+    pub(crate) free: Vec<u64>,
+    pub(crate) next_file: u64,
+}
+
+impl Tier {
+    pub(crate) fn mapping(&self, member: usize) -> &Arc<Mapping> {
+        &self.members[member].mapping
+    }
+
+    /// Orders everything this thread has written: a fence is the processor's, not a mapping's.
+    pub(crate) fn fence(&self) {
+        self.members[0].mapping.fence();
+    }
+
+    /// Stores an 8-byte word and sends its line on its way; durable with the next fence.
+    pub(crate) fn store_word(&self, at: WordAt, word: u64) {
+        let mapping = self.mapping(at.member());
+        mapping.store_u64(at.offset(), word);
+        if !self.planted.is(Planted::DropEntryFlush) {
+            mapping.flush(at.offset(), 8);
+        }
+    }
+
+    pub(crate) fn load_word(&self, at: WordAt) -> u64 {
+        self.mapping(at.member()).load_u64(at.offset())
+    }
+
+    pub(crate) fn claim(&self, frame: Frame, frames: u64) -> bool {
+        let (member, offset) = self.geometry.locate(frame);
+        self.mapping(member).claim(offset, frames as usize * FRAME)
+    }
+
+    pub(crate) fn release(&self, frame: Frame, frames: u64) {
+        let (member, offset) = self.geometry.locate(frame);
+        self.mapping(member).release(offset, frames as usize * FRAME);
+    }
+
+    /// The words of a map page begin here.
+    pub(crate) fn page_at(&self, page: Frame) -> WordAt {
+        let (member, offset) = self.geometry.locate(page);
+        WordAt::new(member, offset)
+    }
+
+    /// Bytes of all members in use now.
+    pub(crate) fn len(&self) -> u64 {
+        self.members.iter().map(|m| m.mapping.len()).sum()
+    }
+}

@@ -1,0 +1,334 @@
+//! Formatting a tier, opening it, and its superblocks.
+//!
+//! Deliberately not here: what the records and maps of an existing tier say ([`crate::recover`]).
+
+use super::geometry::Geometry;
+use super::{Member, SlotNumbers, Tier};
+use crate::address::FRAME;
+use crate::attach::{Medium, TierSpec};
+use crate::error::{Error, Result};
+use crate::format::entry::{Place, seal_value};
+use crate::format::record::BATCH_RECORD;
+use crate::format::slot::SLOT;
+use crate::format::superblock::{
+    COPY_AT, FLAG_EMULATED, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock, TierState,
+};
+use crate::planted::Planted;
+use crate::tier::alloc::Census;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tiersmith_pmem::{Access, Mapping, OpenOptions};
+
+/// The members of a tier as found, before it is known whose they are.
+pub(crate) struct Found {
+    pub(crate) members: Vec<Member>,
+    /// The superblocks in member order; `None` for a tier never formatted.
+    pub(crate) superblocks: Option<Vec<Superblock>>,
+}
+
+/// Maps the members a specification names.
+pub(crate) fn map_members(spec: &TierSpec) -> Result<Vec<Member>> {
+    let access = match spec.medium {
+        Medium::Persistent => Access::Dax,
+        Medium::Emulated => Access::Emulated,
+        Medium::Volatile => Access::Volatile,
+    };
+    spec.members
+        .iter()
+        .map(|path| {
+            let existing = std::fs::metadata(path).map(|m| m.len()).unwrap_or(0);
+            let len = if existing == 0 { spec.size } else { existing };
+            let mut options = OpenOptions::new(access, len / FRAME as u64 * FRAME as u64);
+            options.max_len = spec.max_size.max(len);
+            options.create = existing == 0;
+            options.preallocate = spec.preallocate;
+            Ok(Member { mapping: Arc::new(Mapping::open(path, &options)?), path: path.clone() })
+        })
+        .collect()
+}
+
+/// Takes back what [`map_members`] made where nothing was, if it was never formatted: an empty file is empty again (`was_there`),
+/// else there is none.
+pub(crate) fn undo_unformatted(path: &std::path::Path, was_there: bool) {
+    use std::os::unix::fs::FileExt;
+    let Ok(file) = std::fs::OpenOptions::new().read(true).write(true).open(path) else { return };
+    let ours = file.metadata().is_ok_and(|m| m.is_file())
+        && rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok();
+    let mut bytes = [1; 2 * SUPERBLOCK];
+    if ours && file.read_exact_at(&mut bytes, 0).is_ok() && bytes.iter().all(|b| *b == 0) {
+        // Best effort: the caller has an error to give that explains more than one from here would.
+        let _ = if was_there { file.set_len(0) } else { std::fs::remove_file(path) };
+    }
+}
+
+/// Reads the superblocks of `members` and checks that they belong together.
+pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<Found> {
+    let mut superblocks = Vec::new();
+    let mut empty = Vec::new();
+    for (n, member) in members.iter().enumerate() {
+        let mapping = &member.mapping;
+        if mapping.len() < LANES_AT + FRAME as u64 {
+            return Err(Error::Options(format!(
+                "{} has {} bytes, a tier member needs at least {}",
+                member.path.display(),
+                mapping.len(),
+                spec_minimum(spec)
+            )));
+        }
+        let copies: Vec<_> = COPY_AT
+            .iter()
+            .map(|at| {
+                let mut bytes = [0; SUPERBLOCK];
+                mapping.read(*at, &mut bytes);
+                (bytes, Superblock::decode(&bytes))
+            })
+            .collect();
+        let newest = copies.iter().filter_map(|(_, sb)| sb.as_ref().ok()).max_by_key(|sb| sb.seq);
+        if let Some(sb) = newest {
+            if copies.iter().any(|(_, sb)| sb.is_err()) {
+                log::warn!(
+                    "{}: one copy of the superblock is damaged or was being written; the other is used and both are rewritten",
+                    member.path.display()
+                );
+            }
+            superblocks.push(sb.clone());
+            continue;
+        }
+        // The marks go in one after the other; then copy 1 keeps its mark while copy 0 is written, and is written when
+        // copy 0 is whole.
+        let cut_while_formatting = copies.iter().any(|(bytes, _)| &bytes[..8] == FORMATTING);
+        let nothing = copies.iter().all(|(bytes, _)| bytes.iter().all(|b| *b == 0));
+        if nothing || cut_while_formatting || spec.overwrite {
+            empty.push(member.path.display().to_string());
+            continue;
+        }
+        let why = |n: usize| copies[n].1.as_ref().err().cloned().unwrap_or_default();
+        if copies.iter().any(|(bytes, _)| &bytes[..8] == MAGIC) {
+            return Err(Error::Damaged {
+                path: member.path.clone(),
+                member: n,
+                offset: 0,
+                structure: "superblock".into(),
+                detail: format!("copy 0: {}; copy 1: {}", why(0), why(1)),
+            });
+        }
+        return Err(Error::NotATier { path: member.path.clone(), reason: why(0) });
+    }
+    if superblocks.is_empty() {
+        return Ok(Found { members, superblocks: None });
+    }
+    let unused = |sb: &Superblock| matches!(sb.state, TierState::Detached | TierState::Attaching);
+    if superblocks.len() < members.len() && superblocks.iter().all(unused) {
+        return Ok(Found { members, superblocks: None });
+    }
+    if let Some(path) = empty.first() {
+        return Err(Error::WrongTier(format!(
+            "there is nothing on {path}, and the other members are of tier `{}` and in use; give that member's file or device as \
+             it was, mounted",
+            superblocks[0].name
+        )));
+    }
+    fit(&members, &superblocks, spec)?;
+    Ok(Found { members, superblocks: Some(superblocks) })
+}
+
+fn spec_minimum(spec: &TierSpec) -> u64 {
+    Geometry::data_start_for(0, spec.lanes, spec.batches, spec.slot_count(), spec.unit) + 4 * spec.unit
+}
+
+/// All members are there, in order, of one tier, and as long as the superblocks say.
+fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Result<()> {
+    let first = &superblocks[0];
+    if first.members as usize != members.len() {
+        let given: Vec<String> = members.iter().map(|m| m.path.display().to_string()).collect();
+        return Err(Error::WrongTier(format!(
+            "tier `{}` has {} members, and {} were given ({}); name all members, in the order in which it was made",
+            first.name,
+            first.members,
+            members.len(),
+            given.join(", ")
+        )));
+    }
+    for (n, (sb, member)) in superblocks.iter().zip(members).enumerate() {
+        let path = member.path.display();
+        if sb.tier_uuid != first.tier_uuid {
+            return Err(Error::WrongTier(format!("{path} belongs to another tier, `{}`", sb.name)));
+        }
+        if sb.member as usize != n {
+            return Err(Error::WrongTier(format!(
+                "{path} is member {} and was given as member {n}; name the members in the order in which the tier was made",
+                sb.member
+            )));
+        }
+        if member.mapping.len() < sb.len {
+            return Err(Error::WrongTier(format!(
+                "{path} has {} bytes and had {} when last used; it was cut short, restore it to its full length",
+                member.mapping.len(),
+                sb.len
+            )));
+        }
+        let expected = Geometry::data_start_for(n as u32, sb.lanes, sb.batches, sb.slots, sb.unit);
+        if sb.data_start != expected {
+            return Err(Error::Damaged {
+                path: member.path.clone(),
+                member: n,
+                offset: 0,
+                structure: "superblock".into(),
+                detail: format!("units begin at {}, the counts give {expected}", sb.data_start),
+            });
+        }
+        if sb.flags & FLAG_EMULATED != 0 && spec.medium != Medium::Emulated && sb.state != TierState::Detached
+        {
+            return Err(Error::WrongTier(format!(
+                "{path} was attached as emulated persistent memory; attach it with emulate again"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Writes empty structures and superblocks in state `Attaching`.
+///
+/// # Durability
+/// Durable on return. A cut before leaves no valid superblock, or the old one in state `Detached` or `Attaching`; the
+/// tier is then formatted again.
+pub(crate) fn format(
+    members: &[Member],
+    spec: &TierSpec,
+    attachment: [u8; 16],
+    random: [u64; 3],
+    home: (u64, u64, &[u8]),
+) -> Result<Vec<Superblock>> {
+    let len = members.iter().map(|m| m.mapping.len()).min().unwrap_or(0);
+    let minimum = spec_minimum(spec);
+    if len < minimum {
+        return Err(Error::Options(format!(
+            "each member of tier `{}` needs at least {minimum} bytes, the smallest has {len}; give a larger size",
+            spec.name
+        )));
+    }
+    let slots = spec.slot_count();
+    let mut tier_uuid = [0; 16];
+    tier_uuid[..8].copy_from_slice(&random[0].to_le_bytes());
+    tier_uuid[8..].copy_from_slice(&random[1].to_le_bytes());
+    let superblocks: Vec<Superblock> = (0..members.len() as u32)
+        .map(|n| Superblock {
+            state: TierState::Attaching,
+            seq: 1,
+            tier_uuid,
+            attachment,
+            member: n,
+            members: members.len() as u32,
+            seed: random[2],
+            len,
+            max_len: spec.max_size.max(len),
+            grow_by: spec.grow_by,
+            unit: spec.unit,
+            data_start: Geometry::data_start_for(n, spec.lanes, spec.batches, slots, spec.unit),
+            lanes: spec.lanes,
+            batches: spec.batches,
+            slots,
+            attach_count: 0,
+            flags: if spec.medium == Medium::Emulated { FLAG_EMULATED } else { 0 },
+            home_ino: home.0,
+            home_btime_ns: home.1,
+            name: spec.name.clone(),
+            home_path: home.2.to_vec(),
+        })
+        .collect();
+    let geometry = Geometry::new(&superblocks);
+    let first = &members[0].mapping;
+    for (member, start) in members.iter().zip(&geometry.data_start) {
+        member.mapping.set_open_range(*start);
+    }
+    // The old superblocks go first, an 8-byte word each: a cut among the new structures leaves neither them under an
+    // old superblock nor something that could be anybody's.
+    for at in COPY_AT {
+        for member in members {
+            member.mapping.store_u64(at, u64::from_le_bytes(*FORMATTING));
+            member.mapping.flush(at, 8);
+        }
+        first.fence();
+    }
+    first.nt_zero(LANES_AT, (geometry.lanes as usize) * 128);
+    for batch in 0..geometry.batches {
+        first.nt_zero(geometry.batch_at(batch), BATCH_RECORD);
+    }
+    let mut empty = [0; SLOT];
+    for slot in 0..slots {
+        empty[..8].copy_from_slice(&seal_value(geometry.seed, 0, Place::Slot(slot), 0).to_le_bytes());
+        first.nt_write(geometry.slot_at(slot), &empty);
+    }
+    first.fence();
+    write_superblocks(members, &superblocks);
+    Ok(superblocks)
+}
+
+/// Writes both copies of every superblock, one copy of all after the other.
+///
+/// # Durability
+/// Durable on return; a cut leaves the old or the new one, member by member.
+pub(crate) fn write_superblocks(members: &[Member], superblocks: &[Superblock]) {
+    for at in COPY_AT {
+        for (member, sb) in members.iter().zip(superblocks) {
+            member.mapping.nt_write(at, &sb.encode());
+        }
+        members[0].mapping.fence();
+    }
+}
+
+/// A tier in DRAM, its allocator empty until the maps have been read.
+pub(crate) fn assemble(
+    members: Vec<Member>,
+    mut superblocks: Vec<Superblock>,
+    spec: &TierSpec,
+    planted: Planted,
+) -> Tier {
+    // A cut while they were written leaves members that differ: the shortest length counts, and the next update makes them equal.
+    let len = superblocks.iter().map(|sb| sb.len).min().unwrap_or(0);
+    let seq = superblocks.iter().map(|sb| sb.seq).max().unwrap_or(0);
+    let attach_count = superblocks.iter().map(|sb| sb.attach_count).max().unwrap_or(0);
+    for sb in &mut superblocks {
+        (sb.len, sb.seq, sb.attach_count) = (len, seq, attach_count);
+    }
+    let geometry = Geometry::new(&superblocks);
+    for (member, start) in members.iter().zip(&geometry.data_start) {
+        member.mapping.set_open_range(*start);
+    }
+    let first = &superblocks[0];
+    let pieces = geometry.units(first.len) * geometry.unit_frames();
+    let durable = spec.medium != Medium::Volatile;
+    Tier {
+        name: first.name.clone(),
+        seed: first.seed,
+        allocator: Census::new(&geometry, first.data_start).into_allocator(),
+        lanes: (0..geometry.lanes).map(|_| Default::default()).collect(),
+        batches: (0..geometry.batches).map(|_| Default::default()).collect(),
+        slots: Mutex::new(SlotNumbers::default()),
+        room: Mutex::new(()),
+        holds_redo: spec.holds_redo && durable,
+        holds_data: spec.holds_data,
+        durable,
+        emulated: spec.medium == Medium::Emulated,
+        refill: ((pieces / u64::from(geometry.lanes) / 16) as usize).clamp(1, 8),
+        superblocks: Mutex::new(superblocks),
+        members,
+        geometry,
+        planted,
+    }
+}
+
+impl Tier {
+    /// Changes the superblocks of all members.
+    ///
+    /// # Durability
+    /// Durable on return; a cut leaves the old or the new one, member by member.
+    pub(crate) fn update_superblocks(&self, change: impl Fn(&mut Superblock)) {
+        let mut superblocks = self.superblocks.lock();
+        for sb in superblocks.iter_mut() {
+            change(sb);
+            sb.seq += 1;
+        }
+        write_superblocks(&self.members, &superblocks);
+    }
+}

@@ -1,0 +1,59 @@
+//! The wait events and counters of the store. Oracle's names where the meaning is the same, our own where it is not.
+//!
+//! Where it stands: a foreground wait is one a caller of [`crate::File`] sat through; background waits are those of destaging.
+
+use tiersmith_events::{counters, wait_events};
+
+wait_events! {
+    /// Every wait the store records.
+    pub const EVENTS;
+    /// A read of one or more blocks from the home file, because the fast tier does not hold them.
+    HOME_READ = "db file sequential read", UserIo;
+    /// A read of a block that the fast tier holds and the home file also has (state Cached).
+    CACHED_READ = "db flash cache single block physical read", UserIo;
+    /// A read of a block whose newest version is only in the fast tier (state Dirty).
+    DIRTY_READ = "tier newest block read", UserIo;
+    /// A read or write of a file that goes straight to home (class pass).
+    PASS_IO = "pass file read or write", UserIo;
+    /// One block written to the fast tier and durable: the pointer switch.
+    BLOCK_WRITE = "tier block write", UserIo;
+    /// Several blocks written to the fast tier, all or none.
+    BATCH_WRITE = "tier batch write", UserIo;
+    /// A write to a redo file in the fast tier, durable on return.
+    REDO_WRITE = "log file parallel write", SystemIo;
+    /// A sync of a redo file: what a commit waits for.
+    REDO_SYNC = "log file sync", Commit;
+    /// A sync of a data file; on persistent media there is nothing left to do.
+    DATA_SYNC = "tier data sync", UserIo;
+    /// A sync of a file that goes straight to home.
+    PASS_SYNC = "pass file sync", UserIo;
+    /// A home block copied into the fast tier after a read.
+    ADMIT = "db flash cache write", UserIo;
+    /// Dirty blocks written to the home file, the sync included.
+    DESTAGE = "db file parallel write", SystemIo, background;
+    /// A writer waited until fast blocks were free again.
+    FREE_WAIT = "free buffer waits", Configuration;
+    /// The fast tier was grown by one step.
+    GROW = "tier grow", Configuration;
+    /// A file was cut or lengthened.
+    RESIZE = "tier file resize", UserIo;
+    /// Reading the maps and finishing what a crash interrupted, at attach.
+    RECOVERY = "recovery read", SystemIo, background;
+}
+
+counters! {
+    /// Everything the store counts.
+    pub const COUNTERS;
+    /// Blocks read from the fast tier.
+    TIER_HITS = "flash cache read hits", "blocks";
+    /// Blocks read from the home file.
+    TIER_MISSES = "flash cache read misses", "blocks";
+    /// Blocks handed out as references into the tier, without a copy.
+    ZERO_COPY = "zero-copy reads", "blocks";
+    /// Bytes written to redo files.
+    REDO_SIZE = "redo size", "bytes";
+    /// Blocks written to home.
+    DESTAGED = "blocks destaged", "blocks";
+    /// Clean copies given up.
+    EVICTED = "blocks evicted", "blocks";
+}
