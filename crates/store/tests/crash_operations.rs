@@ -1,0 +1,305 @@
+//! Every operation of the store, cut at every persist point: what was acknowledged is there, what was in flight is old or new.
+
+#[allow(unreachable_pub, reason = "shared by several test binaries")]
+mod crash_support;
+
+use crash_support::{Op, Run, Shape, print_count};
+use tiersmith_store::Planted;
+
+const IMAGES_PER_CUT: usize = 400;
+
+fn sound(what: &str, shape: Shape, files: &[(&'static str, usize)], ops: &[Op]) {
+    let run = Run::new(shape, files, ops, Planted::None);
+    let report = run.explore(IMAGES_PER_CUT, 1, Planted::None);
+    print_count(what, &report);
+    report.assert_sound();
+}
+
+fn write(name: &'static str, at: u64, len: usize) -> Op {
+    Op::Write { name, at, len }
+}
+
+#[test]
+fn power_cut_in_an_overwrite_leaves_the_old_or_the_new_block() {
+    let ops = [
+        write("a.db", 0, 4096),
+        write("a.db", 4096, 4096),
+        write("a.db", 0, 4096),
+        write("a.db", 0, 4096),
+        write("a.db", 8192, 4096),
+        write("a.db", 100, 200),
+        write("a.db", 4000, 5000),
+        write("b.big", 0, 8192),
+        write("b.big", 8192, 8192),
+        write("b.big", 8192, 8192),
+    ];
+    sound("overwrite", Shape::default(), &[("a.db", 16384), ("b.big", 16384)], &ops);
+}
+
+#[test]
+fn power_cut_in_a_write_past_the_end_leaves_the_old_or_the_new_file() {
+    let ops = [
+        write("a.db", 4096, 4096),
+        write("a.db", 8192, 100),
+        write("a.db", 8292, 5000),
+        write("a.db", 30000, 10),
+        write("a.db", 29000, 4096),
+        Op::Create { name: "n.db" },
+        write("n.db", 5000, 3000),
+    ];
+    sound("write past the end", Shape::default(), &[("a.db", 4096)], &ops);
+}
+
+#[test]
+fn power_cut_in_a_batch_leaves_all_its_blocks_or_none() {
+    let batch = |name, blocks: &[u64]| Op::Batch { name, blocks: blocks.to_vec() };
+    let ops = [
+        batch("a.db", &[0, 2]),
+        batch("a.db", &[0, 1, 2, 3]),
+        write("a.db", 0, 4096),
+        batch("a.db", &[0, 3]),
+        write("a.db", 4096, 4096),
+        write("a.db", 4096, 4096),
+        batch("a.db", &[1]),
+        batch("a.db", &[1, 5]),
+        Op::Destage { name: "a.db" },
+        batch("a.db", &[5, 0]),
+        batch("b.big", &[0, 1]),
+        batch("b.big", &[1, 2]),
+    ];
+    sound(
+        "batch",
+        Shape { units: 5, max_units: 5, ..Shape::default() },
+        &[("a.db", 16384), ("b.big", 16384)],
+        &ops,
+    );
+}
+
+#[test]
+fn power_cut_in_a_batch_larger_than_its_record_leaves_all_its_blocks_or_none() {
+    let many: Vec<u64> = (0..140).collect();
+    let ops = [Op::Batch { name: "a.db", blocks: many.clone() }, Op::Batch { name: "a.db", blocks: many }];
+    let shape = Shape { units: 40, max_units: 40, ..Shape::default() };
+    let run = Run::new(shape, &[("a.db", 4096)], &ops, Planted::None);
+    let report = run.explore(60, 1, Planted::None);
+    print_count("large batch", &report);
+    report.assert_sound();
+}
+
+#[test]
+fn power_cut_in_a_truncation_never_brings_back_what_was_cut_off() {
+    let cut = |name, size| Op::Truncate { name, size };
+    let ops = [
+        write("a.db", 0, 16384),
+        cut("a.db", 9000),
+        cut("a.db", 16384),
+        write("a.db", 12288, 4096),
+        cut("a.db", 4096),
+        write("a.db", 8192, 10),
+        Op::Destage { name: "a.db" },
+        cut("a.db", 5000),
+        cut("a.db", 20000),
+        cut("a.db", 0),
+        write("a.db", 4096, 4096),
+        write("r.redo", 0, 9000),
+        cut("r.redo", 5000),
+        cut("r.redo", 12000),
+        write("r.redo", 5000, 600),
+        cut("r.redo", 0),
+        write("r.redo", 100, 100),
+    ];
+    sound("truncate and regrow", Shape::default(), &[("a.db", 20000), ("r.redo", 0)], &ops);
+}
+
+#[test]
+fn power_cut_in_a_rename_keeps_the_blocks_under_one_of_the_names() {
+    let rename = |from, to| Op::Rename { from, to };
+    let ops = [
+        write("a.db", 0, 4096),
+        rename("a.db", "b.db"),
+        write("b.db", 4096, 4096),
+        Op::Create { name: "a.db" },
+        write("a.db", 0, 5000),
+        rename("a.db", "b.db"),
+        write("b.db", 0, 4096),
+        Op::Link { from: "b.db", to: "c.db" },
+        write("c.db", 4096, 4096),
+        Op::Unlink { name: "b.db" },
+        rename("r.redo", "s.redo"),
+        write("s.redo", 300, 700),
+    ];
+    sound("rename and link", Shape::default(), &[("a.db", 8192), ("r.redo", 300)], &ops);
+}
+
+#[test]
+fn power_cut_in_an_unlink_leaves_the_whole_file_or_none() {
+    let ops = [
+        write("a.db", 0, 8192),
+        write("b.db", 0, 4096),
+        Op::Unlink { name: "a.db" },
+        write("b.db", 4096, 4096),
+        Op::Create { name: "a.db" },
+        write("a.db", 0, 4096),
+        write("b.db", 0, 4096),
+        Op::Unlink { name: "b.db" },
+        Op::Unlink { name: "a.db" },
+        write("r.redo", 0, 5000),
+        Op::Unlink { name: "r.redo" },
+    ];
+    sound("unlink", Shape::default(), &[("a.db", 8192), ("b.db", 8192), ("r.redo", 0)], &ops);
+}
+
+#[test]
+fn power_cut_in_destaging_or_evicting_loses_nothing_and_clean_blocks_equal_home() {
+    let ops = [
+        write("a.db", 0, 12288),
+        write("b.big", 8192, 8192),
+        Op::Destage { name: "a.db" },
+        write("a.db", 4096, 4096),
+        Op::Evict,
+        write("a.db", 4096, 4096),
+        Op::Destage { name: "a.db" },
+        Op::Destage { name: "b.big" },
+        Op::Evict,
+        write("a.db", 0, 4096),
+        Op::Read { name: "a.db" },
+        Op::Read { name: "b.big" },
+        Op::Evict,
+        write("a.db", 8192, 4096),
+        Op::Background,
+        write("a.db", 8192, 4096),
+    ];
+    sound("destage, evict, admit", Shape::default(), &[("a.db", 14000), ("b.big", 20000)], &ops);
+}
+
+#[test]
+fn power_cut_with_a_full_tier_loses_nothing() {
+    // Four units of 8 frames, one of them map pages; the files have twice as many blocks.
+    let shape = Shape { units: 4, max_units: 4, ..Shape::default() };
+    let mut ops = Vec::new();
+    for n in 0..24u64 {
+        ops.push(write("a.db", n * 4096, 4096));
+        ops.push(write("b.big", n % 12 * 8192, 8192));
+    }
+    let run = Run::new(shape, &[("a.db", 24 * 4096), ("b.big", 12 * 8192)], &ops, Planted::None);
+    let report = run.explore(150, 1, Planted::None);
+    print_count("full tier", &report);
+    report.assert_sound();
+}
+
+#[test]
+fn power_cut_in_redo_appends_and_draining_keeps_every_acknowledged_byte() {
+    let mut ops = Vec::new();
+    for n in 0..20u64 {
+        ops.push(write("r.redo", n * 1000, 1000));
+        if n % 6 == 5 {
+            ops.push(Op::Background);
+        }
+    }
+    ops.extend([
+        write("r.redo", 0, 512),
+        write("r.redo", 4093, 9),
+        Op::Destage { name: "r.redo" },
+        write("r.redo", 2, 5),
+        write("r.redo", 30000, 100),
+        write("r.redo", 30100, 512),
+        Op::Background,
+    ]);
+    sound("redo", Shape::default(), &[("r.redo", 0)], &ops);
+}
+
+#[test]
+fn power_cut_in_growing_leaves_a_tier_of_the_old_or_the_new_size() {
+    for members in [1, 2] {
+        let shape = Shape { members, units: 4, max_units: 7, ..Shape::default() };
+        let ops = [
+            write("a.db", 0, 16384),
+            Op::Grow,
+            write("a.db", 0, 60000),
+            write("b.big", 0, 65536),
+            Op::Grow,
+            write("b.big", 32768, 65536),
+            write("a.db", 4096, 4096),
+        ];
+        sound("grow", shape, &[("a.db", 16384), ("b.big", 8192)], &ops);
+    }
+}
+
+#[test]
+fn power_cut_in_attaching_or_detaching_leaves_a_home_that_attaches_or_is_plain() {
+    let ops = [
+        Op::Attach,
+        write("a.db", 0, 8192),
+        write("r.redo", 0, 5000),
+        Op::Detach,
+        Op::Attach,
+        write("a.db", 0, 4096),
+        Op::Reopen,
+        write("a.db", 4096, 100),
+        write("p.txt", 0, 100),
+        Op::Reopen,
+        Op::Detach,
+    ];
+    for members in [1, 2] {
+        let shape = Shape { members, units: 4, max_units: 4, ..Shape::default() };
+        sound("attach, detach", shape, &[("a.db", 8192), ("r.redo", 0), ("p.txt", 100)], &ops);
+    }
+}
+
+#[test]
+fn power_cut_in_pinning_keeps_the_file() {
+    let ops = [
+        write("a.db", 0, 4096),
+        Op::Pin { name: "a.db" },
+        write("a.db", 4096, 4096),
+        write("b.big", 0, 16384),
+        Op::Background,
+        Op::Unpin { name: "a.db" },
+        Op::Destage { name: "a.db" },
+    ];
+    sound("pin", Shape::default(), &[("a.db", 12288), ("b.big", 16384)], &ops);
+}
+
+#[test]
+fn power_cut_during_recovery_leaves_what_the_first_cut_left() {
+    let ops = [
+        write("a.db", 0, 4096),
+        write("a.db", 0, 4096),
+        write("a.db", 4096, 4096),
+        Op::Batch { name: "a.db", blocks: vec![0, 1, 3] },
+        write("a.db", 14000, 4000),
+        Op::Truncate { name: "a.db", size: 9000 },
+        write("r.redo", 0, 6000),
+        Op::Destage { name: "a.db" },
+        write("a.db", 0, 4096),
+        Op::Unlink { name: "a.db" },
+    ];
+    let run = Run::new(
+        Shape { units: 4, max_units: 4, ..Shape::default() },
+        &[("a.db", 12288), ("r.redo", 0)],
+        &ops,
+        Planted::None,
+    );
+    let report = crash_support::explore_recovery(&run, 24, 40, 1);
+    print_count("recovery", &report);
+    report.assert_sound();
+}
+
+#[test]
+fn two_members_are_as_safe_as_one() {
+    let ops = [
+        write("a.db", 0, 20000),
+        Op::Batch { name: "a.db", blocks: vec![0, 4, 1] },
+        write("b.big", 0, 16384),
+        write("r.redo", 0, 9000),
+        Op::Destage { name: "b.big" },
+        Op::Evict,
+        write("b.big", 8192, 8192),
+        Op::Truncate { name: "a.db", size: 5000 },
+        write("a.db", 0, 4096),
+        Op::Unlink { name: "b.big" },
+        Op::Background,
+    ];
+    let shape = Shape { members: 2, units: 4, max_units: 4, lanes: 4, ..Shape::default() };
+    sound("two members", shape, &[("a.db", 20000), ("b.big", 16384), ("r.redo", 0)], &ops);
+}

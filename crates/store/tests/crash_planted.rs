@@ -1,0 +1,80 @@
+//! The tests of the tests: every planted bug must be caught by the crash suite. A bug that is not caught is a hole in it.
+
+#[allow(unreachable_pub, reason = "shared by several test binaries")]
+mod crash_support;
+
+use crash_support::{Op, Run, Shape, script};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tiersmith_store::Planted;
+
+fn write(name: &'static str, at: u64, len: usize) -> Op {
+    Op::Write { name, at, len }
+}
+
+/// One script that uses every operation, so that most bugs show at once.
+fn everything() -> Vec<Op> {
+    vec![
+        write("a.db", 0, 4096),
+        write("a.db", 0, 4096),
+        write("a.db", 4096, 4096),
+        write("a.db", 0, 4096),
+        Op::Batch { name: "a.db", blocks: vec![0, 1, 3] },
+        Op::Batch { name: "a.db", blocks: vec![1, 2] },
+        write("r.redo", 0, 5000),
+        write("r.redo", 5000, 700),
+        Op::Destage { name: "a.db" },
+        write("a.db", 8192, 4096),
+        Op::Evict,
+        Op::Read { name: "a.db" },
+        Op::Evict,
+        write("b.big", 0, 8192),
+        Op::Read { name: "b.big" },
+        Op::Truncate { name: "a.db", size: 4096 },
+        Op::Truncate { name: "a.db", size: 16384 },
+        write("b.big", 0, 8192),
+        Op::Create { name: "c.db" },
+        write("c.db", 0, 9000),
+        Op::Unlink { name: "b.big" },
+        write("c.db", 0, 4096),
+        Op::Background,
+        write("r.redo", 5700, 4000),
+    ]
+}
+
+/// Whether the suite notices the bug: a violation after some cut, or a run that fails by itself.
+fn caught(bug: Planted) -> Option<String> {
+    let files: &[(&'static str, usize)] = &[("a.db", 16384), ("b.big", 16384), ("r.redo", 0)];
+    let tries = std::iter::once((files.to_vec(), everything())).chain((1..40).map(|seed| script(seed, 24)));
+    for (n, (files, ops)) in tries.enumerate() {
+        let shape = Shape { units: 5, max_units: 5, redo_keep: 4096, ..Shape::default() };
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            let run = Run::new(shape, &files, &ops, bug);
+            run.explore(200, n as u64 + 1, bug).violations.first().map(ToString::to_string)
+        }));
+        match found {
+            Ok(None) => {}
+            Ok(Some(violation)) => return Some(violation),
+            Err(panic) => {
+                let said = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".into());
+                return Some(format!("the run itself failed: {said}"));
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn the_crash_suite_catches_every_planted_bug() {
+    let mut missed = Vec::new();
+    for bug in Planted::ALL {
+        match caught(bug) {
+            Some(how) => println!("{bug:?}: caught: {}", how.lines().next().unwrap_or_default().chars().take(160).collect::<String>()),
+            None => {
+                println!("{bug:?}: NOT caught");
+                missed.push(bug);
+            }
+        }
+    }
+    println!("planted bugs: {} caught, {} missed", Planted::ALL.len() - missed.len(), missed.len());
+    assert!(missed.is_empty(), "the suite does not notice {missed:?}");
+}

@@ -1,0 +1,833 @@
+//! What the crash tests share: scripts of operations, a plain model of what they promise, and the check of what is found after a cut.
+//!
+//! A script runs once on simulated media and a simulated home. The model keeps the contents of every file after each acknowledged
+//! operation. At every cut the state found must be that of the acknowledged operations, or one that the operation in flight may leave:
+//! per block for a write, per 8-byte word for a redo write, whole for everything else.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use tiersmith_pmem::Mapping;
+use tiersmith_store::check::{AnyHome, check_images};
+use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
+use tiersmith_store::home::SimHome;
+use tiersmith_store::{
+    AttachedHome, Error, FileClass, Medium, OpenMode, Options, Planted, Profile, TierSpec, testing,
+};
+
+/// Files by name ending: `.redo`, `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
+static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
+    Profile::parse(
+        "crash",
+        r#"
+        description = "the crash tests' own"
+        [default]
+        class = "pass"
+        block_size = 4096
+        [[rule]]
+        files = ["**/*.redo"]
+        class = "redo"
+        block_size = 4096
+        why = "test"
+        [[rule]]
+        files = ["**/*.db"]
+        class = "data"
+        block_size = 4096
+        why = "test"
+        [[rule]]
+        files = ["**/*.big"]
+        class = "data"
+        block_size = 8192
+        why = "test"
+        "#,
+    )
+    .expect("the profile is right")
+});
+
+/// The shape of the tier.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub members: usize,
+    /// Allocation units of 32 KiB for blocks and map pages, per member.
+    pub units: u64,
+    /// Units it may grow to.
+    pub max_units: u64,
+    pub lanes: u32,
+    pub redo_keep: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { members: 1, units: 4, max_units: 4, lanes: 2, redo_keep: 8192 }
+    }
+}
+
+pub const UNIT: u64 = 32768;
+
+impl Shape {
+    pub fn spec(&self) -> TierSpec {
+        // One unit in front holds the superblocks, lanes, batch record and slots.
+        let len = |units: u64| (units + 1) * UNIT;
+        let mut spec = TierSpec::new("fast", "/member0", Medium::Emulated, len(self.units));
+        spec.members = (0..self.members).map(|n| PathBuf::from(format!("/member{n}"))).collect();
+        spec.max_size = len(self.max_units);
+        spec.grow_by = if self.max_units > self.units { UNIT } else { 0 };
+        spec.unit = UNIT;
+        spec.lanes = self.lanes;
+        spec.batches = 1;
+        spec.slots = 6;
+        spec
+    }
+
+    fn options(&self, planted: Planted) -> Options {
+        Options {
+            profile: None,
+            redo_keep_bytes: self.redo_keep,
+            background: false,
+            record_waits: false,
+            seed: Some(7),
+            planted,
+            ..Options::default()
+        }
+    }
+
+    pub fn attach(
+        &self,
+        home: Arc<SimHome>,
+        members: Vec<Arc<Mapping>>,
+        planted: Planted,
+    ) -> tiersmith_store::Result<AttachedHome> {
+        testing::attach_simulated(home, vec![(self.spec(), members)], &PROFILE, self.options(planted))
+    }
+}
+
+/// One step of a script. Offsets and lengths are bytes; `fill` makes contents that differ by operation and place.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Create {
+        name: &'static str,
+    },
+    Write {
+        name: &'static str,
+        at: u64,
+        len: usize,
+    },
+    Batch {
+        name: &'static str,
+        blocks: Vec<u64>,
+    },
+    Truncate {
+        name: &'static str,
+        size: u64,
+    },
+    Rename {
+        from: &'static str,
+        to: &'static str,
+    },
+    Unlink {
+        name: &'static str,
+    },
+    Link {
+        from: &'static str,
+        to: &'static str,
+    },
+    /// Reads the whole file, which admits its home blocks.
+    Read {
+        name: &'static str,
+    },
+    Destage {
+        name: &'static str,
+    },
+    Evict,
+    Pin {
+        name: &'static str,
+    },
+    Unpin {
+        name: &'static str,
+    },
+    Background,
+    Grow,
+    /// Quiet close and a new attach.
+    Reopen,
+    Detach,
+    Attach,
+}
+
+/// What a file is to the model: an id that follows it through renames, and its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    names: BTreeMap<&'static str, usize>,
+    bytes: BTreeMap<usize, Arc<Vec<u8>>>,
+}
+
+impl Files {
+    fn id(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Arc<Vec<u8>>> {
+        self.bytes.get(self.names.get(name)?)
+    }
+
+    fn forget_unnamed(&mut self) {
+        let names = self.names.clone();
+        self.bytes.retain(|id, _| names.values().any(|n| n == id));
+    }
+}
+
+/// What an operation in flight may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grain {
+    /// The state before or after.
+    Whole,
+    /// Each block of the file before or after; the size too, and with the new size every block.
+    Block(usize),
+    /// Each 8-byte word before or after.
+    Word,
+}
+
+/// A step as it went: the state after it and what a cut during it may leave.
+struct Step {
+    after: Files,
+    grain: Grain,
+    op: Op,
+}
+
+/// A script that has run.
+pub struct Run {
+    pub shape: Shape,
+    start: Files,
+    steps: Vec<Step>,
+    recorder: Recorder,
+}
+
+fn block_size(name: &str) -> usize {
+    if name.ends_with(".big") { 8192 } else { 4096 }
+}
+
+fn class(name: &str) -> FileClass {
+    match Path::new(name).extension().and_then(|e| e.to_str()) {
+        Some("redo") => FileClass::Redo,
+        Some("db" | "big") => FileClass::Data,
+        _ => FileClass::Pass,
+    }
+}
+
+/// Bytes that tell operation, file offset and word apart.
+pub fn pattern(step: usize, at: u64, len: usize) -> Vec<u8> {
+    (0..len as u64)
+        .map(|n| {
+            let word = (at + n) / 8;
+            let mixed = (word.wrapping_mul(0x9e37_79b9) ^ (step as u64 + 1).wrapping_mul(0x85eb_ca6b))
+                .wrapping_mul(0xc2b2_ae35);
+            ((mixed >> (((at + n) % 8) * 5)) as u8) | 1
+        })
+        .collect()
+}
+
+impl Run {
+    /// Runs `ops` on a home with `files` that is attached beforehand (unless the first operation is `Attach`).
+    pub fn new(shape: Shape, files: &[(&'static str, usize)], ops: &[Op], planted: Planted) -> Self {
+        let recorder = Recorder::new();
+        let mut start = Files::default();
+        for (id, (name, len)) in files.iter().enumerate() {
+            let bytes = pattern(1000 + id, 0, *len);
+            recorder.home().put(Path::new(name), &bytes).expect("the home has room");
+            start.names.insert(name, id);
+            start.bytes.insert(id, Arc::new(bytes));
+        }
+        let spec = shape.spec();
+        let members: Vec<Arc<Mapping>> = (0..shape.members)
+            .map(|_| Arc::new(recorder.simulator().mapping(vec![0; spec.size as usize], spec.max_size)))
+            .collect();
+        let mut attached = None;
+        if !matches!(ops.first(), Some(Op::Attach)) {
+            attached =
+                Some(shape.attach(recorder.home(), members.clone(), planted).expect("a first attach works"));
+        }
+        recorder.rebase();
+        let mut run = Self { shape, start: start.clone(), steps: Vec::new(), recorder };
+        let mut files = start;
+        for (n, op) in ops.iter().enumerate() {
+            // The step is known before it runs: a cut falls into it.
+            let (after, grain) = apply(&files, n, op);
+            run.steps.push(Step { after: after.clone(), grain, op: op.clone() });
+            run.execute(n, op, &mut attached, &members, planted);
+            files = after;
+            run.recorder.acked();
+        }
+        drop(attached);
+        run
+    }
+
+    fn execute(
+        &self,
+        n: usize,
+        op: &Op,
+        attached: &mut Option<AttachedHome>,
+        members: &[Arc<Mapping>],
+        planted: Planted,
+    ) {
+        let fresh = || {
+            // A mapping of the same bytes: claims and views of the last attach are gone, as after a restart.
+            members.to_vec()
+        };
+        match op {
+            Op::Attach => {
+                *attached =
+                    Some(self.shape.attach(self.recorder.home(), fresh(), planted).expect("attach works"));
+                return;
+            }
+            Op::Reopen => {
+                *attached = None;
+                testing::forget_claims(members, UNIT);
+                *attached =
+                    Some(self.shape.attach(self.recorder.home(), fresh(), planted).expect("attach works"));
+                return;
+            }
+            Op::Detach => {
+                attached.take().expect("attached").detach().expect("detach works");
+                testing::forget_claims(members, UNIT);
+                return;
+            }
+            _ => {}
+        }
+        let home = attached.as_ref().expect("attached");
+        execute_on(home, n, op).unwrap_or_else(|e| panic!("step {n} {op:?}: {e}"));
+    }
+
+    /// Cuts the run everywhere and checks what is found.
+    pub fn explore(&self, images_per_cut: usize, seed: u64, planted: Planted) -> Report {
+        let budget = Budget { images_per_cut, seed, threads: 2, stop_after: 2 };
+        let report = explore(&self.recorder.recording(), &budget, |found| self.check(found, planted));
+        count(&report);
+        report
+    }
+
+    pub fn recording(&self) -> tiersmith_store::crash::Recording {
+        self.recorder.recording()
+    }
+
+    /// What is found after a cut.
+    pub fn check(&self, found: CutState<'_>, planted: Planted) -> Result<(), String> {
+        let members: Vec<Arc<Mapping>> = found
+            .tiers
+            .iter()
+            .map(|image| Arc::new(Mapping::in_memory(image, self.shape.spec().max_size)))
+            .collect();
+        let home = Arc::new(found.home);
+        self.check_opened(&home, members, found.acked, found.id.tier % 8 == 0, planted)
+    }
+
+    /// Attaches to what a cut left and compares with the model.
+    pub fn check_opened(
+        &self,
+        home: &Arc<SimHome>,
+        members: Vec<Arc<Mapping>>,
+        acked: usize,
+        deep: bool,
+        planted: Planted,
+    ) -> Result<(), String> {
+        let before = if acked == 0 { &self.start } else { &self.steps[acked - 1].after };
+        let in_flight = self.steps.get(acked);
+        let attached = self
+            .shape
+            .attach(home.clone(), members.clone(), planted)
+            .map_err(|e| format!("attach after the cut: {e}"))?;
+        let seen = read_all(&attached, home)?;
+        self.compare(&seen, before, in_flight)?;
+        self.accounts(&attached)?;
+        offline_check(&members, home)?;
+        // Clean blocks equal home: without their copies the same bytes are read.
+        attached.evict(None, u64::MAX).map_err(|e| format!("evict: {e}"))?;
+        same(&seen, &read_all(&attached, home)?, "after the clean copies were dropped")?;
+        self.accounts(&attached)?;
+        if !deep {
+            return Ok(());
+        }
+        // It goes on working, and detaches to a plain directory with the same bytes.
+        let mut seen = seen;
+        for (name, bytes) in &mut seen {
+            if class(name) == FileClass::Pass {
+                continue;
+            }
+            let file = attached.open(name, OpenMode::WRITE).map_err(|e| format!("open {name}: {e}"))?;
+            let new = pattern(2000, 0, 600);
+            file.write(8, &new).map_err(|e| format!("write to {name} after recovery: {e}"))?;
+            let whole = Arc::make_mut(bytes);
+            whole.resize(whole.len().max(608), 0);
+            whole[8..608].copy_from_slice(&new);
+        }
+        same(&seen, &read_all(&attached, home)?, "after writing on")?;
+        attached.detach().map_err(|e| format!("detach: {e}"))?;
+        for (name, bytes) in &seen {
+            let plain = home.contents(Path::new(name)).unwrap_or_default();
+            if *plain != **bytes {
+                return Err(format!("{name} after detach: {}", difference(bytes, &plain)));
+            }
+        }
+        Ok(())
+    }
+
+    fn accounts(&self, attached: &AttachedHome) -> Result<(), String> {
+        let (free, used, total) = testing::accounting(attached);
+        if free + used == total {
+            return Ok(());
+        }
+        Err(format!("frames do not add up: {free} free + {used} in use, of {total}"))
+    }
+
+    fn compare(&self, seen: &Seen, before: &Files, in_flight: Option<&Step>) -> Result<(), String> {
+        let old = matches(seen, before);
+        let Err(why_not_old) = old else { return Ok(()) };
+        let Some(step) = in_flight else { return Err(format!("nothing in flight, and {why_not_old}")) };
+        let Err(why_not_new) = matches(seen, &step.after) else { return Ok(()) };
+        let grain = match step.grain {
+            Grain::Whole => {
+                return Err(format!(
+                    "{:?}: neither before ({why_not_old}) nor after ({why_not_new})",
+                    step.op
+                ));
+            }
+            grain => grain,
+        };
+        if seen.keys().ne(before.names.keys()) {
+            return Err(format!("{:?}: the names are {:?}", step.op, seen.keys()));
+        }
+        for (name, found) in seen {
+            let (a, b) = (before.get(name).expect("named"), step.after.get(name).expect("named"));
+            mixture(found, a, b, grain).map_err(|e| format!("{:?} in flight: {name}: {e}", step.op))?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs one operation that needs no attaching.
+pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Result<()> {
+    match op {
+        Op::Create { name } => {
+            drop(home.create(name)?);
+            home.sync_dir(name)?;
+        }
+        Op::Write { name, at, len } => {
+            let file = home.open(name, OpenMode::WRITE)?;
+            file.write(*at, &pattern(n, *at, *len))?;
+            file.sync()?;
+        }
+        Op::Batch { name, blocks } => {
+            let file = home.open(name, OpenMode::WRITE)?;
+            let size = block_size(name);
+            let data: Vec<(u64, Vec<u8>)> =
+                blocks.iter().map(|b| (b * size as u64, pattern(n, b * size as u64, size))).collect();
+            let refs: Vec<(u64, &[u8])> = data.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
+            file.write_batch(&refs)?;
+        }
+        Op::Truncate { name, size } => {
+            let file = home.open(name, OpenMode::WRITE)?;
+            file.truncate(*size)?;
+            file.sync()?;
+        }
+        Op::Rename { from, to } => {
+            home.rename(from, to)?;
+            home.sync_dir(to)?;
+        }
+        Op::Link { from, to } => {
+            home.link(from, to)?;
+            home.sync_dir(to)?;
+        }
+        Op::Unlink { name } => {
+            home.unlink(name)?;
+            home.sync_dir(name)?;
+        }
+        Op::Read { name } => {
+            let file = home.open(name, OpenMode::WRITE)?;
+            let mut bytes = vec![0; block_size(name)];
+            let mut at = 0;
+            while file.read(at, &mut bytes)? > 0 {
+                at += bytes.len() as u64;
+            }
+        }
+        Op::Destage { name } => {
+            home.destage(Some(Path::new(name)))?;
+        }
+        Op::Evict => {
+            home.evict(None, u64::MAX)?;
+        }
+        Op::Pin { name } => home.pin(name)?,
+        Op::Unpin { name } => home.unpin(name)?,
+        Op::Background => home.background_step()?,
+        Op::Grow => {
+            home.grow("fast")?;
+        }
+        Op::Attach | Op::Reopen | Op::Detach => unreachable!("handled by the run"),
+    }
+    Ok(())
+}
+
+/// The model's answer to an operation.
+fn apply(before: &Files, n: usize, op: &Op) -> (Files, Grain) {
+    let mut files = before.clone();
+    let mut grain = Grain::Whole;
+    let edit = |files: &mut Files, name: &str, f: &mut dyn FnMut(&mut Vec<u8>)| {
+        let id = files.id(name).unwrap_or_else(|| panic!("script: no file {name}"));
+        f(Arc::make_mut(files.bytes.get_mut(&id).expect("named files have bytes")));
+    };
+    match op {
+        Op::Create { name } => {
+            let id = 100 + n;
+            files.names.insert(name, id);
+            files.bytes.insert(id, Arc::default());
+        }
+        Op::Write { name, at, len } => {
+            edit(&mut files, name, &mut |bytes| put(bytes, *at, &pattern(n, *at, *len)));
+            grain = match class(name) {
+                FileClass::Data => Grain::Block(block_size(name)),
+                _ => Grain::Word,
+            };
+        }
+        Op::Batch { name, blocks } => {
+            let size = block_size(name) as u64;
+            edit(&mut files, name, &mut |bytes| {
+                for b in blocks {
+                    put(bytes, b * size, &pattern(n, b * size, size as usize));
+                }
+            });
+        }
+        Op::Truncate { name, size } => edit(&mut files, name, &mut |bytes| bytes.resize(*size as usize, 0)),
+        Op::Rename { from, to } => {
+            if let Some(id) = files.names.remove(from) {
+                files.names.insert(to, id);
+            }
+            files.forget_unnamed();
+        }
+        Op::Link { from, to } => {
+            let id = files.id(from).expect("script: the file is there");
+            files.names.insert(to, id);
+        }
+        Op::Unlink { name } => {
+            files.names.remove(name);
+            files.forget_unnamed();
+        }
+        _ => {}
+    }
+    (files, grain)
+}
+
+fn put(bytes: &mut Vec<u8>, at: u64, data: &[u8]) {
+    let end = at as usize + data.len();
+    if bytes.len() < end {
+        bytes.resize(end, 0);
+    }
+    bytes[at as usize..end].copy_from_slice(data);
+}
+
+/// What a look through the store shows: names and bytes.
+pub type Seen = BTreeMap<&'static str, Arc<Vec<u8>>>;
+
+static NAMES: LazyLock<std::sync::Mutex<BTreeMap<String, &'static str>>> = LazyLock::new(Default::default);
+
+fn intern(name: &str) -> &'static str {
+    let mut names = NAMES.lock().expect("nobody panics with it");
+    names.entry(name.to_string()).or_insert_with(|| Box::leak(name.to_string().into_boxed_str()))
+}
+
+pub fn read_all(attached: &AttachedHome, home: &SimHome) -> Result<Seen, String> {
+    let mut seen = Seen::new();
+    for path in home.paths() {
+        let name = intern(&path.to_string_lossy());
+        if tiersmith_store::home::is_reserved(&path) {
+            continue;
+        }
+        let file = attached.open(&*path, OpenMode::WRITE).map_err(|e| format!("open {name}: {e}"))?;
+        let size = file.len().map_err(|e| format!("size of {name}: {e}"))?;
+        if attached.stat(&*path).map_err(|e| e.to_string())?.size != size {
+            return Err(format!("{name}: stat and handle disagree on the size"));
+        }
+        let mut bytes = vec![0xee; size as usize + 10];
+        let got = file.read(0, &mut bytes).map_err(|e| format!("read {name}: {e}"))?;
+        if got as u64 != size {
+            return Err(format!("{name}: read {got} of {size} bytes"));
+        }
+        bytes.truncate(got);
+        seen.insert(name, Arc::new(bytes));
+    }
+    Ok(seen)
+}
+
+fn matches(seen: &Seen, files: &Files) -> Result<(), String> {
+    if seen.keys().ne(files.names.keys()) {
+        return Err(format!("names {:?}, expected {:?}", seen.keys(), files.names.keys()));
+    }
+    for (name, found) in seen {
+        let expected = files.get(name).expect("named");
+        if expected != found {
+            return Err(format!("{name}: {}", difference(expected, found)));
+        }
+    }
+    Ok(())
+}
+
+fn same(a: &Seen, b: &Seen, when: &str) -> Result<(), String> {
+    for (name, bytes) in a {
+        match b.get(name) {
+            Some(other) if other == bytes => {}
+            Some(other) => return Err(format!("{name} {when}: {}", difference(bytes, other))),
+            None => return Err(format!("{name} is gone {when}")),
+        }
+    }
+    Ok(())
+}
+
+fn difference(expected: &[u8], found: &[u8]) -> String {
+    let at = expected.iter().zip(found).position(|(a, b)| a != b);
+    match at {
+        Some(at) => format!(
+            "byte {at} (block {}) is {:#x}, expected {:#x}; sizes {} and {}",
+            at / 4096,
+            found[at],
+            expected[at],
+            found.len(),
+            expected.len()
+        ),
+        None => format!("size {}, expected {}", found.len(), expected.len()),
+    }
+}
+
+fn mixture(found: &[u8], a: &[u8], b: &[u8], grain: Grain) -> Result<(), String> {
+    if found.len() != a.len() && found.len() != b.len() {
+        return Err(format!("size {}, before {} and after {}", found.len(), a.len(), b.len()));
+    }
+    let step = match grain {
+        Grain::Block(size) => {
+            if found.len() != a.len() {
+                // The size is the last thing to change.
+                return if found == b {
+                    Ok(())
+                } else {
+                    Err(format!("new size, but {}", difference(b, found)))
+                };
+            }
+            size
+        }
+        _ => 8,
+    };
+    let piece = |bytes: &[u8], at: usize, end: usize| -> Vec<u8> {
+        (at..end).map(|n| bytes.get(n).copied().unwrap_or(0)).collect()
+    };
+    for at in (0..found.len()).step_by(step) {
+        let end = (at + step).min(found.len());
+        let here = &found[at..end];
+        if here != piece(a, at, end) && here != piece(b, at, end) {
+            return Err(format!("bytes {at}..{end} are neither old nor new"));
+        }
+    }
+    Ok(())
+}
+
+/// The second reader's opinion of what recovery left.
+fn offline_check(members: &[Arc<Mapping>], home: &SimHome) -> Result<(), String> {
+    let images: Vec<Vec<u8>> = members
+        .iter()
+        .map(|m| {
+            let mut image = vec![0; m.len() as usize];
+            m.read(0, &mut image);
+            image
+        })
+        .collect();
+    let images: Vec<&[u8]> = images.iter().map(|i| &i[..]).collect();
+    let report = check_images(&images, Some(&AnyHome(home)));
+    if report.is_sound() { Ok(()) } else { Err(format!("the offline check found: {report}")) }
+}
+
+/// Cuts the run, records the recovery of a sample of what is found, and cuts that too.
+pub fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Report {
+    let outer = Budget { images_per_cut: first, seed, threads: 1, stop_after: 1 };
+    let total = std::sync::Mutex::new(None::<Report>);
+    let report = explore(&run.recording(), &outer, |found| {
+        let recorder = Recorder::resume(found.home);
+        let spec = run.shape.spec();
+        let members: Vec<Arc<Mapping>> = found
+            .tiers
+            .iter()
+            .map(|image| Arc::new(recorder.simulator().mapping(image.clone(), spec.max_size)))
+            .collect();
+        recorder.rebase();
+        let attached = run
+            .shape
+            .attach(recorder.home(), members, Planted::None)
+            .map_err(|e| format!("attach after the first cut: {e}"))?;
+        drop(attached);
+        let budget = Budget { images_per_cut: second, seed, threads: 2, stop_after: 1 };
+        let inner = explore(&recorder.recording(), &budget, |again| {
+            let members = again
+                .tiers
+                .iter()
+                .map(|i| Arc::new(Mapping::in_memory(i, spec.max_size)))
+                .collect::<Vec<_>>();
+            let deep = again.id.tier % 8 == 0;
+            run.check_opened(&Arc::new(again.home), members, found.acked, deep, Planted::None)
+        });
+        let mut total = total.lock().expect("nobody panics with it");
+        let sum = total.get_or_insert_with(|| Report {
+            images: 0,
+            distinct: 0,
+            cuts: 0,
+            exhaustive_cuts: 0,
+            ..inner.clone()
+        });
+        sum.images += inner.images;
+        sum.distinct += inner.distinct;
+        sum.cuts += inner.cuts;
+        sum.exhaustive_cuts += inner.exhaustive_cuts;
+        match inner.violations.first() {
+            Some(v) => Err(format!("second cut, in recovery: {v}")),
+            None => Ok(()),
+        }
+    });
+    let mut sum = total.into_inner().expect("nobody panics with it").unwrap_or_else(|| report.clone());
+    sum.violations = report.violations;
+    sum.elapsed = report.elapsed;
+    count(&sum);
+    sum
+}
+
+static TRIED: AtomicU64 = AtomicU64::new(0);
+static VIOLATIONS: AtomicU64 = AtomicU64::new(0);
+
+fn count(report: &Report) {
+    TRIED.fetch_add(report.images, Ordering::Relaxed);
+    VIOLATIONS.fetch_add(report.violations.len() as u64, Ordering::Relaxed);
+}
+
+/// The line `./check` adds up.
+pub fn print_count(what: &str, report: &Report) {
+    println!("{what}: {report}");
+    println!("crash images: {} tried, {} violations", report.images, report.violations.len());
+}
+
+/// Fails with the reason when the store says something unexpected.
+pub fn expect_err<T>(result: Result<T, Error>) -> Error {
+    match result {
+        Ok(_) => panic!("an error was expected"),
+        Err(e) => e,
+    }
+}
+
+/// Files to begin with, and operations, drawn from a seed. Every operation is legal when its turn comes.
+pub fn script(seed: u64, operations: usize) -> (Vec<(&'static str, usize)>, Vec<Op>) {
+    const NAMES: [&str; 5] = ["a.db", "b.big", "r.redo", "c.db", "s.redo"];
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut files: Vec<(&'static str, usize)> =
+        vec![("a.db", rng.usize(0..40000)), ("b.big", rng.usize(0..60000)), ("r.redo", rng.usize(0..6000))];
+    files[2].1 = if rng.bool() { 0 } else { files[2].1 };
+    let mut sizes: BTreeMap<&'static str, u64> = files.iter().map(|(n, s)| (*n, *s as u64)).collect();
+    let mut links: BTreeMap<&'static str, u32> = sizes.keys().map(|n| (*n, 0)).collect();
+    let mut ops = Vec::new();
+    let mut next_link = 1;
+    while ops.len() < operations {
+        let names: Vec<&'static str> = sizes.keys().copied().collect();
+        let Some(name) = names.get(rng.usize(0..names.len().max(1))).copied() else {
+            ops.push(Op::Create { name: "a.db" });
+            sizes.insert("a.db", 0);
+            links.insert("a.db", 0);
+            continue;
+        };
+        let size = sizes[name];
+        let block = block_size(name) as u64;
+        let blocks = (size / block).max(1);
+        let mut grow =
+            |sizes: &mut BTreeMap<&'static str, u64>, links: &BTreeMap<&'static str, u32>, to: u64| {
+                let family = links[name];
+                for (n, s) in sizes.iter_mut() {
+                    if *n == name || (family != 0 && links[n] == family) {
+                        *s = to;
+                    }
+                }
+            };
+        match rng.u32(0..100) {
+            0..40 => {
+                let (at, len) = match rng.u32(0..5) {
+                    0 => (rng.u64(0..size + 3000), rng.usize(1..3000)),
+                    1 => (size, rng.usize(1..2 * block as usize)),
+                    _ => (rng.u64(0..blocks) * block, block as usize),
+                };
+                if at + len as u64 > 90_000 {
+                    continue;
+                }
+                ops.push(Op::Write { name, at, len });
+                grow(&mut sizes, &links, size.max(at + len as u64));
+            }
+            40..52 if class(name) == FileClass::Data => {
+                let mut chosen: Vec<u64> = (0..rng.u64(1..4)).map(|_| rng.u64(0..blocks + 1)).collect();
+                chosen.sort_unstable();
+                chosen.dedup();
+                let end = (chosen.last().copied().unwrap_or(0) + 1) * block;
+                if end > 90_000 {
+                    continue;
+                }
+                ops.push(Op::Batch { name, blocks: chosen });
+                grow(&mut sizes, &links, size.max(end));
+            }
+            52..60 => {
+                let to = rng.u64(0..size + 5000);
+                ops.push(Op::Truncate { name, size: to });
+                grow(&mut sizes, &links, to);
+            }
+            60..64 => {
+                let to = NAMES[rng.usize(0..NAMES.len())];
+                let same_kind = Path::new(to).extension() == Path::new(name).extension();
+                if to == name || !same_kind || (links[name] != 0 && links.get(to) == Some(&links[name])) {
+                    continue;
+                }
+                ops.push(Op::Rename { from: name, to });
+                sizes.remove(name);
+                let family = links.remove(name).unwrap_or(0);
+                sizes.insert(to, size);
+                links.insert(to, family);
+            }
+            64..67 => {
+                ops.push(Op::Unlink { name });
+                sizes.remove(name);
+                links.remove(name);
+            }
+            67..69 => {
+                let to = NAMES[rng.usize(0..NAMES.len())];
+                if sizes.contains_key(to) || Path::new(to).extension() != Path::new(name).extension() {
+                    continue;
+                }
+                ops.push(Op::Link { from: name, to });
+                if links[name] == 0 {
+                    links.insert(name, next_link);
+                    next_link += 1;
+                }
+                let family = links[name];
+                sizes.insert(to, size);
+                links.insert(to, family);
+            }
+            69..73 => {
+                let to = NAMES[rng.usize(0..NAMES.len())];
+                if sizes.contains_key(to) || sizes.len() >= 5 {
+                    continue;
+                }
+                ops.push(Op::Create { name: to });
+                sizes.insert(to, 0);
+                links.insert(to, 0);
+            }
+            73..79 => ops.push(Op::Read { name }),
+            79..85 => ops.push(Op::Destage { name }),
+            85..89 => ops.push(Op::Evict),
+            89..94 => ops.push(Op::Background),
+            94..95 => ops.push(Op::Grow),
+            95..97 => ops.push(Op::Reopen),
+            97..98 => {
+                ops.push(Op::Detach);
+                ops.push(Op::Attach);
+            }
+            _ => {}
+        }
+    }
+    (files, ops)
+}

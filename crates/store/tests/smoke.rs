@@ -1,0 +1,65 @@
+//! The first things a door does, on real files.
+
+use tiersmith_store::{FileClass, Guard, Medium, OpenMode, Options, Profile, TierSpec, attach};
+
+fn options() -> Options {
+    Options { profile: Some(Profile::named("postgres").unwrap()), background: false, ..Options::default() }
+}
+
+#[test]
+fn what_was_written_is_there_after_reopening_and_after_detaching() {
+    let place = tempfile::tempdir().unwrap();
+    let home = place.path().join("db");
+    std::fs::create_dir_all(home.join("base/1")).unwrap();
+    std::fs::create_dir_all(home.join("pg_wal")).unwrap();
+    std::fs::write(home.join("base/1/100"), vec![7u8; 20000]).unwrap();
+    let spec = TierSpec::new("fast", place.path().join("fast"), Medium::Emulated, 8 << 20);
+    let attached = attach(&home, &[spec.clone()], options()).unwrap();
+    let data = attached.open("base/1/100", OpenMode::WRITE).unwrap();
+    assert_eq!(data.class(), FileClass::Data);
+    let redo = attached.open("pg_wal/000000010000000000000001", OpenMode::CREATE).unwrap();
+    assert_eq!(redo.class(), FileClass::Redo);
+    data.write(8192, &[1u8; 8192]).unwrap();
+    data.write(100, b"partial").unwrap();
+    data.write(30000, b"past the end").unwrap();
+    for n in 0..100u64 {
+        redo.write(n * 512, &[n as u8; 512]).unwrap();
+    }
+    data.write_batch(&[(40960, &[5u8; 8192][..]), (0, &[6u8; 8192][..])]).unwrap();
+    let expect = |data: &tiersmith_store::File, redo: &tiersmith_store::File| {
+        let mut all = vec![0; 60000];
+        assert_eq!(data.read(0, &mut all).unwrap(), 49152);
+        assert!(all[..8192].iter().all(|b| *b == 6));
+        assert!(all[8192..16384].iter().all(|b| *b == 1));
+        assert!(all[16384..20000].iter().all(|b| *b == 7));
+        assert!(all[20000..30000].iter().all(|b| *b == 0));
+        assert_eq!(&all[30000..30012], b"past the end");
+        assert!(all[40960..49152].iter().all(|b| *b == 5));
+        assert_eq!(&data.read_ref(8192).unwrap()[..], &all[8192..16384]);
+        let mut all = vec![0; 60000];
+        assert_eq!(redo.read(0, &mut all).unwrap(), 51200);
+        for n in 0..100 {
+            assert!(all[n * 512..(n + 1) * 512].iter().all(|b| *b == n as u8));
+        }
+    };
+    expect(&data, &redo);
+    drop((data, redo));
+    drop(attached);
+    assert!(!home.join("base").exists(), "the path holds only the note");
+    let attached = attach(&home, &[spec.clone()], options()).unwrap();
+    println!("{}", attached.stats().recovery);
+    let data = attached.open("base/1/100", OpenMode::WRITE).unwrap();
+    let redo = attached.open("pg_wal/000000010000000000000001", OpenMode::CREATE).unwrap();
+    expect(&data, &redo);
+    attached.flush_all().unwrap();
+    expect(&data, &redo);
+    assert!(attached.evict(None, u64::MAX).unwrap() > 0);
+    expect(&data, &redo);
+    drop((data, redo));
+    attached.detach().unwrap();
+    let plain = std::fs::read(home.join("base/1/100")).unwrap();
+    assert_eq!(plain.len(), 49152);
+    assert_eq!(&plain[30000..30012], b"past the end");
+    assert!(!home.join(".tiersmith").exists());
+    let _ = Guard::Door;
+}
