@@ -141,7 +141,7 @@ impl TierSpec {
         if self.slots > 1 << 24 {
             return wrong(format!("{} slots are more than 16777216", self.slots));
         }
-        if self.size % 4096 != 0 || self.max_size % 4096 != 0 || self.grow_by % 4096 != 0 {
+        if [self.size, self.max_size, self.grow_by].iter().any(|n| !n.is_multiple_of(4096)) {
             return wrong("its sizes must be multiples of 4096 bytes".into());
         }
         if self.size.max(self.max_size) >= 1 << 48 {
@@ -226,7 +226,12 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
     attached
 }
 
-fn map_and_attach(real: RealHome, tiers: &[TierSpec], options: Options, started: Instant) -> Result<AttachedHome> {
+fn map_and_attach(
+    real: RealHome,
+    tiers: &[TierSpec],
+    options: Options,
+    started: Instant,
+) -> Result<AttachedHome> {
     let path = real.path().to_path_buf();
     let mut mapped = Vec::new();
     for spec in tiers {
@@ -255,7 +260,8 @@ fn home_error(home: &Path, e: HomeError) -> Error {
 
 fn owned_or_home(home: &Path, real: &RealHome, e: std::io::Error) -> Error {
     if e.kind() == std::io::ErrorKind::WouldBlock {
-        let owner = home_owner(real).unwrap_or_else(|| "another process (it has the directory locked)".into());
+        let owner =
+            home_owner(real).unwrap_or_else(|| "another process (it has the directory locked)".into());
         return Error::Owned { what: format!("the home {}", home.display()), owner };
     }
     Error::Home { path: home.to_path_buf(), reason: e.to_string() }
@@ -541,9 +547,8 @@ fn write_owner(tier: &Tier) {
     mapping.fence();
 }
 
-/// Writes everything home and gives the tiers up.
+/// Steps 2 to 5 of detaching; step 1 is done.
 pub(crate) fn detach(inner: &Arc<Inner>) -> Result<()> {
-    inner.flush_all()?;
     for tier in &inner.tiers {
         tier.update_superblocks(|sb| sb.state = TierState::Detaching);
     }

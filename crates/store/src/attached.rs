@@ -303,7 +303,7 @@ impl AttachedHome {
             self.inner.closed.store(true, Ordering::Release);
         }
         self._running.stop();
-        if let Err(e) = self.inner.flush_all() {
+        if let Err(e) = self.inner.flush_all().and_then(|_| self.inner.all_is_home()) {
             self._running.resume();
             return Err(e);
         }

@@ -45,13 +45,17 @@ impl Inner {
             return Ok(0);
         }
         let mut done = 0;
-        while done < most {
-            let count = self.destage_round(file, placed, most - done)?;
-            if count == 0 {
-                self.lengthen_home(file, placed)?;
-                break;
-            }
+        let mut from = Some(BlockIndex(0));
+        // One pass over the map: what is written behind the hand meanwhile waits for the next call.
+        while let Some(block) = from
+            && done < most
+        {
+            let (count, next) = self.destage_round(file, placed, block, most - done)?;
             done += count;
+            from = next;
+        }
+        if from.is_none() {
+            self.lengthen_home(file, placed)?;
         }
         Ok(done)
     }
@@ -77,37 +81,51 @@ impl Inner {
         placed.tier.fence();
     }
 
-    fn destage_round(&self, file: &FileState, placed: &Placed, most: u64) -> Result<u64> {
+    /// One round from block `from` on. Returns how many blocks went, and where to go on if the map is not at its end.
+    fn destage_round(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        from: BlockIndex,
+        most: u64,
+    ) -> Result<(u64, Option<BlockIndex>)> {
         let tier = &placed.tier;
         let bytes = placed.block_size.bytes();
         let most = most.min((ROUND_BYTES / bytes) as u64) as usize;
         let mut blocks = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
-            if leaf.dirty() == 0 || blocks.len() >= most {
+            if leaf.dirty() == 0 || blocks.len() >= most || (number + 1) * PAGE_WORDS <= from.0 {
                 return;
             }
             for index in 0..PAGE_WORDS {
+                let block = BlockIndex(number * PAGE_WORDS + index);
                 let entry = leaf.get(index as usize);
-                if blocks.len() < most && entry.state() == State::Dirty {
-                    blocks.push((BlockIndex(number * PAGE_WORDS + index), entry));
+                if blocks.len() < most && block >= from && entry.state() == State::Dirty {
+                    blocks.push((block, entry));
                 }
             }
         });
+        let next = blocks.last().filter(|_| blocks.len() == most).map(|(block, _)| BlockIndex(block.0 + 1));
         let mut views = Vec::with_capacity(blocks.len());
+        let mut size = 0;
         for (block, entry) in blocks {
             let (member, at) = placed.locate(entry);
             let Some(view) = tier.mapping(member).view(at, bytes) else { continue };
             // Written again meanwhile: its next version goes in the next round.
-            if placed.map.get(block) == entry {
+            if placed.map.get(block) != entry {
+                continue;
+            }
+            if let Some(now) = placed.destage_size(block) {
+                size = size.max(now);
                 views.push((block, entry, view));
             }
         }
         if views.is_empty() {
-            return Ok(0);
+            return Ok((0, next));
         }
         let start = self.events.start();
         let runs: Vec<(BlockIndex, &[u8])> = views.iter().map(|(b, _, view)| (*b, &view[..])).collect();
-        self.write_home_runs(file, placed, &runs, placed.size())?;
+        self.write_home_runs(file, placed, &runs, size)?;
         let count = views.len() as u64;
         for (block, entry, view) in views {
             drop(view);
@@ -123,7 +141,7 @@ impl Inner {
         self.stamp(file, placed, &mut placed.meta.lock())?;
         let _ = self.events.record_n(waits::DESTAGE, start, count * bytes as u64);
         self.events.count(waits::DESTAGED, count);
-        Ok(count)
+        Ok((count, next))
     }
 
     /// Steps 2 and 3: writes blocks, in ascending order, to home and syncs it. Nothing is written past `size`.
@@ -183,6 +201,18 @@ impl Inner {
             tier.quiesce_lanes();
         }
         Ok(done)
+    }
+
+    /// That no block is dirty; what detaching rests on.
+    pub(crate) fn all_is_home(&self) -> Result<()> {
+        for file in self.all_files() {
+            let dirty = file.placed.as_ref().map_or(0, |p| p.map.counts().0);
+            if dirty > 0 {
+                let reason = format!("{dirty} of its blocks are still only in the tier; try again");
+                return Err(file.invalid("detach", reason));
+            }
+        }
+        Ok(())
     }
 
     /// Evicts up to `want` clean blocks from a tier: first those not read since the hand last passed, then any.

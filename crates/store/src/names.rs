@@ -331,7 +331,6 @@ impl Inner {
                 if placed.class == FileClass::Redo {
                     let _sizing = placed.sizing.lock();
                     self.own_redo_block(file, placed, block)?;
-                    placed.meta.lock().redo.note(block);
                     continue;
                 }
                 while !placed.map.make_leaf(&placed.tier, placed.id, placed.slot, block)? {
@@ -414,9 +413,11 @@ pub(crate) fn placed(
         map,
         size: AtomicU64::new(meta.line.size),
         sizing: Mutex::new(()),
+        growing: AtomicU64::new(0),
         moving: Mutex::new(()),
         evictions: AtomicU64::new(0),
         pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
+        cutting: AtomicBool::new(false),
         gone: AtomicBool::new(false),
         meta: Mutex::new(meta),
     }

@@ -125,7 +125,11 @@ mod tests {
         let note = Note {
             attachment: [7; 16],
             tiers: vec![
-                NoteTier { name: "fast \"\\ \u{7f}\n".into(), members: vec!["/a b/ü".into()], volatile: false },
+                NoteTier {
+                    name: "fast \"\\ \u{7f}\n".into(),
+                    members: vec!["/a b/ü".into()],
+                    volatile: false,
+                },
                 NoteTier { name: "ram".into(), members: vec![], volatile: true },
             ],
         };

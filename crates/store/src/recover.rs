@@ -57,12 +57,21 @@ struct OnTier {
     hint: PathBuf,
 }
 
-/// What becomes of a file after recovery.
+/// The home file of a slot.
+struct AtHome {
+    path: PathBuf,
+    stat: HomeStat,
+    file: Arc<dyn HomeFile>,
+}
+
+/// A file of a tier and what was found of it at home.
 pub(crate) struct Recovered {
     placed: Placed,
+    identity: Identity,
     flags: u64,
-    /// The home file; `None`: the slot is to be freed.
-    home: Option<(PathBuf, HomeStat, Arc<dyn HomeFile>)>,
+    hint: PathBuf,
+    /// `None`: no file of home has its identity.
+    home: Option<AtHome>,
 }
 
 /// Steps 1 to 3 for every tier that is not `fresh`.
@@ -86,7 +95,7 @@ pub(crate) fn recover(
         tier.allocator = census.into_allocator();
         let tier = Arc::new(tier);
         for file in files {
-            recovered.push(match_home(home, &tier, file, report)?);
+            recovered.push(match_home(home, &tier, file)?);
         }
         out.push(tier);
     }
@@ -177,7 +186,7 @@ fn block_is_whole(tier: &Tier, frames: u64, file: u64, item: &BatchItem, block_f
     let Some(entry) = unseal(tier.seed, file, Place::Block(item.block.0), item.word) else { return false };
     let member = item.at.member();
     let word_inside = member < tier.members.len()
-        && item.at.offset() % 8 == 0
+        && item.at.offset().is_multiple_of(8)
         && item.at.offset() >= tier.geometry.data_start[member]
         && item.at.offset() + 8 <= tier.mapping(member).len();
     if !word_inside || !block_frames.is_power_of_two() || block_frames > 8 {
@@ -392,13 +401,7 @@ impl MapReader<'_> {
 
 // --- step 3 ---
 
-fn match_home(
-    home: &Arc<dyn Home>,
-    tier: &Arc<Tier>,
-    file: OnTier,
-    report: &mut RecoveryReport,
-) -> Result<Recovered> {
-    let _ = report;
+fn match_home(home: &Arc<dyn Home>, tier: &Arc<Tier>, file: OnTier) -> Result<Recovered> {
     let OnTier { id, slot, identity, line, map, hint } = file;
     let flags = line.flags;
     let mut meta = Meta { line, ..Meta::default() };
@@ -413,71 +416,26 @@ fn match_home(
     }
     let found = if hint.as_os_str().is_empty() { None } else { open_same(home, &hint, &identity)? };
     let placed = names::placed(tier, id, slot, &identity, meta, map);
-    Ok(Recovered {
-        placed,
-        flags,
-        home: Some(found.unwrap_or((hint, not_found(&identity), Arc::new(Missing)))),
-    })
+    Ok(Recovered { placed, identity, flags, hint, home: found })
 }
 
 /// The home file at `path`, if it is the one meant.
-fn open_same(
-    home: &Arc<dyn Home>,
-    path: &Path,
-    id: &Identity,
-) -> Result<Option<(PathBuf, HomeStat, Arc<dyn HomeFile>)>> {
+fn open_same(home: &Arc<dyn Home>, path: &Path, id: &Identity) -> Result<Option<AtHome>> {
     let Ok(file) = home.open(path, OpenMode::WRITE).or_else(|_| home.open(path, OpenMode::READ)) else {
         return Ok(None);
     };
     let stat = file.stat().map_err(Error::io("cannot stat", path))?;
-    Ok(stat.same_file(id.ino, id.generation, id.btime_ns).then(|| (path.to_path_buf(), stat, file)))
-}
-
-fn not_found(id: &Identity) -> HomeStat {
-    HomeStat {
-        ino: id.ino,
-        generation: id.generation,
-        btime_ns: id.btime_ns,
-        size: 0,
-        mtime_ns: 0,
-        ctime_ns: 0,
-        nlink: 0,
-        kind: crate::home::FileKind::Other,
-        dev: 0,
-    }
-}
-
-/// Stands for a home file not found (yet).
-#[derive(Debug)]
-struct Missing;
-
-impl HomeFile for Missing {
-    fn stat(&self) -> std::io::Result<HomeStat> {
-        Err(std::io::ErrorKind::NotFound.into())
-    }
-    fn read_at(&self, _: u64, _: &mut [u8]) -> std::io::Result<usize> {
-        Err(std::io::ErrorKind::NotFound.into())
-    }
-    fn write_at(&self, _: u64, _: &[u8]) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::NotFound.into())
-    }
-    fn set_len(&self, _: u64) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::NotFound.into())
-    }
-    fn sync(&self) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::NotFound.into())
-    }
+    let same = stat.same_file(id.ino, id.generation, id.btime_ns);
+    Ok(same.then(|| AtHome { path: path.to_path_buf(), stat, file }))
 }
 
 /// Files that are not where they were: one walk over home looks for all of them by inode number.
 fn find_renamed(home: &Arc<dyn Home>, recovered: &mut [Recovered]) -> Result<()> {
+    // Two slots may name one inode number: the file of one is gone, and the number was used again.
     let mut missing: HashMap<u64, Vec<usize>> = HashMap::new();
     for (n, file) in recovered.iter().enumerate() {
-        if let Some((_, stat, _)) = &file.home
-            && stat.nlink == 0
-        {
-            // Two slots may name one inode number: the file of one is gone, and the number was used again.
-            missing.entry(stat.ino).or_default().push(n);
+        if file.home.is_none() {
+            missing.entry(file.identity.ino).or_default().push(n);
         }
     }
     if missing.is_empty() {
@@ -492,15 +450,7 @@ fn find_renamed(home: &Arc<dyn Home>, recovered: &mut [Recovered]) -> Result<()>
     })
     .map_err(Error::io("cannot walk", ""))?;
     for (n, path) in found {
-        let Some((_, stat, _)) = &recovered[n].home else { continue };
-        let identity = Identity {
-            ino: stat.ino,
-            generation: stat.generation,
-            btime_ns: stat.btime_ns,
-            class: recovered[n].placed.class,
-            block_size: recovered[n].placed.block_size,
-        };
-        if let Some(found) = open_same(home, &path, &identity)? {
+        if let Some(found) = open_same(home, &path, &recovered[n].identity)? {
             recovered[n].home = Some(found);
         }
     }
@@ -510,23 +460,21 @@ fn find_renamed(home: &Arc<dyn Home>, recovered: &mut [Recovered]) -> Result<()>
 /// Ends the attach when home has changed under dirty blocks.
 fn compare(recovered: &[Recovered]) -> Result<()> {
     for file in recovered {
-        let Some((path, stat, _)) = &file.home else { continue };
         let (dirty, _) = file.placed.map.counts();
-        if dirty == 0 || (stat.nlink == 0 && file.flags & UNLINKING != 0) {
+        if dirty == 0 || (file.home.is_none() && file.flags & UNLINKING != 0) {
             continue;
         }
-        if let Some(how) = changed(file, stat) {
-            return Err(Error::HomeChanged { path: path.clone(), dirty_blocks: dirty, how });
+        if let Some(how) = changed(file) {
+            let path = file.home.as_ref().map_or(&file.hint, |at| &at.path).clone();
+            return Err(Error::HomeChanged { path, dirty_blocks: dirty, how });
         }
     }
     Ok(())
 }
 
 /// How the home file differs from what the tier knows of it; `None` when it does not, or only by our own doing.
-fn changed(file: &Recovered, stat: &HomeStat) -> Option<String> {
-    if stat.nlink == 0 {
-        return Some("it is no longer there".into());
-    }
+fn changed(file: &Recovered) -> Option<String> {
+    let Some(AtHome { stat, .. }) = &file.home else { return Some("it is no longer there".into()) };
     let meta = file.placed.meta.lock();
     let line = &meta.line;
     if stat.mtime_ns == line.home_mtime_ns && (stat.size == line.home_size || line.flags & TRUNCATING != 0) {
@@ -555,13 +503,9 @@ pub(crate) fn finish(
     report: &mut RecoveryReport,
 ) -> Result<()> {
     for file in recovered {
-        let gone_or_changed = match &file.home {
-            Some((_, stat, _)) => changed(&file, stat),
-            None => None,
-        };
-        let Recovered { placed, flags, home } = file;
-        let Some((path, stat, home)) = home else { continue };
-        if gone_or_changed.is_some() {
+        let differs = changed(&file).is_some();
+        let Recovered { placed, flags, home, .. } = file;
+        let Some(AtHome { path, stat, file: home }) = home.filter(|_| !differs) else {
             // Removed as asked, or nothing but clean copies of something else.
             inner.free_slot(&placed);
             if flags & UNLINKING != 0 {
@@ -570,7 +514,7 @@ pub(crate) fn finish(
                 report.changed_files += 1
             }
             continue;
-        }
+        };
         let state = Arc::new(FileState {
             path: Mutex::new(path.clone()),
             identity: stat,

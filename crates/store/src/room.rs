@@ -18,43 +18,51 @@ impl Inner {
     /// # Errors
     /// [`Error::TierFull`] when everything is pinned; home's error when nothing can be destaged (home full).
     pub(crate) fn make_room(&self, tier: &Arc<Tier>, purpose: Purpose) -> Result<()> {
-        self.make_room_for(tier, purpose, 1)
+        self.make_room_until(tier, purpose.frames(), &|| has_room(tier, purpose))
     }
 
-    pub(crate) fn make_room_for(&self, tier: &Arc<Tier>, purpose: Purpose, pieces: usize) -> Result<()> {
+    /// Returns when `has_room` says so, for about that many frames.
+    ///
+    /// # Errors
+    /// As [`Inner::make_room`].
+    pub(crate) fn make_room_until(
+        &self,
+        tier: &Arc<Tier>,
+        frames: u64,
+        has_room: &dyn Fn() -> bool,
+    ) -> Result<()> {
         let start = self.events.start();
         let turn = tier.room.lock();
-        let result = self.make_room_in_turn(tier, purpose, pieces);
+        let result = self.make_room_in_turn(tier, frames, has_room);
         drop(turn);
         let _ = self.events.record(waits::FREE_WAIT, start);
         result
     }
 
-    fn make_room_in_turn(&self, tier: &Arc<Tier>, purpose: Purpose, pieces: usize) -> Result<()> {
-        if has_room(tier, purpose, pieces) {
+    fn make_room_in_turn(&self, tier: &Arc<Tier>, frames: u64, has_room: &dyn Fn() -> bool) -> Result<()> {
+        if has_room() {
             return Ok(());
         }
         tier.reclaim_lanes();
-        if has_room(tier, purpose, pieces) {
+        if has_room() {
             return Ok(());
         }
         let start = self.events.start();
         match tier.grow_step() {
             Ok(true) => {
                 let _ = self.events.record(waits::GROW, start);
-                if has_room(tier, purpose, pieces) {
+                if has_room() {
                     return Ok(());
                 }
             }
             Ok(false) => {}
             Err(e) => log::warn!("tier `{}` could not grow: {e}", tier.name),
         }
-        let frames = pieces as u64 * purpose.frames();
         // Some clean blocks, then all of them: a unit changes its purpose only when the whole of it is free.
         for want in [(frames * 4).max(64), u64::MAX] {
             self.evict(tier, want);
             tier.reclaim_lanes();
-            if has_room(tier, purpose, pieces) {
+            if has_room() {
                 return Ok(());
             }
         }
@@ -77,7 +85,7 @@ impl Inner {
             }
             self.evict(tier, u64::MAX);
             tier.reclaim_lanes();
-            if has_room(tier, purpose, pieces) {
+            if has_room() {
                 return Ok(());
             }
         }
@@ -98,10 +106,10 @@ impl Inner {
     }
 }
 
-/// Whether that many pieces can be had; a piece that a reader still borrows cannot.
-fn has_room(tier: &Tier, purpose: Purpose, pieces: usize) -> bool {
+/// Whether a piece can be had; one that a reader still borrows cannot.
+fn has_room(tier: &Tier, purpose: Purpose) -> bool {
     let mut got = Vec::new();
-    let enough = tier.take_claimed(purpose, pieces, &mut got);
+    let enough = tier.take_claimed(purpose, 1, &mut got);
     tier.give_claimed(purpose, got);
     enough
 }

@@ -68,7 +68,10 @@ fn the_crash_suite_catches_every_planted_bug() {
     let mut missed = Vec::new();
     for bug in Planted::ALL {
         match caught(bug) {
-            Some(how) => println!("{bug:?}: caught: {}", how.lines().next().unwrap_or_default().chars().take(160).collect::<String>()),
+            Some(how) => println!(
+                "{bug:?}: caught: {}",
+                how.lines().next().unwrap_or_default().chars().take(160).collect::<String>()
+            ),
             None => {
                 println!("{bug:?}: NOT caught");
                 missed.push(bug);

@@ -1,9 +1,15 @@
 //! The first things a door does, on real files.
 
-use tiersmith_store::{FileClass, Guard, Medium, OpenMode, Options, Profile, TierSpec, attach};
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use tiersmith_store::{FileClass, Medium, OpenMode, Options, Profile, TierSpec, attach};
 
 fn options() -> Options {
-    Options { profile: Some(Profile::named("postgres").unwrap()), background: false, ..Options::default() }
+    Options {
+        profile: Some(Profile::named("postgres").expect("built in")),
+        background: false,
+        ..Options::default()
+    }
 }
 
 #[test]
@@ -14,7 +20,7 @@ fn what_was_written_is_there_after_reopening_and_after_detaching() {
     std::fs::create_dir_all(home.join("pg_wal")).unwrap();
     std::fs::write(home.join("base/1/100"), vec![7u8; 20000]).unwrap();
     let spec = TierSpec::new("fast", place.path().join("fast"), Medium::Emulated, 8 << 20);
-    let attached = attach(&home, &[spec.clone()], options()).unwrap();
+    let attached = attach(&home, std::slice::from_ref(&spec), options()).unwrap();
     let data = attached.open("base/1/100", OpenMode::WRITE).unwrap();
     assert_eq!(data.class(), FileClass::Data);
     let redo = attached.open("pg_wal/000000010000000000000001", OpenMode::CREATE).unwrap();
@@ -46,7 +52,7 @@ fn what_was_written_is_there_after_reopening_and_after_detaching() {
     drop((data, redo));
     drop(attached);
     assert!(!home.join("base").exists(), "the path holds only the note");
-    let attached = attach(&home, &[spec.clone()], options()).unwrap();
+    let attached = attach(&home, std::slice::from_ref(&spec), options()).unwrap();
     println!("{}", attached.stats().recovery);
     let data = attached.open("base/1/100", OpenMode::WRITE).unwrap();
     let redo = attached.open("pg_wal/000000010000000000000001", OpenMode::CREATE).unwrap();
@@ -61,5 +67,4 @@ fn what_was_written_is_there_after_reopening_and_after_detaching() {
     assert_eq!(plain.len(), 49152);
     assert_eq!(&plain[30000..30012], b"past the end");
     assert!(!home.join(".tiersmith").exists());
-    let _ = Guard::Door;
 }

@@ -52,6 +52,9 @@ impl Inner {
         }
         let start = self.events.start();
         let _sizing = placed.sizing.lock();
+        if sorted.last().is_some_and(|(offset, data)| offset + data.len() as u64 > placed.size()) {
+            self.finish_earlier_cut(file, placed)?;
+        }
         for (offset, _) in &sorted {
             while !placed.map.make_leaf(tier, placed.id, placed.slot, size.block_of(*offset))? {
                 self.make_room(tier, Purpose::Pages)?;
@@ -65,7 +68,14 @@ impl Inner {
             if sorted.len() as u64 > most {
                 return Err(Error::BatchTooLarge { blocks: sorted.len(), most });
             }
-            self.make_room_for(tier, Purpose::Blocks(size), sorted.len())?;
+            let frames = sorted.len() as u64 * size.frames();
+            self.make_room_until(tier, frames, &|| match tier.take_batch(size, sorted.len()) {
+                Some(space) => {
+                    tier.give_batch(size, space);
+                    true
+                }
+                None => false,
+            })?;
         };
         let hashes: Vec<u64> = sorted
             .iter()
@@ -96,6 +106,7 @@ impl Inner {
         }
         let end = sorted.last().map_or(0, |(offset, data)| offset + data.len() as u64);
         let size_after = placed.size().max(end);
+        placed.growing.store(size_after, Ordering::Release);
         let addresses: Vec<_> = leaves.iter().map(|(_, _, a)| *a).collect();
         let frames = space.frames.clone();
         let mut old = Vec::new();
@@ -120,6 +131,7 @@ impl Inner {
                 }
             },
         );
+        placed.growing.store(0, Ordering::Release);
         drop(lanes);
         drop(slot);
         tier.allocator.give(Purpose::Blocks(size), old);

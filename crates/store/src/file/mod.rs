@@ -44,11 +44,15 @@ pub(crate) struct Placed {
     /// Size of the file in bytes; the home file may be behind.
     pub(crate) size: AtomicU64,
     pub(crate) sizing: Mutex<()>,
+    /// Where the end will be after the write past the end that is under way, else 0: its blocks must not be destaged by the old size.
+    pub(crate) growing: AtomicU64,
     pub(crate) moving: Mutex<()>,
     pub(crate) meta: Mutex<Meta>,
     /// Counts entries that became `Home`: who read home without a lock compares it before and after.
     pub(crate) evictions: AtomicU64,
     pub(crate) pinned: AtomicBool,
+    /// The last cut has not reached home.
+    pub(crate) cutting: AtomicBool,
     /// Its slot is free and may be another file's: whoever works in the background looks here after taking `moving`.
     pub(crate) gone: AtomicBool,
 }
@@ -115,6 +119,15 @@ impl Placed {
         meta.line.seq += 1;
         let at = self.tier.geometry.slot_at(self.slot) + meta.line.at();
         self.tier.mapping(0).nt_write(at, &meta.line.encode_pair(self.tier.seed, self.id));
+    }
+
+    /// The size that destaging may trim this block to; `None` when the block belongs to a write past the end that is not complete.
+    /// Ask after the block's entry was read.
+    pub(crate) fn destage_size(&self, block: BlockIndex) -> Option<u64> {
+        let growing = self.growing.load(Ordering::Acquire);
+        let size = self.size();
+        let end = self.block_size.start_of(block) + self.block_size.bytes() as u64;
+        (growing <= size || end <= size).then_some(size)
     }
 
     /// The end of a write, checked against what a map can hold.

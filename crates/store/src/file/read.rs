@@ -103,8 +103,7 @@ impl Inner {
     /// Reads a run of blocks that were `Home` when looked at.
     fn read_from_home(&self, file: &FileState, placed: &Placed, offset: u64, into: &mut [u8]) -> Result<()> {
         let start = self.events.start();
-        let blocks = |p: &Placed| p.chunks(offset, into.len()).map(|(b, i, r)| (b, i, r)).collect::<Vec<_>>();
-        let blocks = blocks(placed);
+        let blocks: Vec<_> = placed.chunks(offset, into.len()).collect();
         let evictions = placed.evictions.load(Ordering::Acquire);
         let still_home = |b: &BlockIndex| placed.map.get(*b) == Entry::HOME;
         let run_is_home = blocks.iter().all(|(b, _, _)| still_home(b));

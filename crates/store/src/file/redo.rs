@@ -109,7 +109,24 @@ impl Inner {
         let start = self.events.start();
         let tier = &placed.tier;
         let _sizing = placed.sizing.lock();
+        if end > placed.size() {
+            self.finish_earlier_cut(file, placed)?;
+        }
         self.zero_gap(file, placed, offset)?;
+        // More at once than a part of the tier would wait for itself to be drained.
+        let most = (tier.allocator.total_frames() / placed.block_size.frames() / 4).max(1) as usize;
+        let most = most * placed.block_size.bytes();
+        for (n, part) in data.chunks(most).enumerate() {
+            self.write_redo_part(file, placed, offset + (n * most) as u64, part)?;
+        }
+        let _ = self.events.record_n(waits::REDO_WRITE, start, data.len() as u64);
+        self.events.count(waits::REDO_SIZE, data.len() as u64);
+        self.nudge_drain(placed);
+        Ok(())
+    }
+
+    fn write_redo_part(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<()> {
+        let (tier, end) = (&placed.tier, offset + data.len() as u64);
         loop {
             for (block, _, _) in placed.chunks(offset, data.len()) {
                 self.own_redo_block(file, placed, block)?;
@@ -137,12 +154,8 @@ impl Inner {
                 tier.fence();
             }
             placed.size.fetch_max(end, Ordering::AcqRel);
-            break;
+            return Ok(());
         }
-        let _ = self.events.record_n(waits::REDO_WRITE, start, data.len() as u64);
-        self.events.count(waits::REDO_SIZE, data.len() as u64);
-        self.nudge_drain(placed);
-        Ok(())
     }
 
     /// Steps 1 and 2 for one block, unless it is `Dirty` already.
@@ -185,6 +198,9 @@ impl Inner {
             tier.replace_entry(&mut guard, placed.address(leaf, index, block), Entry::dirty(frame));
             tier.fence();
             leaf.set(index, Entry::dirty(frame));
+            drop(guard);
+            // From here on the drain knows it, also when the write that wanted it fails.
+            placed.meta.lock().redo.note(block);
             return Ok(());
         }
     }
@@ -272,7 +288,8 @@ impl Inner {
             tier.fence();
             written?;
             drained += freed.len() as u64;
-            let _ = self.events.record_n(waits::DESTAGE, start, (going.len() * placed.block_size.bytes()) as u64);
+            let _ =
+                self.events.record_n(waits::DESTAGE, start, (going.len() * placed.block_size.bytes()) as u64);
             self.events.count(waits::DESTAGED, going.len() as u64);
             tier.give_claimed(Purpose::Blocks(placed.block_size), freed);
             self.stamp(file, placed, &mut meta)?;

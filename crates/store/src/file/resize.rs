@@ -42,6 +42,7 @@ impl Inner {
             return Err(file.invalid("resize", format!("{size} bytes are more than a map can hold")));
         }
         let _sizing = placed.sizing.lock();
+        self.finish_earlier_cut(file, placed)?;
         let old = placed.size();
         if size > old {
             if placed.class == FileClass::Redo && placed.tier.durable {
@@ -88,7 +89,10 @@ impl Inner {
             placed.write_line(&mut meta);
             tier.fence();
             placed.size.store(size, Ordering::Release);
+            placed.cutting.store(true, Ordering::Release);
         }
+        // Whoever has read home before this point must not take what it read for what home has when the file has grown again.
+        placed.evictions.fetch_add(1, Ordering::AcqRel);
         let result = self.finish_cut(file, placed, size, spare, false);
         drop(moving);
         result
@@ -137,6 +141,20 @@ impl Inner {
         if let Some(frame) = spare {
             tier.give_piece(&mut tier.lock_lane(placed.id, block).lane, frame, placed.block_size);
         }
+        self.cut_home(file, placed, size)
+    }
+
+    /// Before a file grows: a cut that home refused half way is finished, or what was cut off would show again.
+    pub(crate) fn finish_earlier_cut(&self, file: &FileState, placed: &Placed) -> Result<()> {
+        if !placed.cutting.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _moving = placed.moving.lock();
+        self.cut_home(file, placed, placed.size())
+    }
+
+    /// Steps 5 and 6.
+    fn cut_home(&self, file: &FileState, placed: &Placed, size: u64) -> Result<()> {
         let stat: HomeStat = file.home.stat().map_err(file.io("cannot stat"))?;
         if stat.size > size {
             file.home.set_len(size).map_err(file.io("cannot truncate"))?;
@@ -145,7 +163,9 @@ impl Inner {
         let mut meta = placed.meta.lock();
         meta.redo.forget(|b| placed.block_size.start_of(b) >= size);
         meta.line.flags &= !TRUNCATING;
-        self.stamp(file, placed, &mut meta)
+        self.stamp(file, placed, &mut meta)?;
+        placed.cutting.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Makes what lies past the end in the last block zero. Only where nobody holds a reference into the block: redo

@@ -76,6 +76,8 @@ impl Inner {
         end: u64,
     ) -> Result<()> {
         let _sizing = placed.sizing.lock();
+        self.finish_earlier_cut(file, placed)?;
+        placed.growing.store(end, Ordering::Release);
         for (block, inner, range) in placed.chunks(offset, data.len()) {
             let from = offset + range.start as u64;
             if let Err(e) = self.overwrite(file, placed, block, inner, &data[range], false) {
@@ -97,6 +99,7 @@ impl Inner {
             placed.tier.fence();
             placed.size.store(end, Ordering::Release);
         }
+        placed.growing.store(0, Ordering::Release);
     }
 
     /// Writes part or all of one block. With `within`, only if the part lies within the file.

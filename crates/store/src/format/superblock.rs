@@ -54,7 +54,7 @@ const CHECK_KEY: u64 = 0x5449_4552_534d_5448;
 
 /// How far attaching or detaching has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TierState {
+pub(crate) enum TierState {
     /// The tier is formatted; the home may or may not have its note yet. No block is in the tier.
     Attaching,
     /// In use.
@@ -197,7 +197,7 @@ impl Superblock {
             && (1..=1 << 12).contains(&self.batches)
             && (1..=1 << 24).contains(&self.slots);
         let sizes_ok = unit_ok
-            && self.data_start % self.unit == 0
+            && self.data_start.is_multiple_of(self.unit)
             && self.data_start < self.len
             && self.len <= self.max_len
             && self.max_len < 1 << 48;

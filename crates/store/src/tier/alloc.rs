@@ -84,7 +84,7 @@ impl Census {
         if frame.0 + count > total {
             return Err(format!("it points to frame {}, the tier has {total}", frame.0));
         }
-        if frame.0 % count != 0 {
+        if !frame.0.is_multiple_of(count) {
             return Err(format!("it points to frame {}, which is not a multiple of {count}", frame.0));
         }
         let unit = (frame.0 / self.unit_frames) as usize;

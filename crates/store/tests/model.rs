@@ -1,0 +1,254 @@
+//! The model test: random operations against a plain in-memory model, with power cuts and restarts in between, on one and on several
+//! members, with tiers so small that writers wait for room. Proptest finds the operations and makes a failure small.
+//!
+//! `crash_random.rs` cuts one run everywhere; here one life goes on through many cuts, each at one random image.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[allow(unreachable_pub, reason = "shared by several test binaries")]
+mod crash_support;
+
+use crash_support::{Shape, UNIT, pattern, read_all};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use tiersmith_pmem::Mapping;
+use tiersmith_store::crash::{Budget, Recorder, explore_one_by_one};
+use tiersmith_store::{AttachedHome, OpenMode, Planted, testing};
+
+const NAMES: [&str; 3] = ["a.db", "b.big", "r.redo"];
+
+#[derive(Clone, Debug)]
+enum Action {
+    Write {
+        file: usize,
+        at: u64,
+        len: usize,
+    },
+    Batch {
+        file: usize,
+        first: u64,
+        count: u64,
+    },
+    Truncate {
+        file: usize,
+        size: u64,
+    },
+    Destage {
+        file: usize,
+    },
+    Evict,
+    Background,
+    ReadPart {
+        file: usize,
+        at: u64,
+        len: usize,
+    },
+    Lend {
+        file: usize,
+        block: u64,
+    },
+    /// Power goes after everything is acknowledged: any image of what is not fenced.
+    PowerCut {
+        image: usize,
+    },
+    Restart,
+    DetachAndAttach,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let file = 0..NAMES.len();
+    prop_oneof![
+        8 => (file.clone(), 0u64..70_000, 1usize..9000).prop_map(|(file, at, len)| Action::Write { file, at, len }),
+        6 => (file.clone(), 0u64..9).prop_map(|(file, n)| Action::Write { file, at: n * 8192, len: 8192 }),
+        4 => (0usize..2, 0u64..8, 1u64..4).prop_map(|(file, first, count)| Action::Batch { file, first, count }),
+        2 => (file.clone(), 0u64..70_000).prop_map(|(file, size)| Action::Truncate { file, size }),
+        2 => file.clone().prop_map(|file| Action::Destage { file }),
+        1 => Just(Action::Evict),
+        2 => Just(Action::Background),
+        3 => (file.clone(), 0u64..80_000, 1usize..20_000).prop_map(|(file, at, len)| Action::ReadPart { file, at, len }),
+        2 => (file, 0u64..16).prop_map(|(file, block)| Action::Lend { file, block }),
+        3 => (0usize..64).prop_map(|image| Action::PowerCut { image }),
+        1 => Just(Action::Restart),
+        1 => Just(Action::DetachAndAttach),
+    ]
+}
+
+/// One life: home, media and the attached home on them.
+struct World {
+    shape: Shape,
+    recorder: Recorder,
+    members: Vec<Arc<Mapping>>,
+    attached: Option<AttachedHome>,
+}
+
+impl World {
+    fn new(shape: Shape) -> Self {
+        let spec = shape.spec();
+        let images = vec![vec![0; spec.size as usize]; shape.members];
+        let mut world = Self { shape, recorder: Recorder::new(), members: Vec::new(), attached: None };
+        world.power_on(images);
+        for name in NAMES {
+            drop(world.home().open(name, OpenMode::CREATE).unwrap());
+        }
+        world
+    }
+
+    fn power_on(&mut self, images: Vec<Vec<u8>>) {
+        let max = self.shape.spec().max_size;
+        self.members =
+            images.into_iter().map(|image| Arc::new(self.recorder.simulator().mapping(image, max))).collect();
+        self.attach();
+    }
+
+    fn attach(&mut self) {
+        let attached = self.shape.attach(self.recorder.home(), self.members.clone(), Planted::None);
+        self.attached = Some(attached.expect("it attaches"));
+        self.recorder.rebase();
+    }
+
+    fn home(&self) -> &AttachedHome {
+        self.attached.as_ref().expect("attached")
+    }
+
+    fn cut(&mut self, image: usize) {
+        let recording = self.recorder.recording();
+        let mut found = None;
+        let budget = Budget { images_per_cut: 64, seed: image as u64, threads: 1, stop_after: 1 };
+        let end = recording.media.len();
+        let mut seen = 0;
+        explore_one_by_one(&recording, &budget, |state| {
+            if state.position == end {
+                if seen <= image {
+                    found = Some((state.tiers.to_vec(), state.home.another()));
+                }
+                seen += 1;
+            }
+            Ok(())
+        });
+        let (tiers, home) = found.expect("the end is a cut point");
+        self.attached = None;
+        self.recorder = Recorder::resume(home);
+        self.power_on(tiers);
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, at: u64, data: &[u8]) {
+    let end = at as usize + data.len();
+    bytes.resize(bytes.len().max(end), 0);
+    bytes[at as usize..end].copy_from_slice(data);
+}
+
+fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
+    let mut world = World::new(shape);
+    let mut model: BTreeMap<&'static str, Vec<u8>> = NAMES.iter().map(|n| (*n, Vec::new())).collect();
+    for (n, action) in actions.iter().enumerate() {
+        let mut compare = false;
+        match action {
+            Action::Write { file, at, len } => {
+                let data = pattern(n, *at, *len);
+                world.home().open(NAMES[*file], OpenMode::WRITE).unwrap().write(*at, &data).unwrap();
+                put(model.get_mut(NAMES[*file]).unwrap(), *at, &data);
+            }
+            Action::Batch { file, first, count } => {
+                let handle = world.home().open(NAMES[*file], OpenMode::WRITE).unwrap();
+                let size = handle.block_size().unwrap().bytes();
+                let blocks: Vec<(u64, Vec<u8>)> = (*first..first + count)
+                    .map(|b| (b * size as u64, pattern(n, b * size as u64, size)))
+                    .collect();
+                let refs: Vec<(u64, &[u8])> = blocks.iter().map(|(at, d)| (*at, &d[..])).collect();
+                handle.write_batch(&refs).unwrap();
+                for (at, data) in &blocks {
+                    put(model.get_mut(NAMES[*file]).unwrap(), *at, data);
+                }
+            }
+            Action::Truncate { file, size } => {
+                world.home().open(NAMES[*file], OpenMode::WRITE).unwrap().truncate(*size).unwrap();
+                model.get_mut(NAMES[*file]).unwrap().resize(*size as usize, 0);
+            }
+            Action::Destage { file } => {
+                world.home().destage(Some(Path::new(NAMES[*file]))).unwrap();
+            }
+            Action::Evict => {
+                world.home().evict(None, u64::MAX).unwrap();
+            }
+            Action::Background => world.home().background_step().unwrap(),
+            Action::ReadPart { file, at, len } => {
+                let mut bytes = vec![0xee; *len];
+                let got =
+                    world.home().open(NAMES[*file], OpenMode::READ).unwrap().read(*at, &mut bytes).unwrap();
+                let all = &model[NAMES[*file]];
+                let from = all.len().min(*at as usize);
+                let to = all.len().min(*at as usize + len);
+                prop_assert_eq!(&bytes[..got], &all[from..to]);
+            }
+            Action::Lend { file, block } => {
+                let handle = world.home().open(NAMES[*file], OpenMode::READ).unwrap();
+                let at = block * handle.block_size().unwrap().bytes() as u64;
+                if let Some(lent) = handle.read_ref(at) {
+                    let all = &model[NAMES[*file]];
+                    let end = all.len().min(at as usize + handle.block_size().unwrap().bytes());
+                    prop_assert_eq!(&lent[..], &all[at as usize..end]);
+                }
+            }
+            Action::PowerCut { image } => {
+                world.cut(*image);
+                compare = true;
+            }
+            Action::Restart => {
+                world.attached = None;
+                testing::forget_claims(&world.members, UNIT);
+                world.attach();
+                compare = true;
+            }
+            Action::DetachAndAttach => {
+                world.attached.take().unwrap().detach().unwrap();
+                for (name, bytes) in &model {
+                    let plain = world.recorder.home().contents(Path::new(name)).unwrap();
+                    prop_assert!(*plain == *bytes, "{name} after detach");
+                }
+                testing::forget_claims(&world.members, UNIT);
+                world.attach();
+                compare = true;
+            }
+        }
+        if compare || n + 1 == actions.len() {
+            let seen = read_all(world.home(), &world.recorder.home()).map_err(TestCaseError::fail)?;
+            for (name, bytes) in &model {
+                let at = seen[name].iter().zip(bytes).position(|(a, b)| a != b);
+                prop_assert!(
+                    *seen[name] == *bytes,
+                    "{name} after step {n} {action:?}: first difference at {at:?}, sizes {} and {}",
+                    seen[name].len(),
+                    bytes.len()
+                );
+            }
+            let (free, used, total) = testing::accounting(world.home());
+            prop_assert_eq!(free + used, total, "frames after step {}", n);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, max_shrink_iters: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_life_with_power_cuts_equals_the_model_on_one_member(
+        actions in prop::collection::vec(action(), 1..60),
+        lanes in prop_oneof![Just(1u32), Just(2), Just(8)],
+        redo_keep in prop_oneof![Just(0u64), Just(8192), Just(1 << 20)],
+    ) {
+        // 5 units: less than half of what the files can hold.
+        live(Shape { members: 1, units: 5, max_units: 5, lanes, redo_keep }, &actions)?;
+    }
+
+    #[test]
+    fn a_life_with_power_cuts_equals_the_model_on_three_growing_members(
+        actions in prop::collection::vec(action(), 1..60),
+        redo_keep in prop_oneof![Just(0u64), Just(16384)],
+    ) {
+        live(Shape { members: 3, units: 4, max_units: 6, lanes: 4, redo_keep }, &actions)?;
+    }
+}
