@@ -386,6 +386,7 @@ pub(crate) fn attach_mapped(
         tiers,
         profile,
         files: Mutex::new(HashMap::new()),
+        dev: identity.dev,
         names: Mutex::new(()),
         events,
         eviction_hand: AtomicU64::new(0),

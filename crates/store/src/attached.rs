@@ -28,8 +28,10 @@ pub(crate) struct Inner {
     pub(crate) tiers: Vec<Arc<Tier>>,
     pub(crate) profile: Profile,
     pub(crate) options: Options,
-    /// By inode number: files with a slot, open or not, and open pass files.
-    pub(crate) files: Mutex<HashMap<u64, Arc<FileState>>>,
+    /// By device and inode number: files with a slot, open or not, and open pass files.
+    pub(crate) files: Mutex<HashMap<(u64, u64), Arc<FileState>>>,
+    /// Device number of home: files of another file system mounted below it pass.
+    pub(crate) dev: u64,
     /// Renames, links and unlinks, one at a time: each looks before it acts.
     pub(crate) names: Mutex<()>,
     pub(crate) events: Registry,

@@ -43,7 +43,7 @@ impl Inner {
         }
         .map_err(Error::io("cannot open", path))?;
         let stat = home.stat().map_err(Error::io("cannot stat", path))?;
-        if let Some(known) = self.files.lock().get(&stat.ino).cloned() {
+        if let Some(known) = self.files.lock().get(&stat.key()).cloned() {
             let id = &known.identity;
             if stat.same_file(id.ino, id.generation, id.btime_ns) {
                 known.handles.fetch_add(1, Ordering::AcqRel);
@@ -54,7 +54,7 @@ impl Inner {
             self.forget_replaced(&known)?;
         }
         let state = Arc::new(self.new_state(path, stat, home)?);
-        self.files.lock().insert(stat.ino, state.clone());
+        self.files.lock().insert(stat.key(), state.clone());
         Ok(state)
     }
 
@@ -70,7 +70,7 @@ impl Inner {
             }
             self.free_slot(placed);
         }
-        self.files.lock().remove(&known.identity.ino);
+        self.files.lock().remove(&known.identity.key());
         Ok(())
     }
 
@@ -83,7 +83,9 @@ impl Inner {
         });
         let block_size = crate::address::BlockSize::from_bytes(placement.block_size);
         let placed = match (tier, block_size, stat.kind) {
-            (Some(tier), Some(block_size), FileKind::Regular) if !crate::home::is_reserved(path) => {
+            (Some(tier), Some(block_size), FileKind::Regular)
+                if stat.dev == self.dev && !crate::home::is_reserved(path) =>
+            {
                 let identity = Identity {
                     ino: stat.ino,
                     generation: stat.generation,
@@ -116,14 +118,14 @@ impl Inner {
         if state.handles.fetch_sub(1, Ordering::AcqRel) > 1 || self.closed.load(Ordering::Acquire) {
             return;
         }
-        let ino = state.identity.ino;
+        let key = state.identity.key();
         match &state.placed {
             None => {
-                self.files.lock().remove(&ino);
+                self.files.lock().remove(&key);
             }
             Some(placed) if state.unlinked.load(Ordering::Acquire) => {
                 self.free_slot(placed);
-                self.files.lock().remove(&ino);
+                self.files.lock().remove(&key);
             }
             Some(placed) if state.replace.load(Ordering::Acquire) => {
                 if let Err(e) = self.destage_file(state, u64::MAX) {
@@ -133,7 +135,7 @@ impl Inner {
                     );
                 } else {
                     self.free_slot(placed);
-                    self.files.lock().remove(&ino);
+                    self.files.lock().remove(&key);
                 }
             }
             Some(_) => {}
@@ -149,7 +151,7 @@ impl Inner {
     }
 
     fn find(&self, stat: &HomeStat) -> Option<Arc<FileState>> {
-        let known = self.files.lock().get(&stat.ino).cloned()?;
+        let known = self.files.lock().get(&stat.key()).cloned()?;
         let id = &known.identity;
         stat.same_file(id.ino, id.generation, id.btime_ns).then_some(known)
     }
@@ -172,7 +174,7 @@ impl Inner {
         let _names = self.names.lock();
         let moved = self.home.stat(from).map_err(Error::io("cannot rename", from))?;
         let victim = match self.home.stat(to) {
-            Ok(stat) if stat.ino != moved.ino && stat.nlink <= 1 => self.find(&stat),
+            Ok(stat) if stat.key() != moved.key() && stat.nlink <= 1 => self.find(&stat),
             _ => None,
         };
         self.before_last_name_goes(victim.as_ref());
@@ -222,7 +224,7 @@ impl Inner {
             if !placed.tier.planted.is(Planted::UnlinkFreesFirst) {
                 self.free_slot(placed);
             }
-            self.files.lock().remove(&file.identity.ino);
+            self.files.lock().remove(&file.identity.key());
         }
         Ok(())
     }

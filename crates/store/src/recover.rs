@@ -421,12 +421,23 @@ fn match_home(home: &Arc<dyn Home>, tier: &Arc<Tier>, file: OnTier) -> Result<Re
 
 /// The home file at `path`, if it is the one meant.
 fn open_same(home: &Arc<dyn Home>, path: &Path, id: &Identity) -> Result<Option<AtHome>> {
-    let Ok(file) = home.open(path, OpenMode::WRITE).or_else(|_| home.open(path, OpenMode::READ)) else {
-        return Ok(None);
+    let file = match home.open(path, OpenMode::WRITE).or_else(|_| home.open(path, OpenMode::READ)) {
+        Ok(file) => file,
+        Err(e) if is_elsewhere(&e) => return Ok(None),
+        Err(e) => return Err(Error::io("cannot open", path)(e)),
     };
     let stat = file.stat().map_err(Error::io("cannot stat", path))?;
     let same = stat.same_file(id.ino, id.generation, id.btime_ns);
     Ok(same.then(|| AtHome { path: path.to_path_buf(), stat, file }))
+}
+
+/// Whether the error says that no ordinary file has that path. Any other (too many open files, no permission, a failing disk)
+/// must not make a file look removed.
+fn is_elsewhere(e: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let no_such_file = [Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::LOOP, Errno::NXIO, Errno::NAMETOOLONG];
+    e.kind() == std::io::ErrorKind::InvalidInput
+        || Errno::from_io_error(e).is_some_and(|e| no_such_file.contains(&e))
 }
 
 /// Files that are not where they were: one walk over home looks for all of them by inode number.
@@ -533,7 +544,7 @@ pub(crate) fn finish(
         if inner.profile.placement(&path).class != placed.class {
             state.replace.store(true, std::sync::atomic::Ordering::Release);
         }
-        inner.files.lock().insert(state.identity.ino, state);
+        inner.files.lock().insert(state.identity.key(), state);
     }
     Ok(())
 }

@@ -57,6 +57,7 @@ struct Super {
     home: (u64, u64),
     name: String,
     home_path: Vec<u8>,
+    volatile: bool,
 }
 
 /// Why a copy cannot be used.
@@ -67,6 +68,13 @@ enum Bad {
     Magic([u8; 8]),
     Version(u32),
     Other(String),
+}
+
+impl Bad {
+    /// The mark of a tier that is being formatted.
+    fn is_format_mark(&self) -> bool {
+        matches!(self, Bad::Magic(start) if start == b"TIERFMT_")
+    }
 }
 
 impl std::fmt::Display for Bad {
@@ -123,6 +131,7 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
         lanes: u32_at(b, 112),
         batches: u32_at(b, 116),
         slots: u64_at(b, 120),
+        volatile: u32_at(b, 136) & 2 != 0,
         home: (u64_at(b, 144), u64_at(b, 152)),
         name: String::from_utf8_lossy(name).into_owned(),
         home_path: home_path.to_vec(),
@@ -252,7 +261,12 @@ pub(super) fn open(
     report.summary.state = first.phase.name().into();
     report.summary.members = first.members;
     report.summary.unit_bytes = first.unit;
-    // Formatting empties all superblocks and then writes them: a tier with some is in the middle of it.
+    if first.volatile {
+        // Clean copies that the next attach gives up: nothing in it is anybody's only copy.
+        report.summary.state += ", volatile: nothing to check";
+        return Ok(Opened::Nothing);
+    }
+    // Formatting marks all superblocks and then writes them: a tier with some is in the middle of it.
     if unformatted > 0 && matches!(first.phase, Phase::Attaching | Phase::Detached) && !options.after_recovery
     {
         return Ok(Opened::Nothing);
@@ -352,13 +366,18 @@ fn read_member(
         [Err(Bad::Version(found)), Err(_)] | [Err(_), Err(Bad::Version(found))] => {
             Err(CheckError::Version { member: n, found, known: VERSION })
         }
-        [Err(Bad::Magic(start)), Err(Bad::Magic(_))] => Err(CheckError::NotATier {
-            member: n,
-            why: format!("it begins with \"{}\" instead of \"TIERSMTH\"", start.escape_ascii()),
-        }),
+        [Err(a @ Bad::Magic(start)), Err(b @ Bad::Magic(_))]
+            if !a.is_format_mark() && !b.is_format_mark() =>
+        {
+            Err(CheckError::NotATier {
+                member: n,
+                why: format!("it begins with \"{}\" instead of \"TIERSMTH\"", start.escape_ascii()),
+            })
+        }
         [Err(a), Err(b)] => {
             let emptied = matches!(a, Bad::Zero) || matches!(b, Bad::Zero);
-            if emptied && !options.after_recovery {
+            let marked = a.is_format_mark() || b.is_format_mark();
+            if marked || (emptied && !options.after_recovery) {
                 report.add(
                     options.findings_max,
                     Finding {

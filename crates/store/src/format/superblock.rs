@@ -20,7 +20,8 @@
 //! 116    4     batch records
 //! 120    8     file slots
 //! 128    8     attach count: the upper bits of new file ids
-//! 136    4     flags: 1 emulated (the medium only stands for persistent memory)
+//! 136    4     flags: 1 emulated (the medium only stands for persistent memory), 2 volatile (clean copies only,
+//!              given up at the next attach: state lines and stamps are not kept up)
 //! 140    4     zero
 //! 144    8     inode number of the home directory
 //! 152    8     birth time of the home directory, ns since 1970
@@ -49,6 +50,7 @@ pub(crate) const FORMATTING: &[u8; 8] = b"TIERFMT_";
 pub(crate) const HOME_PATH_MAX: usize = 1024;
 pub(crate) const NAME_MAX: usize = 64;
 pub(crate) const FLAG_EMULATED: u32 = 1;
+pub(crate) const FLAG_VOLATILE: u32 = 2;
 /// What the magic, and so the first word, must be checked with before the seed is known.
 const CHECK_KEY: u64 = 0x5449_4552_534d_5448;
 

@@ -82,6 +82,11 @@ pub struct HomeStat {
 }
 
 impl HomeStat {
+    /// Tells files apart within one boot.
+    pub(crate) fn key(&self) -> (u64, u64) {
+        (self.dev, self.ino)
+    }
+
     /// Whether this is the file that had this identity before: the same inode number, and the same birth time and
     /// generation where both sides know them. The device number is left out, because it may change at a reboot.
     #[must_use]

@@ -11,7 +11,7 @@ use crate::format::entry::{Place, seal_value};
 use crate::format::record::BATCH_RECORD;
 use crate::format::slot::SLOT;
 use crate::format::superblock::{
-    COPY_AT, FLAG_EMULATED, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock, TierState,
+    COPY_AT, FLAG_EMULATED, FLAG_VOLATILE, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock, TierState,
 };
 use crate::planted::Planted;
 use crate::tier::alloc::Census;
@@ -229,7 +229,11 @@ pub(crate) fn format(
             batches: spec.batches,
             slots,
             attach_count: 0,
-            flags: if spec.medium == Medium::Emulated { FLAG_EMULATED } else { 0 },
+            flags: match spec.medium {
+                Medium::Persistent => 0,
+                Medium::Emulated => FLAG_EMULATED,
+                Medium::Volatile => FLAG_VOLATILE,
+            },
             home_ino: home.0,
             home_btime_ns: home.1,
             name: spec.name.clone(),
