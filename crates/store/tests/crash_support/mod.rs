@@ -20,6 +20,7 @@ use tiersmith_store::{
     AttachedHome, Error, FileClass, Medium, OpenMode, Options, Planted, Profile, TierSpec, testing,
 };
 
+#[allow(unused_imports, reason = "each test binary uses its part")]
 pub use script::script;
 
 /// Files by name ending: `.redo`, `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
@@ -323,7 +324,7 @@ impl Run {
             .map(|image| Arc::new(Mapping::in_memory(image, self.shape.spec().max_size)))
             .collect();
         let home = Arc::new(found.home);
-        self.check_opened(&home, members, found.acked, found.id.tier % 8 == 0, planted)
+        self.check_opened(&home, members, found.acked, found.id.tier.is_multiple_of(8), planted)
     }
 
     /// Attaches to what a cut left and compares with the model.
@@ -671,7 +672,7 @@ pub fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Re
                 .iter()
                 .map(|i| Arc::new(Mapping::in_memory(i, spec.max_size)))
                 .collect::<Vec<_>>();
-            let deep = again.id.tier % 8 == 0;
+            let deep = again.id.tier.is_multiple_of(8);
             run.check_opened(&Arc::new(again.home), members, found.acked, deep, Planted::None)
         });
         let mut total = total.lock().expect("nobody panics with it");

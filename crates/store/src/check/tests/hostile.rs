@@ -122,18 +122,3 @@ fn an_attacker_who_seals_words_and_superblocks_rightly_gets_findings_and_no_pani
         }
     }
 }
-
-#[test]
-#[ignore = "a measurement: run it in release"]
-fn a_small_image_is_checked_in_under_100_us() {
-    let s = rich(1);
-    for (name, options) in [("at rest", CheckOptions::default()), ("after a cut", AFTER_CUT)] {
-        let start = Instant::now();
-        for _ in 0..20_000 {
-            std::hint::black_box(s.check_with(&options));
-        }
-        let each = start.elapsed() / 20_000;
-        println!("{name}: {each:?} an image of {} KiB", s.build.images[0].len() / 1024);
-        assert!(each.as_micros() < 100);
-    }
-}
