@@ -32,7 +32,7 @@ use crate::tier::{Member, Tier};
 use crate::waits;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -62,7 +62,7 @@ pub struct TierSpec {
     pub members: Vec<PathBuf>,
     /// What they are.
     pub medium: Medium,
-    /// Bytes of each member when it is made (Oracle's SIZE).
+    /// Bytes of each member when it is made (Oracle's SIZE). A DAX device is used whole.
     pub size: u64,
     /// Bytes each member may grow to (MAXSIZE); `size` or less: it does not grow.
     pub max_size: u64,
@@ -107,9 +107,9 @@ impl TierSpec {
         }
     }
 
-    /// The number of file slots, the default resolved.
-    pub(crate) fn slot_count(&self) -> u64 {
-        if self.slots > 0 { self.slots } else { (self.size / (256 << 10)).clamp(64, 65536) }
+    /// The number of file slots, the default resolved for members of `len` bytes.
+    pub(crate) fn slot_count(&self, len: u64) -> u64 {
+        if self.slots > 0 { self.slots } else { (len.max(self.size) / (256 << 10)).clamp(64, 65536) }
     }
 
     fn check(&self) -> Result<()> {
@@ -212,6 +212,7 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
     for spec in tiers {
         spec.check()?;
     }
+    raise_file_limit();
     let real = RealHome::open(home).map_err(|e| home_error(home, e))?;
     real.lock().map_err(|e| owned_or_home(home, &real, e))?;
     let members = tiers.iter().flat_map(|spec| &spec.members);
@@ -243,6 +244,18 @@ fn map_and_attach(
         None => real_profile(&real)?,
     };
     attach_mapped(Arc::new(real), &path, mapped, profile, options, started)
+}
+
+/// Every known file is held open, so that its inode number is not used again while the tier has blocks of it.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if let Err(e) = setrlimit(Resource::Nofile, most) {
+            log::warn!("the limit of open files stays {:?}: {e}", limit.current);
+        }
+    }
 }
 
 fn real_profile(real: &RealHome) -> Result<Profile> {
@@ -548,12 +561,33 @@ fn write_owner(tier: &Tier) {
     mapping.fence();
 }
 
+/// Back to attached after a detach that could not open the door or remove the note.
+pub(crate) fn undo_detach(inner: &Arc<Inner>) {
+    if inner.options.guard == Guard::MoveAside
+        && let Err(e) = inner.home.close_door(&people_note(&home_path(inner), &inner.tiers))
+    {
+        log::error!(
+            "{:?}: the door could not be closed again: {e}; do not use the directory before it is attached",
+            inner.home
+        );
+    }
+    for tier in &inner.tiers {
+        tier.update_superblocks(|sb| sb.state = TierState::Attached);
+    }
+}
+
+/// The path the home was attached by.
+fn home_path(inner: &Inner) -> PathBuf {
+    let bytes = inner.tiers.first().map(|t| t.superblocks.lock()[0].home_path.clone()).unwrap_or_default();
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
 /// Steps 2 to 5 of detaching; step 1 is done.
 pub(crate) fn detach(inner: &Arc<Inner>) -> Result<()> {
     for tier in &inner.tiers {
         tier.update_superblocks(|sb| sb.state = TierState::Detaching);
     }
-    let failed = |e: std::io::Error| Error::Home { path: PathBuf::from("(attached)"), reason: e.to_string() };
+    let failed = |e: std::io::Error| Error::Home { path: home_path(inner), reason: e.to_string() };
     if inner.home.door_closed().map_err(failed)? {
         inner.home.open_door().map_err(failed)?;
     }

@@ -7,6 +7,7 @@ use crate::attach::Options;
 use crate::destage;
 use crate::error::{Error, Result};
 use crate::file::FileState;
+use crate::file::resize::Resize;
 use crate::home::{Home, HomeStat};
 use crate::profile::{FileClass, Profile};
 use crate::stats::{RecoveryReport, Stats};
@@ -173,8 +174,7 @@ impl AttachedHome {
     /// After [`AttachedHome::sync_dir`].
     pub fn link(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.inner.usable()?;
-        let _names = self.inner.names.lock();
-        self.inner.home.link(from.as_ref(), to.as_ref()).map_err(Error::io("cannot link", from.as_ref()))
+        self.inner.link(from.as_ref(), to.as_ref())
     }
 
     /// Removes a name. With the last one the file's blocks go, as soon as no handle is open.
@@ -279,7 +279,12 @@ impl AttachedHome {
         let tier = self.inner.tiers.iter().find(|t| t.name == tier).ok_or_else(|| {
             Error::Options(format!("there is no tier `{tier}`; the tiers here are {:?}", self.tier_names()))
         })?;
-        tier.grow_step()
+        let start = self.inner.events.start();
+        let grown = tier.grow_step()?;
+        if grown {
+            let _ = self.inner.events.record(crate::waits::GROW, start);
+        }
+        Ok(grown)
     }
 
     fn tier_names(&self) -> Vec<&str> {
@@ -309,7 +314,13 @@ impl AttachedHome {
             self._running.resume();
             return Err(e);
         }
-        crate::attach::detach(&self.inner)
+        let detached = crate::attach::detach(&self.inner);
+        if detached.is_err() {
+            // The note is still there: the home is attached, and usable through this object's clones.
+            crate::attach::undo_detach(&self.inner);
+            self._running.resume();
+        }
+        detached
     }
 
     /// What happens in the background, once, now: idle entries made durable, redo drained, dirty and free blocks kept within their marks. For doors without a background thread, and for tests.
@@ -428,7 +439,7 @@ impl File {
     /// On a persistent tier durable on return, else after [`File::sync`].
     pub fn truncate(&self, size: u64) -> Result<()> {
         self.writable("truncate")?;
-        self.inner.resize(&self.state, size)
+        self.inner.resize(&self.state, size, Resize::Exactly)
     }
 
     /// Makes the file at least `size` bytes long.
@@ -440,7 +451,7 @@ impl File {
     /// As [`File::truncate`].
     pub fn extend(&self, size: u64) -> Result<()> {
         self.writable("extend")?;
-        if size > self.len()? { self.inner.resize(&self.state, size) } else { Ok(()) }
+        self.inner.resize(&self.state, size, Resize::AtLeast)
     }
 
     /// Makes all writes that have returned durable.

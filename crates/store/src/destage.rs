@@ -127,8 +127,9 @@ impl Inner {
         let runs: Vec<(BlockIndex, &[u8])> = views.iter().map(|(b, _, view)| (*b, &view[..])).collect();
         self.write_home_runs(file, placed, &runs, size)?;
         let count = views.len() as u64;
-        for (block, entry, view) in views {
-            drop(view);
+        // The view is kept until the entry is compared: without it the frame could be free and hold a newer version of this very block,
+        // under an equal entry.
+        for (block, entry, _view) in views {
             let (leaf, index) = placed.map.leaf(block).expect("BUG: a dirty block has a leaf");
             let mut guard = tier.lock_lane(placed.id, block);
             if leaf.get(index) == entry {
@@ -267,7 +268,7 @@ pub(crate) const STEP_INTERVAL: std::time::Duration = std::time::Duration::from_
 impl Inner {
     /// One step of background work; see [`crate::AttachedHome::background_step`].
     pub(crate) fn background_step(&self) -> Result<()> {
-        let mut failed = None;
+        let mut failed = self.retry_unlinks().err();
         for tier in &self.tiers {
             tier.settle_idle_lanes();
             let total = tier.allocator.total_frames();

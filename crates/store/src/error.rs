@@ -34,7 +34,7 @@ pub enum Error {
     WrongTier(String),
     /// The tier holds something that is not Tiersmith's.
     #[error(
-        "{} is not empty and not a Tiersmith tier ({reason}); give an empty file, or remove it if nobody needs it",
+        "{} is not empty and not a Tiersmith tier ({reason}); give an empty file. If nobody needs what is there, remove the file, or attach with overwrite (a device)",
         path.display()
     )]
     NotATier {

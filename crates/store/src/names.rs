@@ -18,7 +18,7 @@ use crate::attached::{Inner, OpenMode};
 use crate::error::{Error, Result};
 use crate::file::map::FileMap;
 use crate::file::{FileState, Meta, Placed};
-use crate::format::entry::{Entry, PAGE_WORDS, Place, seal, seal_value};
+use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS, Place, seal, seal_value};
 use crate::format::slot::{Identity, PINNED, ROOTS_AT, SLOT, StateLine, UNLINKING, encode_path};
 use crate::home::{FileKind, HomeFile, HomeStat};
 use crate::planted::Planted;
@@ -32,8 +32,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 impl Inner {
+    /// Changes of names: not of Tiersmith's own, and not on a home that was detached while the lock was waited for.
+    fn may_name(&self, paths: &[&Path]) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Detached);
+        }
+        match paths.iter().find(|p| crate::home::is_reserved(p)) {
+            None => Ok(()),
+            Some(path) => Err(Error::Invalid {
+                what: "use the name",
+                path: path.to_path_buf(),
+                reason: "it is one of Tiersmith's own, which say that this home is attached".into(),
+            }),
+        }
+    }
+
+    pub(crate) fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        let _names = self.names.lock();
+        self.may_name(&[from, to])?;
+        self.home.link(from, to).map_err(Error::io("cannot link", from))
+    }
+
     pub(crate) fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<FileState>> {
         let _names = self.names.lock();
+        self.may_name(&[path])?;
         self.usable()?;
         // A placed file is written by destaging, so home is opened for writing when it can be.
         let wide = OpenMode { read_only: false, ..mode };
@@ -83,9 +105,11 @@ impl Inner {
         });
         let block_size = crate::address::BlockSize::from_bytes(placement.block_size);
         let placed = match (tier, block_size, stat.kind) {
-            (Some(tier), Some(block_size), FileKind::Regular)
-                if stat.dev == self.dev && !crate::home::is_reserved(path) =>
-            {
+            (Some(_), Some(size), FileKind::Regular) if stat.size > BLOCKS_MAX * size.bytes() as u64 => {
+                log::warn!("{} is larger than a map can hold: it goes straight to home", path.display());
+                None
+            }
+            (Some(tier), Some(block_size), FileKind::Regular) if stat.dev == self.dev => {
                 let identity = Identity {
                     ino: stat.ino,
                     generation: stat.generation,
@@ -95,7 +119,9 @@ impl Inner {
                 };
                 // What the tier will hold newer blocks of must itself be there after a power cut.
                 home.sync().map_err(Error::io("cannot sync", path))?;
-                self.home.sync_dir(path).map_err(Error::io("cannot sync the directory of", path))?;
+                for name in path.ancestors().filter(|p| !p.as_os_str().is_empty()) {
+                    self.home.sync_dir(name).map_err(Error::io("cannot sync the directory of", name))?;
+                }
                 let stat = home.stat().map_err(Error::io("cannot stat", path))?;
                 new_slot(tier, path, &identity, &stat)
             }
@@ -106,8 +132,10 @@ impl Inner {
             identity: stat,
             home,
             placed,
+            resizing: Mutex::new(()),
             handles: AtomicUsize::new(1),
             unlinked: AtomicBool::new(false),
+            removal_durable: AtomicBool::new(false),
             replace: AtomicBool::new(false),
         })
     }
@@ -123,9 +151,10 @@ impl Inner {
             None => {
                 self.files.lock().remove(&key);
             }
-            Some(placed) if state.unlinked.load(Ordering::Acquire) => {
-                self.free_slot(placed);
-                self.files.lock().remove(&key);
+            Some(_) if state.unlinked.load(Ordering::Acquire) => {
+                if let Err(e) = self.finish_unlink(state) {
+                    log::warn!("{e}; the blocks of the removed file stay until it can be synced");
+                }
             }
             Some(placed) if state.replace.load(Ordering::Acquire) => {
                 if let Err(e) = self.destage_file(state, u64::MAX) {
@@ -163,6 +192,7 @@ impl Inner {
 
     pub(crate) fn unlink(&self, path: &Path) -> Result<()> {
         let _names = self.names.lock();
+        self.may_name(&[path])?;
         let stat = self.home.stat(path).map_err(Error::io("cannot stat", path))?;
         let victim = self.find(&stat).filter(|_| stat.nlink <= 1);
         self.before_last_name_goes(victim.as_ref());
@@ -172,6 +202,7 @@ impl Inner {
 
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         let _names = self.names.lock();
+        self.may_name(&[from, to])?;
         let moved = self.home.stat(from).map_err(Error::io("cannot rename", from))?;
         let victim = match self.home.stat(to) {
             Ok(stat) if stat.key() != moved.key() && stat.nlink <= 1 => self.find(&stat),
@@ -218,15 +249,40 @@ impl Inner {
             self.set_flag(placed, UNLINKING, false);
             return Err(e);
         }
+        *file.path.lock() = path.to_path_buf();
         file.unlinked.store(true, Ordering::Release);
-        self.home.sync_dir(path).map_err(Error::io("cannot sync the directory of", path))?;
-        if file.handles.load(Ordering::Acquire) == 0 {
+        self.finish_unlink(&file)
+    }
+
+    /// Steps 3 to 5 for a file whose last name is gone. Until its directory is synced the name may come back with a power cut, and must
+    /// find its blocks: nothing is freed then, and the next close or background step tries again.
+    fn finish_unlink(&self, file: &Arc<FileState>) -> Result<()> {
+        let Some(placed) = &file.placed else { return Ok(()) };
+        if !file.removal_durable.load(Ordering::Acquire) {
+            let path = file.path.lock().clone();
+            self.home.sync_dir(&path).map_err(Error::io("cannot sync the directory of", &path))?;
+            file.removal_durable.store(true, Ordering::Release);
+        }
+        if file.handles.load(Ordering::Acquire) == 0
+            && self.files.lock().remove(&file.identity.key()).is_some()
+        {
             if !placed.tier.planted.is(Planted::UnlinkFreesFirst) {
                 self.free_slot(placed);
             }
-            self.files.lock().remove(&file.identity.key());
         }
         Ok(())
+    }
+
+    /// Removed files whose directory could not be synced.
+    pub(crate) fn retry_unlinks(&self) -> Result<()> {
+        let waiting =
+            |f: &Arc<FileState>| f.unlinked.load(Ordering::Acquire) && f.handles.load(Ordering::Acquire) == 0;
+        let files: Vec<_> = self.files.lock().values().filter(|f| waiting(f)).cloned().collect();
+        if files.is_empty() {
+            return Ok(());
+        }
+        let _names = self.names.lock();
+        files.iter().filter(|f| waiting(f)).try_for_each(|f| self.finish_unlink(f))
     }
 
     fn set_flag(&self, placed: &Placed, flag: u64, on: bool) {
@@ -285,9 +341,9 @@ impl Inner {
         };
         if on {
             self.check_pin_fits(placed)?;
-            placed.pinned.store(true, Ordering::Release);
+            let before = placed.pinned.swap(true, Ordering::AcqRel);
             if let Err(e) = self.bring_in(file, placed) {
-                placed.pinned.store(false, Ordering::Release);
+                placed.pinned.store(before, Ordering::Release);
                 return Err(e);
             }
         }

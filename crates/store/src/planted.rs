@@ -47,6 +47,8 @@ pub enum Planted {
     TruncateKeepsEntries,
     /// Unlinking frees the file's blocks before the home directory entry is gone for good.
     UnlinkFreesFirst,
+    /// Recovery calls done what home shows, without syncing it: after a killed process a power cut may take that back.
+    RecoveryWithoutSync,
     /// A new map page is linked before its contents are durable.
     MapPageLinkedFirst,
     /// A file slot is put in use before its contents are durable.
@@ -55,7 +57,7 @@ pub enum Planted {
 
 impl Planted {
     /// All planted bugs.
-    pub const ALL: [Planted; 21] = [
+    pub const ALL: [Planted; 22] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -75,6 +77,7 @@ impl Planted {
         Planted::TruncateHomeFirst,
         Planted::TruncateKeepsEntries,
         Planted::UnlinkFreesFirst,
+        Planted::RecoveryWithoutSync,
         Planted::MapPageLinkedFirst,
         Planted::SlotInUseFirst,
     ];

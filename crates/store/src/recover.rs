@@ -100,6 +100,12 @@ pub(crate) fn recover(
         out.push(tier);
     }
     find_renamed(home, &mut recovered)?;
+    // What was under way is about to be called done, as home shows it now; but after a killed process home shows what a power
+    // cut may still take back.
+    let planted = recovered.iter().any(|f| f.placed.tier.planted.is(Planted::RecoveryWithoutSync));
+    if !planted && recovered.iter().any(|file| file.flags & (UNLINKING | TRUNCATING | DESTAGING) != 0) {
+        home.sync_all().map_err(Error::io("cannot sync the file system of", ""))?;
+    }
     compare(&recovered)?;
     Ok((out, recovered))
 }
@@ -435,7 +441,8 @@ fn open_same(home: &Arc<dyn Home>, path: &Path, id: &Identity) -> Result<Option<
 /// must not make a file look removed.
 fn is_elsewhere(e: &std::io::Error) -> bool {
     use rustix::io::Errno;
-    let no_such_file = [Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::LOOP, Errno::NXIO, Errno::NAMETOOLONG];
+    let no_such_file =
+        [Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::LOOP, Errno::NXIO, Errno::NAMETOOLONG];
     e.kind() == std::io::ErrorKind::InvalidInput
         || Errno::from_io_error(e).is_some_and(|e| no_such_file.contains(&e))
 }
@@ -531,8 +538,10 @@ pub(crate) fn finish(
             identity: stat,
             home,
             placed: Some(placed),
+            resizing: Mutex::new(()),
             handles: AtomicUsize::new(0),
             unlinked: AtomicBool::new(false),
+            removal_durable: AtomicBool::new(false),
             replace: AtomicBool::new(false),
         });
         let placed = state.placed.as_ref().expect("BUG: it was just put in");

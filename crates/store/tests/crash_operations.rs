@@ -303,3 +303,26 @@ fn two_members_are_as_safe_as_one() {
     let shape = Shape { members: 2, units: 4, max_units: 4, lanes: 4, ..Shape::default() };
     sound("two members", shape, &[("a.db", 20000), ("b.big", 16384), ("r.redo", 0)], &ops);
 }
+
+#[test]
+fn power_cut_after_a_kill_and_its_recovery_takes_nothing_back() {
+    let ops = [
+        write("a.db", 0, 8192),
+        Op::Destage { name: "a.db" },
+        write("a.db", 4096, 4096),
+        Op::Truncate { name: "a.db", size: 3000 },
+        Op::Truncate { name: "a.db", size: 9000 },
+        write("b.big", 0, 16384),
+        Op::Destage { name: "b.big" },
+        Op::Truncate { name: "b.big", size: 8192 },
+        write("r.redo", 0, 6000),
+        Op::Background,
+        Op::Rename { from: "a.db", to: "c.db" },
+        Op::Unlink { name: "b.big" },
+    ];
+    let files = [("a.db", 12288), ("b.big", 16384), ("c.db", 5000), ("r.redo", 0)];
+    let run = Run::new(Shape { redo_keep: 0, ..Shape::default() }, &files, &ops, Planted::None);
+    let report = crash_support::explore_after_kill(&run, 40, 1, Planted::None);
+    print_count("kill, recovery, power cut", &report);
+    report.assert_sound();
+}

@@ -3,7 +3,7 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Run, Shape, script};
+use crash_support::{Op, Run, Shape, explore_after_kill, script};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tiersmith_store::Planted;
 
@@ -41,15 +41,33 @@ fn everything() -> Vec<Op> {
     ]
 }
 
+/// Few enough words in flight that every image of the last write is tried: a record that arrives in parts over an old one.
+fn few_words() -> Vec<Op> {
+    let mut ops = vec![Op::Create { name: "c.db" }];
+    // Records 1 and 2; after reopening record 1 of "c.db" goes where record 1 was.
+    ops.extend([write("a.db", 0, 4096), write("a.db", 0, 4096)]);
+    ops.push(Op::Reopen);
+    ops.extend((0..6).map(|_| write("c.db", 0, 8)));
+    ops
+}
+
 /// Whether the suite notices the bug: a violation after some cut, or a run that fails by itself.
 fn caught(bug: Planted) -> Option<String> {
     let files: &[(&'static str, usize)] = &[("a.db", 16384), ("b.big", 16384), ("r.redo", 0)];
-    let tries = std::iter::once((files.to_vec(), everything())).chain((1..40).map(|seed| script(seed, 24)));
+    let written = [everything(), few_words()].map(|ops| (files.to_vec(), ops));
+    let tries = written.into_iter().chain((1..40).map(|seed| script(seed, 24)));
     for (n, (files, ops)) in tries.enumerate() {
-        let shape = Shape { units: 5, max_units: 5, redo_keep: 4096, ..Shape::default() };
+        let lanes = if n == 1 { 1 } else { 2 };
+        let shape = Shape { units: 5, max_units: 5, redo_keep: 4096, lanes, ..Shape::default() };
         let found = catch_unwind(AssertUnwindSafe(|| {
             let run = Run::new(shape, &files, &ops, bug);
-            run.explore(200, n as u64 + 1, bug).violations.first().map(ToString::to_string)
+            let seed = n as u64 + 1;
+            let images_per_cut = if n == 1 { 3000 } else { 200 };
+            let mut violations = run.explore(images_per_cut, seed, bug).violations;
+            if violations.is_empty() && n == 0 {
+                violations = explore_after_kill(&run, 40, seed, bug).violations;
+            }
+            violations.first().map(ToString::to_string)
         }));
         match found {
             Ok(None) => {}

@@ -72,9 +72,13 @@ pub(crate) struct FileState {
     pub(crate) home: Arc<dyn HomeFile>,
     /// `None`: everything goes straight to home.
     pub(crate) placed: Option<Placed>,
+    /// Changes of size of a pass file, one at a time.
+    pub(crate) resizing: Mutex<()>,
     pub(crate) handles: AtomicUsize,
     /// The last name is gone; the blocks go with the last handle.
     pub(crate) unlinked: AtomicBool,
+    /// The directory has been synced since: the name cannot come back.
+    pub(crate) removal_durable: AtomicBool,
     /// Its class changed with a rename; it takes effect when the last handle is closed.
     pub(crate) replace: AtomicBool,
 }

@@ -13,11 +13,13 @@ use crate::format::entry::{Entry, State};
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::waits;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use tiersmith_pmem::ViewRef;
 
 /// Longest run of home blocks that one read admits to the tier; a longer one is a scan, which would displace what is used again.
 const ADMIT_BLOCKS_MAX: u64 = 16;
+/// How often a read from the tier is tried without a lock.
+const LOCK_FREE_ATTEMPTS: u32 = 1000;
 
 /// A block in the tier, borrowed: no copy is made. As long as it lives its frame is not reused; a later write of the block goes to another frame, so the bytes
 /// stay as they were when it was taken.
@@ -65,7 +67,10 @@ impl Inner {
     /// Reads part of a block from the tier; `false` when the newest version is at home.
     fn read_from_tier(&self, placed: &Placed, block: BlockIndex, inner: usize, into: &mut [u8]) -> bool {
         let Some((leaf, index)) = placed.map.leaf(block) else { return false };
-        loop {
+        for attempt in 0.. {
+            // Hardly ever: a writer that is always faster, or more references to the block than its count can hold. The lane's lock
+            // keeps the entry, and so the frame, as they are.
+            let lane = (attempt >= LOCK_FREE_ATTEMPTS).then(|| placed.tier.lock_lane(placed.id, block));
             let entry = leaf.get(index);
             let event = match entry.state() {
                 State::Home => return false,
@@ -75,6 +80,9 @@ impl Inner {
             let start = self.events.start();
             let (member, at) = placed.locate(entry);
             let mapping = placed.tier.mapping(member);
+            if into.len() >= crate::address::FRAME {
+                mapping.prefetch_for_read(at + inner as u64, into.len());
+            }
             let evictions = placed.evictions.load(Ordering::Acquire);
             // Only the frames that are read need to be kept from reuse.
             let first = inner / crate::address::FRAME * crate::address::FRAME;
@@ -88,16 +96,20 @@ impl Inner {
                     self.events.count(waits::TIER_HITS, 1);
                     return true;
                 }
-            } else if placed.class == FileClass::Redo {
+            } else if placed.class == FileClass::Redo || lane.is_some() {
                 mapping.read(at + inner as u64, into);
+                // The bytes are read before the entry is looked at again.
+                fence(Ordering::Acquire);
                 if leaf.get(index) == entry && placed.evictions.load(Ordering::Acquire) == evictions {
                     let _ = self.events.record_n(event, start, into.len() as u64);
                     self.events.count(waits::TIER_HITS, 1);
                     return true;
                 }
             }
+            drop(lane);
             std::hint::spin_loop();
         }
+        false
     }
 
     /// Reads a run of blocks that were `Home` when looked at.
@@ -192,6 +204,15 @@ impl Inner {
         {
             return true;
         }
+        // Home may have been read before a cut: past the end a block is zeros, whatever home still holds there.
+        let within = (placed.size() - placed.block_size.start_of(block)) as usize;
+        let cut;
+        let data = if data.get(within..).is_some_and(|rest| rest.iter().any(|b| *b != 0)) {
+            cut = [&data[..within], &vec![0; data.len() - within]].concat();
+            &cut
+        } else {
+            data
+        };
         let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else { return false };
         let address = placed.address(leaf, index, block);
         if tier.planted.is(Planted::AdmitPointerFirst) {

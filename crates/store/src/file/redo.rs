@@ -27,49 +27,45 @@ use crate::waits;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 
-/// In which order the blocks of a redo file were last written, and when.
+/// In which order the blocks of a redo file were last written.
 #[derive(Default)]
 pub(crate) struct RedoOrder {
+    /// Blocks with the number of their place, oldest first; a block written again has a newer place, and the older one no longer counts.
     fifo: VecDeque<(BlockIndex, u64)>,
-    last: HashMap<BlockIndex, Written>,
+    /// The place of each block in `fifo` that counts.
+    places: HashMap<BlockIndex, u64>,
+    /// The block at the end, if it is still there: an append to it changes nothing here.
     newest: Option<BlockIndex>,
     clock: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Written {
-    /// Number of its newest place in `fifo`.
-    place: u64,
-    /// Number of its newest write.
-    write: u64,
-}
-
 impl RedoOrder {
+    #[inline]
     pub(crate) fn note(&mut self, block: BlockIndex) {
-        self.clock += 1;
-        let write = self.clock;
-        if self.newest == Some(block)
-            && let Some(last) = self.last.get_mut(&block)
-        {
-            last.write = write;
-            return;
+        if self.newest != Some(block) {
+            self.note_another(block);
         }
-        self.newest = Some(block);
-        self.last.insert(block, Written { place: write, write });
-        self.fifo.push_back((block, write));
     }
 
-    /// The oldest blocks beyond the newest `keep`, at most `most` of them, with the number of their last write.
+    fn note_another(&mut self, block: BlockIndex) {
+        self.clock += 1;
+        self.newest = Some(block);
+        self.places.insert(block, self.clock);
+        self.fifo.push_back((block, self.clock));
+        // A file written round and round within its share is never drained: what no longer counts goes from time to time.
+        if self.fifo.len() > 2 * self.places.len() + 64 {
+            self.fifo.retain(|(block, place)| self.places.get(block) == Some(place));
+        }
+    }
+
+    /// The oldest blocks beyond the newest `keep`, at most `most` of them, with their places.
     fn oldest(&mut self, keep: usize, most: usize) -> Vec<(BlockIndex, u64)> {
         let mut out = Vec::new();
-        while self.last.len() > keep && out.len() < most {
+        while self.places.len() > keep && out.len() < most {
             let Some((block, place)) = self.fifo.pop_front() else { break };
-            match self.last.get(&block) {
-                Some(last) if last.place == place => {
-                    out.push((block, last.write));
-                    self.last.remove(&block);
-                }
-                _ => {}
+            if self.places.get(&block) == Some(&place) {
+                out.push((block, place));
+                self.places.remove(&block);
             }
         }
         if self.newest.is_some_and(|b| out.iter().any(|(o, _)| *o == b)) {
@@ -80,12 +76,12 @@ impl RedoOrder {
 
     /// Blocks in the tier.
     pub(crate) fn len(&self) -> usize {
-        self.last.len()
+        self.places.len()
     }
 
     /// Forgets the blocks that `gone` says are no longer there.
     pub(crate) fn forget(&mut self, gone: impl Fn(BlockIndex) -> bool) {
-        self.last.retain(|block, _| !gone(*block));
+        self.places.retain(|block, _| !gone(*block));
         self.fifo.retain(|(block, _)| !gone(*block));
         if self.newest.is_some_and(gone) {
             self.newest = None;
@@ -116,16 +112,18 @@ impl Inner {
         // More at once than a part of the tier would wait for itself to be drained.
         let most = (tier.allocator.total_frames() / placed.block_size.frames() / 4).max(1) as usize;
         let most = most * placed.block_size.bytes();
+        let mut held = 0;
         for (n, part) in data.chunks(most).enumerate() {
-            self.write_redo_part(file, placed, offset + (n * most) as u64, part)?;
+            held = self.write_redo_part(file, placed, offset + (n * most) as u64, part)?;
         }
         let _ = self.events.record_n(waits::REDO_WRITE, start, data.len() as u64);
         self.events.count(waits::REDO_SIZE, data.len() as u64);
-        self.nudge_drain(placed);
+        self.nudge_drain(placed, held);
         Ok(())
     }
 
-    fn write_redo_part(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<()> {
+    /// Returns how many blocks the file then has in the tier.
+    fn write_redo_part(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<usize> {
         let (tier, end) = (&placed.tier, offset + data.len() as u64);
         loop {
             for (block, _, _) in placed.chunks(offset, data.len()) {
@@ -144,7 +142,8 @@ impl Inner {
                 tier.mapping(member).nt_write(at + inner as u64, &data[range]);
                 meta.redo.note(block);
             }
-            if end > placed.size() {
+            let grows = end > placed.size();
+            if grows {
                 meta.line.size = end;
                 if !tier.planted.is(Planted::SizeNotDurable) {
                     placed.write_line(&mut meta);
@@ -153,8 +152,11 @@ impl Inner {
             if !tier.planted.is(Planted::RedoWithoutFence) {
                 tier.fence();
             }
-            placed.size.fetch_max(end, Ordering::AcqRel);
-            return Ok(());
+            if grows {
+                // The caller holds `sizing`: nobody else changes it.
+                placed.size.store(end, Ordering::Release);
+            }
+            return Ok(meta.redo.len());
         }
     }
 
@@ -246,13 +248,13 @@ impl Inner {
             let mut going: Vec<(BlockIndex, u64, Vec<u8>)> = Vec::new();
             let mut meta = placed.meta.lock();
             let most = (super::super::destage::ROUND_BYTES / placed.block_size.bytes()).max(1);
-            for (block, write) in meta.redo.oldest(keep, most) {
+            for (block, place) in meta.redo.oldest(keep, most) {
                 let entry = placed.map.get(block);
                 if entry.state() == State::Dirty {
                     let mut bytes = vec![0; placed.block_size.bytes()];
                     let (member, at) = placed.locate(entry);
                     tier.mapping(member).read(at, &mut bytes);
-                    going.push((block, write, bytes));
+                    going.push((block, place, bytes));
                 }
             }
             let size = placed.size();
@@ -266,8 +268,8 @@ impl Inner {
             let written = self.write_home_runs(file, placed, &runs, size);
             meta = placed.meta.lock();
             let mut freed = Vec::new();
-            for (block, write, _) in &going {
-                let rewritten = meta.redo.last.contains_key(block);
+            for (block, place, _) in &going {
+                let rewritten = meta.redo.places.contains_key(block);
                 let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
                 let entry = leaf.get(index);
                 if rewritten || entry.state() != State::Dirty {
@@ -275,8 +277,8 @@ impl Inner {
                 }
                 if written.is_err() {
                     // It stays where it is, as the oldest.
-                    meta.redo.last.insert(*block, Written { place: *write, write: *write });
-                    meta.redo.fifo.push_front((*block, *write));
+                    meta.redo.places.insert(*block, *place);
+                    meta.redo.fifo.push_front((*block, *place));
                     continue;
                 }
                 let mut guard = tier.lock_lane(placed.id, *block);
@@ -296,11 +298,10 @@ impl Inner {
         }
     }
 
-    /// Drains a redo file that holds more than its share, when no background thread does.
-    fn nudge_drain(&self, placed: &Placed) {
+    /// Wakes the background when a redo file holds more than its share.
+    fn nudge_drain(&self, placed: &Placed, held: usize) {
         if self.options.background {
             let keep = self.redo_keep_blocks(placed);
-            let held = placed.meta.lock().redo.len();
             if held > keep + keep / 4 {
                 self.wake_background();
             }

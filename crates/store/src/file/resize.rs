@@ -26,15 +26,27 @@ use crate::tier::alloc::Purpose;
 use crate::waits;
 use std::sync::atomic::Ordering;
 
+/// What a new size means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resize {
+    /// The file has this size afterwards.
+    Exactly,
+    /// It is made longer if it is shorter; decided when nobody else changes the size.
+    AtLeast,
+}
+
 impl Inner {
     /// Makes the file `size` bytes long.
     ///
     /// # Durability
     /// Durable on return on a persistent tier; for pass files and volatile tiers after a sync.
-    pub(crate) fn resize(&self, file: &FileState, size: u64) -> Result<()> {
+    pub(crate) fn resize(&self, file: &FileState, size: u64, how: Resize) -> Result<()> {
         let start = self.events.start();
         let Some(placed) = &file.placed else {
-            file.home.set_len(size).map_err(file.io("cannot resize"))?;
+            let _turn = file.resizing.lock();
+            if how == Resize::Exactly || file.home.stat().map_err(file.io("cannot stat"))?.size < size {
+                file.home.set_len(size).map_err(file.io("cannot resize"))?;
+            }
             let _ = self.events.record(waits::PASS_IO, start);
             return Ok(());
         };
@@ -52,7 +64,7 @@ impl Inner {
                 file.home.set_len(size).map_err(file.io("cannot resize"))?;
             }
             self.grow_to(placed, size);
-        } else if size < old {
+        } else if size < old && how == Resize::Exactly {
             self.cut(file, placed, size)?;
         }
         let _ = self.events.record(waits::RESIZE, start);
@@ -61,18 +73,7 @@ impl Inner {
 
     fn cut(&self, file: &FileState, placed: &Placed, size: u64) -> Result<()> {
         let tier = &placed.tier;
-        let block = placed.block_size.block_of(size);
-        let cut_in_two = size > placed.block_size.start_of(block);
-        let spare = loop {
-            if !cut_in_two || placed.class != FileClass::Data || placed.map.get(block) == Entry::HOME {
-                break None;
-            }
-            let frame = tier.take_piece(&mut tier.lock_lane(placed.id, block).lane, placed.block_size);
-            if frame.is_some() {
-                break frame;
-            }
-            self.make_room(tier, Purpose::Blocks(placed.block_size))?;
-        };
+        let spare = self.spare_for_cut(placed, size)?;
         let moving = placed.moving.lock();
         if tier.planted.is(Planted::TruncateHomeFirst) {
             let stat = file.home.stat().map_err(file.io("cannot stat"))?;
@@ -93,6 +94,11 @@ impl Inner {
         }
         // Whoever has read home before this point must not take what it read for what home has when the file has grown again.
         placed.evictions.fetch_add(1, Ordering::AcqRel);
+        // Writers and admissions look at the size under their lane: after this everyone who looked before has set its entry,
+        // where the scan for entries past the end finds it.
+        for lane in 0..tier.geometry.lanes {
+            drop(tier.lock_lane_number(lane));
+        }
         let result = self.finish_cut(file, placed, size, spare, false);
         drop(moving);
         result
@@ -119,6 +125,8 @@ impl Inner {
             if recovering || placed.class == FileClass::Redo {
                 let _meta = placed.meta.lock();
                 self.zero_tail_in_place(placed, leaf.get(index), within);
+            } else if !tier.durable {
+                self.drop_copies(placed, &[block]);
             } else {
                 let mut guard = tier.lock_lane(placed.id, block);
                 let old = leaf.get(index);
@@ -128,9 +136,12 @@ impl Inner {
                     tier.mapping(member).read(at, &mut bytes[..within]);
                     let frame = spare.take().or_else(|| tier.take_piece(&mut guard.lane, placed.block_size));
                     let Some(frame) = frame else {
-                        // The block was at home when the spare frame was taken and has been admitted since: it goes home again.
+                        // The block was at home when the spare frame was taken. Admitted since, it goes home again; written since, the
+                        // rest of the cut is left to the next change of size.
                         drop(guard);
-                        self.drop_copies(placed, &[block]);
+                        if self.drop_copies(placed, &[block]) == 0 && placed.map.get(block) != Entry::HOME {
+                            return Err(self.full(tier, "a block to be cut in two was written meanwhile"));
+                        }
                         return self.finish_cut(file, placed, size, None, recovering);
                     };
                     tier.commit_block(&mut guard, placed.address(leaf, index, block), frame, &bytes, old);
@@ -144,13 +155,41 @@ impl Inner {
         self.cut_home(file, placed, size)
     }
 
-    /// Before a file grows: a cut that home refused half way is finished, or what was cut off would show again.
+    /// Before a file grows: a cut that failed half way is finished, or what was cut off would show again.
     pub(crate) fn finish_earlier_cut(&self, file: &FileState, placed: &Placed) -> Result<()> {
         if !placed.cutting.load(Ordering::Acquire) {
             return Ok(());
         }
+        let spare = self.spare_for_cut(placed, placed.size())?;
         let _moving = placed.moving.lock();
-        self.cut_home(file, placed, placed.size())
+        {
+            // Home is about to change once more: from now on that is our doing.
+            let mut meta = placed.meta.lock();
+            meta.line.flags |= TRUNCATING;
+            meta.line.since_ns = self.home.now_ns();
+            placed.write_line(&mut meta);
+            placed.tier.fence();
+        }
+        self.finish_cut(file, placed, placed.size(), spare, false)
+    }
+
+    /// Step 1.
+    fn spare_for_cut(&self, placed: &Placed, size: u64) -> Result<Option<Frame>> {
+        let tier = &placed.tier;
+        let block = placed.block_size.block_of(size);
+        let cut_in_two = size > placed.block_size.start_of(block);
+        while cut_in_two
+            && placed.class == FileClass::Data
+            && tier.durable
+            && placed.map.get(block) != Entry::HOME
+        {
+            let frame = tier.take_piece(&mut tier.lock_lane(placed.id, block).lane, placed.block_size);
+            if frame.is_some() {
+                return Ok(frame);
+            }
+            self.make_room(tier, Purpose::Blocks(placed.block_size))?;
+        }
+        Ok(None)
     }
 
     /// Steps 5 and 6.
@@ -158,8 +197,9 @@ impl Inner {
         let stat: HomeStat = file.home.stat().map_err(file.io("cannot stat"))?;
         if stat.size > size {
             file.home.set_len(size).map_err(file.io("cannot truncate"))?;
-            file.home.sync().map_err(file.io("cannot sync"))?;
         }
+        // Also when home is short already: an earlier try may have cut it and not come to the sync.
+        file.home.sync().map_err(file.io("cannot sync"))?;
         let mut meta = placed.meta.lock();
         meta.redo.forget(|b| placed.block_size.start_of(b) >= size);
         meta.line.flags &= !TRUNCATING;

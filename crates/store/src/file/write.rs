@@ -13,6 +13,15 @@ use crate::tier::alloc::Purpose;
 use crate::waits;
 use std::sync::atomic::Ordering;
 
+/// Where a block that is written lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Within the file, or not at all.
+    Within,
+    /// It belongs to a write past the end, to `end`, of which the bytes before `written` are durable. `sizing` is held.
+    PastEnd { written: u64, end: u64 },
+}
+
 /// How an overwrite came out.
 enum Overwritten {
     Done,
@@ -51,7 +60,7 @@ impl Inner {
             let mut past_end = None;
             for (block, inner, range) in placed.chunks(offset, data.len()) {
                 let from = range.start;
-                match self.overwrite(file, placed, block, inner, &data[range], true)? {
+                match self.overwrite(file, placed, block, inner, &data[range], Reach::Within)? {
                     Overwritten::Done => {}
                     Overwritten::PastEnd => {
                         past_end = Some(from);
@@ -79,10 +88,12 @@ impl Inner {
         self.finish_earlier_cut(file, placed)?;
         placed.growing.store(end, Ordering::Release);
         for (block, inner, range) in placed.chunks(offset, data.len()) {
-            let from = offset + range.start as u64;
-            if let Err(e) = self.overwrite(file, placed, block, inner, &data[range], false) {
+            // What was written so far; nothing of a gap before it.
+            let written = if range.start > 0 { offset + range.start as u64 } else { 0 };
+            let reach = Reach::PastEnd { written, end };
+            if let Err(e) = self.overwrite(file, placed, block, inner, &data[range], reach) {
                 // The part that was written is the file's, as with any write that ends early; nothing may lie past the end.
-                self.grow_to(placed, from);
+                self.grow_to(placed, written);
                 return Err(e);
             }
         }
@@ -102,7 +113,7 @@ impl Inner {
         placed.growing.store(0, Ordering::Release);
     }
 
-    /// Writes part or all of one block. With `within`, only if the part lies within the file.
+    /// Writes part or all of one block.
     fn overwrite(
         &self,
         file: &FileState,
@@ -110,7 +121,7 @@ impl Inner {
         block: BlockIndex,
         inner: usize,
         part: &[u8],
-        within: bool,
+        reach: Reach,
     ) -> Result<Overwritten> {
         let tier = &placed.tier;
         let bytes = placed.block_size.bytes();
@@ -136,7 +147,7 @@ impl Inner {
                 self.read_home_block(file, placed, start_of_block, &mut whole)?;
             }
             let mut guard = tier.lock_lane(placed.id, block);
-            if within && start_of_block + (inner + part.len()) as u64 > placed.size() {
+            if reach == Reach::Within && start_of_block + (inner + part.len()) as u64 > placed.size() {
                 return Ok(Overwritten::PastEnd);
             }
             let old = leaf.get(index);
@@ -146,6 +157,11 @@ impl Inner {
             }
             let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else {
                 drop(guard);
+                if let Reach::PastEnd { written, end } = reach {
+                    // What is written already becomes the file's, so that it may go home to make room for the rest.
+                    self.grow_to(placed, written);
+                    placed.growing.store(end, Ordering::Release);
+                }
                 self.make_room(tier, Purpose::Blocks(placed.block_size))?;
                 continue;
             };
@@ -185,13 +201,17 @@ impl Inner {
     fn write_through(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<()> {
         let start = self.events.start();
         let _sizing = placed.sizing.lock();
+        let end = offset + data.len() as u64;
+        if end > placed.size() {
+            self.finish_earlier_cut(file, placed)?;
+        }
         let blocks: Vec<BlockIndex> = placed.chunks(offset, data.len()).map(|(b, _, _)| b).collect();
         self.drop_copies(placed, &blocks);
-        file.home.write_at(offset, data).map_err(file.io("cannot write"))?;
+        let written = file.home.write_at(offset, data).map_err(file.io("cannot write"));
         // A read that began before may have admitted what home held before: those copies go too.
         placed.evictions.fetch_add(1, Ordering::AcqRel);
         self.drop_copies(placed, &blocks);
-        let end = offset + data.len() as u64;
+        written?;
         placed.size.fetch_max(end, Ordering::AcqRel);
         let _ = self.events.record_n(waits::PASS_IO, start, data.len() as u64);
         Ok(())

@@ -208,6 +208,12 @@ pub trait Home: Send + Sync + Debug {
     /// What the file system says.
     fn identity(&self) -> io::Result<HomeStat>;
 
+    /// Makes everything on the home's file system durable: names, contents, lengths, time stamps.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn sync_all(&self) -> io::Result<()>;
+
     /// The clock that time stamps of files come from, in nanoseconds since 1970; stamps may be some milliseconds behind it.
     fn now_ns(&self) -> u64;
 

@@ -240,6 +240,10 @@ impl Home for RealHome {
         Ok(home_stat(&status(&self.dir, OsStr::new(""))?))
     }
 
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(&self.dir)?)
+    }
+
     fn now_ns(&self) -> u64 {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -16,6 +16,7 @@ use crate::format::superblock::{
 use crate::planted::Planted;
 use crate::tier::alloc::Census;
 use parking_lot::Mutex;
+use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
@@ -26,7 +27,8 @@ pub(crate) struct Found {
     pub(crate) superblocks: Option<Vec<Superblock>>,
 }
 
-/// Maps the members a specification names.
+/// Maps the members a specification names. A device is mapped whole, a file in the length it has; one that is empty or missing gets
+/// the size of the specification.
 pub(crate) fn map_members(spec: &TierSpec) -> Result<Vec<Member>> {
     let access = match spec.medium {
         Medium::Persistent => Access::Dax,
@@ -36,11 +38,18 @@ pub(crate) fn map_members(spec: &TierSpec) -> Result<Vec<Member>> {
     spec.members
         .iter()
         .map(|path| {
-            let existing = std::fs::metadata(path).map(|m| m.len()).unwrap_or(0);
-            let len = if existing == 0 { spec.size } else { existing };
-            let mut options = OpenOptions::new(access, len / FRAME as u64 * FRAME as u64);
-            options.max_len = spec.max_size.max(len);
-            options.create = existing == 0;
+            let found = std::fs::metadata(path);
+            let device = found.as_ref().is_ok_and(|m| m.file_type().is_char_device());
+            let existing = found.map_or(0, |m| m.len());
+            let mut options = if device {
+                // Its metadata says 0 bytes; zero asks for all it has.
+                OpenOptions::new(access, 0)
+            } else {
+                let len = if existing == 0 { spec.size } else { existing };
+                OpenOptions::new(access, len / FRAME as u64 * FRAME as u64)
+            };
+            options.max_len = spec.max_size.max(options.len);
+            options.create = existing == 0 && !device;
             options.preallocate = spec.preallocate;
             Ok(Member { mapping: Arc::new(Mapping::open(path, &options)?), path: path.clone() })
         })
@@ -72,7 +81,7 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
                 "{} has {} bytes, a tier member needs at least {}",
                 member.path.display(),
                 mapping.len(),
-                spec_minimum(spec)
+                spec_minimum(spec, mapping.len())
             )));
         }
         let copies: Vec<_> = COPY_AT
@@ -132,8 +141,8 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
     Ok(Found { members, superblocks: Some(superblocks) })
 }
 
-fn spec_minimum(spec: &TierSpec) -> u64 {
-    Geometry::data_start_for(0, spec.lanes, spec.batches, spec.slot_count(), spec.unit) + 4 * spec.unit
+fn spec_minimum(spec: &TierSpec, len: u64) -> u64 {
+    Geometry::data_start_for(0, spec.lanes, spec.batches, spec.slot_count(len), spec.unit) + 4 * spec.unit
 }
 
 /// All members are there, in order, of one tier, and as long as the superblocks say.
@@ -200,14 +209,16 @@ pub(crate) fn format(
     home: (u64, u64, &[u8]),
 ) -> Result<Vec<Superblock>> {
     let len = members.iter().map(|m| m.mapping.len()).min().unwrap_or(0);
-    let minimum = spec_minimum(spec);
+    let minimum = spec_minimum(spec, len);
     if len < minimum {
         return Err(Error::Options(format!(
             "each member of tier `{}` needs at least {minimum} bytes, the smallest has {len}; give a larger size",
             spec.name
         )));
     }
-    let slots = spec.slot_count();
+    let slots = spec.slot_count(len);
+    // A device does not grow.
+    let reachable = members.iter().map(|m| m.mapping.max_len()).min().unwrap_or(len);
     let mut tier_uuid = [0; 16];
     tier_uuid[..8].copy_from_slice(&random[0].to_le_bytes());
     tier_uuid[8..].copy_from_slice(&random[1].to_le_bytes());
@@ -221,7 +232,7 @@ pub(crate) fn format(
             members: members.len() as u32,
             seed: random[2],
             len,
-            max_len: spec.max_size.max(len),
+            max_len: reachable.min(spec.max_size.max(len)),
             grow_by: spec.grow_by,
             unit: spec.unit,
             data_start: Geometry::data_start_for(n, spec.lanes, spec.batches, slots, spec.unit),

@@ -1,7 +1,5 @@
 //! Bytes that nobody meant: every byte of a small tier changed in turn, and garbage.
 
-use std::time::Instant;
-
 use super::super::{CheckOptions, check_images, check_images_with};
 use super::build::{DIRTY, put};
 use super::{AFTER_CUT, FREE_8K, LEAF, Sample, sample};

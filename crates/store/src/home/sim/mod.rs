@@ -458,6 +458,13 @@ impl Home for SimHome {
         Ok(directory_stat(2, 1_600_000_000_000_000_000))
     }
 
+    fn sync_all(&self) -> io::Result<()> {
+        for path in self.paths() {
+            self.open(&path, OpenMode::WRITE)?.sync()?;
+        }
+        self.sync_dir(Path::new(""))
+    }
+
     fn now_ns(&self) -> u64 {
         self.disk.inner.lock().state.clock_ns
     }

@@ -1,0 +1,122 @@
+//! Cuts upon cuts: the power goes again while recovery runs, or after the recovery from a killed process.
+
+use super::{Run, count};
+use std::sync::Arc;
+use tiersmith_pmem::Mapping;
+use tiersmith_pmem::sim::Event;
+use tiersmith_store::Planted;
+use tiersmith_store::crash::{Budget, Recorder, Report, explore};
+
+/// Cuts the run, records the recovery of a sample of what is found, and cuts that too.
+pub fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Report {
+    let outer = Budget { images_per_cut: first, seed, threads: 1, stop_after: 1 };
+    let total = std::sync::Mutex::new(None::<Report>);
+    let report = explore(&run.recording(), &outer, |found| {
+        let recorder = Recorder::resume(found.home);
+        let spec = run.shape.spec();
+        let members: Vec<Arc<Mapping>> = found
+            .tiers
+            .iter()
+            .map(|image| Arc::new(recorder.simulator().mapping(image.clone(), spec.max_size)))
+            .collect();
+        recorder.rebase();
+        let attached = run
+            .shape
+            .attach(recorder.home(), members, Planted::None)
+            .map_err(|e| format!("attach after the first cut: {e}"))?;
+        drop(attached);
+        let budget = Budget { images_per_cut: second, seed, threads: 2, stop_after: 1 };
+        let inner = explore(&recorder.recording(), &budget, |again| {
+            let members = again
+                .tiers
+                .iter()
+                .map(|i| Arc::new(Mapping::in_memory(i, spec.max_size)))
+                .collect::<Vec<_>>();
+            let deep = again.id.tier.is_multiple_of(8);
+            run.check_opened(&Arc::new(again.home), members, found.acked, deep, Planted::None)
+        });
+        let mut total = total.lock().expect("nobody panics with it");
+        let sum = total.get_or_insert_with(|| Report {
+            images: 0,
+            distinct: 0,
+            cuts: 0,
+            exhaustive_cuts: 0,
+            ..inner.clone()
+        });
+        sum.images += inner.images;
+        sum.distinct += inner.distinct;
+        sum.cuts += inner.cuts;
+        sum.exhaustive_cuts += inner.exhaustive_cuts;
+        match inner.violations.first() {
+            Some(v) => Err(format!("second cut, in recovery: {v}")),
+            None => Ok(()),
+        }
+    });
+    let mut sum = total.into_inner().expect("nobody panics with it").unwrap_or_else(|| report.clone());
+    sum.violations = report.violations;
+    sum.elapsed = report.elapsed;
+    count(&sum);
+    sum
+}
+
+/// Kills the process at every cut point (nothing is lost then, and what home has not synced stays unsynced), records the recovery,
+/// and cuts the power anywhere in it and after it.
+pub fn explore_after_kill(run: &Run, images_per_cut: usize, seed: u64, planted: Planted) -> Report {
+    const HOME_EVENT: u64 = 1 << 63;
+    const ACKNOWLEDGED: u64 = 1 << 62;
+    let recording = run.recording();
+    let mut media = recording.media.player();
+    let mut home = recording.home.player();
+    let (mut position, mut home_events, mut acked) = (0, 0, 0);
+    let events: Vec<_> = recording.media.events().cloned().collect();
+    let mut sum = None::<Report>;
+    for cut in recording.media.cut_points() {
+        for event in &events[position..cut] {
+            if let Event::Mark(tag) = event {
+                home_events += usize::from(tag & HOME_EVENT != 0);
+                acked += usize::from(tag & HOME_EVENT == 0 && tag & ACKNOWLEDGED != 0);
+            }
+        }
+        position = cut;
+        media.advance_to(cut);
+        home.advance_to(home_events);
+        let mut images = media.durable().to_vec();
+        for word in media.pending() {
+            let newest = word.values.last().expect("a pending word has a version");
+            images[word.mapping][word.at as usize..word.at as usize + 8].copy_from_slice(newest);
+        }
+        let recorder = Recorder::resume(home.killed().home());
+        let max = run.shape.spec().max_size;
+        let members: Vec<Arc<Mapping>> =
+            images.into_iter().map(|image| Arc::new(recorder.simulator().mapping(image, max))).collect();
+        recorder.simulator().rebase();
+        match run.shape.attach(recorder.home(), members, planted) {
+            Ok(attached) => drop(attached),
+            Err(e) => panic!("attach after a kill at trace event {cut}: {e}"),
+        }
+        let budget = Budget { images_per_cut, seed, threads: 2, stop_after: 1 };
+        let report = explore(&recorder.recording(), &budget, |again| {
+            let members =
+                again.tiers.iter().map(|i| Arc::new(Mapping::in_memory(i, max))).collect::<Vec<_>>();
+            run.check_opened(&Arc::new(again.home), members, acked, again.id.tier == 0, planted)
+                .map_err(|e| format!("killed before trace event {cut}, then: {e}"))
+        });
+        match &mut sum {
+            None => sum = Some(report),
+            Some(sum) => {
+                sum.images += report.images;
+                sum.distinct += report.distinct;
+                sum.cuts += report.cuts;
+                sum.exhaustive_cuts += report.exhaustive_cuts;
+                sum.elapsed += report.elapsed;
+                sum.violations.extend(report.violations);
+            }
+        }
+        if sum.as_ref().is_some_and(|s| !s.violations.is_empty()) {
+            break;
+        }
+    }
+    let sum = sum.expect("a run has cut points");
+    count(&sum);
+    sum
+}
