@@ -79,6 +79,16 @@ pub enum Error {
         /// What it is.
         found: &'static str,
     },
+    /// Persistent memory was asked for, and the DAX device is ordinary memory set apart, or volatile CXL memory.
+    #[error(
+        "{path} is a DAX device of ordinary memory, not of an NVDIMM, so what is stored there does not survive a power cut; \
+         give a device that `ndctl list -DN` lists, use it as volatile memory, or pass emulate to let it stand for persistent memory",
+        path = .path.display()
+    )]
+    NotPersistent {
+        /// What was opened.
+        path: PathBuf,
+    },
     /// This processor has no instruction known to reach the persistence domain.
     #[error("{path} cannot be used as persistent memory: no cache flush instruction is known for this processor ({processor}); pass emulate to go on without", path = .path.display())]
     NoFlush {

@@ -71,6 +71,9 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
         }
         (access, _) => access,
     };
+    if access == Access::DevDax && device.as_ref().is_some_and(|device| !device.persistent) {
+        return Err(Error::NotPersistent { path: path.to_owned() });
+    }
     lock(path, &file)?;
     let mut undo = Undo { path, file: &file, created, old_len: metadata.len(), armed: device.is_none() };
 

@@ -170,6 +170,9 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let survives = match (self.persistent, self.emulated) {
+            (true, _) if self.domain == PersistenceDomain::Unknown => {
+                "survives a power cut if this memory does; the platform does not say so (memory set apart with memmap= does not)"
+            }
             (true, _) => "survives a power cut",
             (false, true) => "EMULATED: stands for persistent memory, does not survive a power cut",
             (false, false) => "does not survive a power cut",

@@ -55,6 +55,9 @@ pub(crate) struct DaxDevice {
     pub(crate) len: u64,
     /// Mappings are multiples of this.
     pub(crate) align: u64,
+    /// It is part of an NVDIMM region. Others are ordinary memory that the firmware or the kernel's command line set
+    /// apart, or volatile CXL memory.
+    pub(crate) persistent: bool,
 }
 
 impl DaxDevice {
@@ -91,8 +94,16 @@ impl DaxDevice {
                 reason: "the device's alignment is not a power of two of at least 4096",
             });
         }
-        Ok(DaxDevice { len: len / align * align, align })
+        Ok(DaxDevice { len: len / align * align, align, persistent: is_below_nvdimm(&directory) })
     }
+}
+
+/// Whether a device above this one in the tree of devices is on the NVDIMM bus.
+fn is_below_nvdimm(directory: &Path) -> bool {
+    let Ok(device) = std::fs::canonicalize(directory) else { return false };
+    device.ancestors().any(|above| {
+        std::fs::canonicalize(above.join("subsystem")).is_ok_and(|bus| bus.file_name() == Some("nd".as_ref()))
+    })
 }
 
 #[cfg(test)]
@@ -134,12 +145,21 @@ mod tests {
     }
 
     fn device(subsystem: &str, attributes: &[(&str, &str)]) -> tempfile::TempDir {
+        device_below("nd", subsystem, attributes)
+    }
+
+    fn device_below(bus: &str, subsystem: &str, attributes: &[(&str, &str)]) -> tempfile::TempDir {
         let sysfs = tempfile::tempdir().unwrap();
-        let directory = sysfs.path().join("dev/char/252:7");
+        let root = sysfs.path();
+        let region = root.join("devices/bus0/region0");
+        let directory = region.join("dax0.7");
         fs::create_dir_all(directory.join("device")).unwrap();
-        fs::create_dir_all(sysfs.path().join("bus").join(subsystem)).unwrap();
-        std::os::unix::fs::symlink(sysfs.path().join("bus").join(subsystem), directory.join("subsystem"))
-            .unwrap();
+        fs::create_dir_all(root.join("dev/char")).unwrap();
+        std::os::unix::fs::symlink(&directory, root.join("dev/char/252:7")).unwrap();
+        for (device, bus) in [(&directory, subsystem), (&region, bus)] {
+            fs::create_dir_all(root.join("bus").join(bus)).unwrap();
+            std::os::unix::fs::symlink(root.join("bus").join(bus), device.join("subsystem")).unwrap();
+        }
         for (name, value) in attributes {
             fs::write(directory.join(name), value).unwrap();
         }
@@ -154,6 +174,15 @@ mod tests {
     fn a_dax_device_has_the_size_and_alignment_sysfs_gives() {
         let found = find(&device("dax", &[("size", "6291456\n"), ("align", "2097152\n")])).unwrap();
         assert_eq!((found.len, found.align), (6 << 20, 2 << 20));
+    }
+
+    #[test]
+    fn a_dax_device_that_is_not_on_the_nvdimm_bus_is_ordinary_memory() {
+        let attributes = [("size", "6291456"), ("align", "2097152")];
+        for (bus, persistent) in [("nd", true), ("platform", false), ("cxl", false)] {
+            let found = find(&device_below(bus, "dax", &attributes)).unwrap();
+            assert_eq!(found.persistent, persistent, "{bus}");
+        }
     }
 
     #[test]

@@ -333,6 +333,25 @@ macro_rules! loops {
                 }
             }
 
+            /// The accumulators in two parts, added up when they are needed: one addition a stripe in either chain of
+            /// dependences instead of two in one, which is what the loop's speed hangs on.
+            struct Sums {
+                products: [$vector; $count],
+                data: [$vector; $count],
+            }
+
+            impl Sums {
+                /// Both parts in one, the other empty.
+                #[inline]
+                #[target_feature(enable = $feature)]
+                fn join(&mut self) {
+                    for part in 0..$count {
+                        self.products[part] = $add(self.products[part], self.data[part]);
+                        self.data[part] = $splat(0);
+                    }
+                }
+            }
+
             /// One stripe, copied too when `STORE`.
             ///
             /// # Safety
@@ -340,7 +359,7 @@ macro_rules! loops {
             #[inline]
             #[target_feature(enable = $feature)]
             unsafe fn step<const STORE: bool>(
-                acc: &mut [$vector; $count], dst: *mut u8, src: *const u8, keys: *const u8,
+                sums: &mut Sums, dst: *mut u8, src: *const u8, keys: *const u8,
             ) {
                 for part in 0..$count {
                     // SAFETY: the caller's obligation.
@@ -353,7 +372,8 @@ macro_rules! loops {
                     }
                     let keyed = $xor(data, key);
                     let product = $mul(keyed, $shr::<32>(keyed));
-                    acc[part] = $add(acc[part], $add(product, $swap::<0b01_00_11_10>(data)));
+                    sums.products[part] = $add(sums.products[part], product);
+                    sums.data[part] = $add(sums.data[part], $swap::<0b01_00_11_10>(data));
                 }
             }
 
@@ -378,31 +398,34 @@ macro_rules! loops {
                 acc: &mut [u64; 8], dst: *mut u8, src: *const u8, len: usize, secret: &Secret,
             ) {
                 let keys = secret.0.as_ptr();
-                let mut lanes: [$vector; $count] = std::array::from_fn(|part| {
+                let products = std::array::from_fn(|part| {
                     // SAFETY: eight words are `$count` vectors.
                     unsafe { $loadu(acc.as_ptr().cast::<u8>().add(BYTES * part).cast()) }
                 });
+                let mut sums = Sums { products, data: [$splat(0); $count] };
                 let regular = (len - 1) / 64;
                 let mut at = 0;
                 for _ in 0..regular / BLOCK_STRIPES {
                     for stripe in 0..BLOCK_STRIPES {
                         // SAFETY: below `len`; the highest key is at 120 of 192 bytes.
                         unsafe {
-                            step::<STORE>(&mut lanes, dst.wrapping_add(at), src.add(at), keys.add(8 * stripe));
+                            step::<STORE>(&mut sums, dst.wrapping_add(at), src.add(at), keys.add(8 * stripe));
                         }
                         at += 64;
                     }
-                    scramble(&mut lanes, secret);
+                    sums.join();
+                    scramble(&mut sums.products, secret);
                 }
                 for stripe in 0..regular % BLOCK_STRIPES {
                     // SAFETY: as above.
-                    unsafe { step::<STORE>(&mut lanes, dst.wrapping_add(at), src.add(at), keys.add(8 * stripe)) };
+                    unsafe { step::<STORE>(&mut sums, dst.wrapping_add(at), src.add(at), keys.add(8 * stripe)) };
                     at += 64;
                 }
                 let last = len - 64;
                 // SAFETY: the last 64 bytes, and the key at 121 of 192.
-                unsafe { step::<STORE>(&mut lanes, dst.wrapping_add(last), src.add(last), keys.add(LAST_KEY)) };
-                for (part, lane) in lanes.into_iter().enumerate() {
+                unsafe { step::<STORE>(&mut sums, dst.wrapping_add(last), src.add(last), keys.add(LAST_KEY)) };
+                sums.join();
+                for (part, lane) in sums.products.into_iter().enumerate() {
                     // SAFETY: eight words are `$count` vectors.
                     unsafe { $storeu(acc.as_mut_ptr().cast::<u8>().add(BYTES * part).cast(), lane) };
                 }
