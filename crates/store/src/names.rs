@@ -265,10 +265,9 @@ impl Inner {
         }
         if file.handles.load(Ordering::Acquire) == 0
             && self.files.lock().remove(&file.identity.key()).is_some()
+            && !placed.tier.planted.is(Planted::UnlinkFreesFirst)
         {
-            if !placed.tier.planted.is(Planted::UnlinkFreesFirst) {
-                self.free_slot(placed);
-            }
+            self.free_slot(placed);
         }
         Ok(())
     }

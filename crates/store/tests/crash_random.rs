@@ -17,7 +17,7 @@ fn shape_for(seed: u64) -> Shape {
     Shape {
         members: 1 + (seed % 4 == 3) as usize,
         units,
-        max_units: units + (seed % 5 == 0) as u64 * 2,
+        max_units: units + seed.is_multiple_of(5) as u64 * 2,
         lanes: [2, 1, 4][(seed % 3) as usize],
         redo_keep: [8192, 0, 16384][(seed / 2 % 3) as usize],
     }

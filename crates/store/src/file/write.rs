@@ -150,7 +150,8 @@ impl Inner {
             if reach == Reach::Within && start_of_block + (inner + part.len()) as u64 > placed.size() {
                 return Ok(Overwritten::PastEnd);
             }
-            let old = leaf.get(index);
+            // A whole block is written without a look at what it replaces.
+            let old = if partial { leaf.get(index) } else { Entry::HOME };
             let unmoved = placed.evictions.load(Ordering::Acquire) == evictions;
             if partial && (from_home != (old == Entry::HOME) || (from_home && !unmoved)) {
                 continue;
@@ -175,7 +176,9 @@ impl Inner {
             } else {
                 part
             };
-            tier.commit_block(&mut guard, placed.address(leaf, index, block), frame, data, old);
+            tier.commit_block_over(&mut guard, placed.address(leaf, index, block), frame, data, || {
+                leaf.get(index)
+            });
             leaf.set(index, Entry::dirty(frame));
             drop(guard);
             let _ = self.events.record_n(waits::BLOCK_WRITE, start, part.len() as u64);

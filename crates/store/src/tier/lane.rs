@@ -138,6 +138,19 @@ impl Tier {
         data: &[u8],
         old: Entry,
     ) {
+        self.commit_block_over(guard, address, frame, data, || old);
+    }
+
+    /// [`Tier::commit_block`] where the entry that is replaced is looked up only when the block is on its way: a miss of the CPU caches there
+    /// then costs nothing.
+    pub(crate) fn commit_block_over(
+        &self,
+        guard: &mut LaneGuard<'_>,
+        address: BlockAddress,
+        frame: Frame,
+        data: &[u8],
+        old: impl FnOnce() -> Entry,
+    ) {
         let lane = &mut *guard.lane;
         if let Some(pending) = &lane.pending {
             self.mapping(pending.at.member()).prefetch_for_write(pending.at.offset());
@@ -149,6 +162,7 @@ impl Tier {
         }
         let (member, offset) = self.geometry.locate(frame);
         let block_hash = self.mapping(member).nt_write_hashed(offset, data, self.seed);
+        let old = old();
         let settled = lane.pending.take();
         if let Some(pending) = &settled {
             self.store_word(pending.at, pending.word);
@@ -172,20 +186,27 @@ impl Tier {
         if let Some((frame, size)) = settled.and_then(|p| p.old) {
             self.make_ready(lane, frame, size);
         }
-        self.prefetch_next_piece(lane, address.size);
+        self.prepare_next_piece(lane, address.size);
         self.release(frame, address.size.frames());
         let old = old.held_frame().map(|frame| (frame, address.size));
         lane.pending = Some(Pending { at: address.at, word, file: address.file, block: address.block, old });
         lane.live[slot as usize] = Some((address.file, address.block));
     }
 
-    /// Asks for the address translations of the piece that the next switch of this lane will fill, while nothing waits for them. With pages
-    /// of 4 KiB, missing them is the largest cost of a switch besides the copy.
-    fn prefetch_next_piece(&self, lane: &Lane, size: BlockSize) {
-        let Some(next) = lane.ready[size.class()].last() else { return };
+    /// Looks at the piece that the next switch of this lane will fill, while the fence's writes are on their way: asks for its address
+    /// translations and its claim, which with pages of 4 KiB cost a switch as much as half the copy, and puts it behind another one if a
+    /// reader has it.
+    fn prepare_next_piece(&self, lane: &mut Lane, size: BlockSize) {
+        let ready = &mut lane.ready[size.class()];
+        let Some(next) = ready.last() else { return };
         let (member, offset) = self.geometry.locate(*next);
+        let mapping = self.mapping(member);
         for frame in 0..size.frames() {
-            self.mapping(member).prefetch_for_read(offset + frame * FRAME as u64, 1);
+            mapping.prefetch_for_read(offset + frame * FRAME as u64, 1);
+        }
+        if !mapping.is_free(offset, size.bytes()) && ready.len() > 1 {
+            let top = ready.len() - 1;
+            ready.swap(top, top - 1);
         }
     }
 

@@ -1,0 +1,13 @@
+//! The programs in `examples/` run and are right: each asserts what it says.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "../../../examples/first_steps.rs"]
+#[allow(dead_code, reason = "its main is for `cargo run`")]
+mod first_steps;
+
+#[test]
+fn first_steps_run_to_the_end() {
+    let place = tempfile::tempdir().unwrap();
+    first_steps::run(place.path()).unwrap();
+}

@@ -1,0 +1,307 @@
+//! What happens to a home between two attaches: clean copies of changed files are dropped, dirty blocks stop the attach with everything
+//! as it was, and files are recognised under other names, and not mistaken for others.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod place;
+
+use place::Place;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tiersmith_pmem::Mapping;
+use tiersmith_store::home::SimHome;
+use tiersmith_store::home::sim::SimOptions;
+use tiersmith_store::{AttachedHome, Error, OpenMode, attach, testing};
+
+const MIB: u64 = 1 << 20;
+
+fn open(place: &Place) -> AttachedHome {
+    attach(&place.home(), &[place.tier(MIB)], place::options()).unwrap()
+}
+
+fn refusal(place: &Place) -> Error {
+    match attach(&place.home(), &[place.tier(MIB)], place::options()) {
+        Ok(_) => panic!("this must not attach"),
+        Err(e) => e,
+    }
+}
+
+/// A closed home whose file `a.d8` has three blocks, all cached and none dirty.
+fn with_clean_copies(place: &Place) {
+    fs::write(place.home().join("a.d8"), place::pattern(1, 0, 20_000)).unwrap();
+    let attached = open(place);
+    assert!(place::read(&attached, "a.d8") == place::pattern(1, 0, 20_000));
+    assert_eq!(attached.open("a.d8", OpenMode::READ).unwrap().blocks_in_tier(), (0, 3));
+}
+
+/// A closed home whose file `a.d8` has three blocks, one of them dirty.
+fn with_a_dirty_block(place: &Place) -> Vec<u8> {
+    with_clean_copies(place);
+    let attached = open(place);
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    file.write(8192, &place::pattern(2, 8192, 8192)).unwrap();
+    assert_eq!(file.blocks_in_tier(), (1, 2));
+    place::contents(&file)
+}
+
+/// Time stamps of files tick in steps of some milliseconds; a change within the same step as the last one cannot be told.
+fn let_the_clock_tick() {
+    std::thread::sleep(Duration::from_millis(15));
+}
+
+#[test]
+fn an_unchanged_file_is_still_cached_after_reopening() {
+    let place = Place::new();
+    with_clean_copies(&place);
+    let attached = open(&place);
+    assert!(place::read(&attached, "a.d8") == place::pattern(1, 0, 20_000));
+    let waits = attached.stats().waits;
+    assert_eq!(waits.counter(tiersmith_store::waits::TIER_HITS), 3);
+    assert_eq!(waits.counter(tiersmith_store::waits::TIER_MISSES), 0);
+}
+
+/// Ways to change a file in place.
+type Change = (&'static str, fn(&Path));
+
+const CHANGES: [Change; 4] = [
+    ("bytes overwritten", |p| {
+        OpenOptions::new().write(true).open(p).unwrap().write_all_at(b"other", 9000).unwrap()
+    }),
+    ("bytes appended", |p| {
+        OpenOptions::new().write(true).open(p).unwrap().write_all_at(b"more", 20_000).unwrap()
+    }),
+    ("cut", |p| OpenOptions::new().write(true).open(p).unwrap().set_len(5000).unwrap()),
+    ("rewritten", |p| fs::write(p, place::pattern(7, 0, 20_000)).unwrap()),
+];
+
+#[test]
+fn clean_copies_of_a_changed_file_are_dropped_and_the_new_contents_read() {
+    for (what, change) in CHANGES {
+        let place = Place::new();
+        with_clean_copies(&place);
+        let_the_clock_tick();
+        change(&place.aside().join("a.d8"));
+        let expected = fs::read(place.aside().join("a.d8")).unwrap();
+        let attached = open(&place);
+        assert_eq!(attached.stats().recovery.changed_files, 1, "{what}");
+        place::assert_accounted(&attached.stats());
+        assert!(place::read(&attached, "a.d8") == expected, "{what}");
+    }
+}
+
+#[test]
+fn dirty_blocks_of_a_changed_file_stop_the_attach_and_nothing_is_touched_until_it_is_as_it_was() {
+    for (what, change) in CHANGES {
+        let place = Place::new();
+        let expected = with_a_dirty_block(&place);
+        let path = place.aside().join("a.d8");
+        let (before, time) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+        let tier = fs::read(place.member("fast")).unwrap();
+        let_the_clock_tick();
+        change(&path);
+        let changed = fs::read(&path).unwrap();
+        for _ in 0..2 {
+            let error = refusal(&place);
+            assert!(matches!(error, Error::HomeChanged { dirty_blocks: 1, .. }), "{what}: {error}");
+            assert!(error.to_string().contains("a.d8"), "{what}: {error}");
+        }
+        assert!(fs::read(&path).unwrap() == changed, "{what}: the home was touched");
+        assert!(fs::read(place.member("fast")).unwrap() == tier, "{what}: the tier was touched");
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(before.len() as u64).unwrap();
+        file.write_all_at(&before, 0).unwrap();
+        file.set_modified(time).unwrap();
+        let attached = open(&place);
+        assert!(place::read(&attached, "a.d8") == expected, "{what}");
+        attached.detach().unwrap();
+        assert!(fs::read(place.home().join("a.d8")).unwrap() == expected, "{what}");
+    }
+}
+
+#[test]
+fn a_file_with_dirty_blocks_that_is_gone_or_replaced_stops_the_attach_until_it_is_back() {
+    for replaced in [false, true] {
+        let place = Place::new();
+        let expected = with_a_dirty_block(&place);
+        let (path, away) = (place.aside().join("a.d8"), place.path().join("away"));
+        fs::rename(&path, &away).unwrap();
+        if replaced {
+            fs::copy(&away, &path).unwrap();
+        }
+        let error = refusal(&place);
+        assert!(matches!(error, Error::HomeChanged { dirty_blocks: 1, .. }), "{error}");
+        assert!(error.to_string().contains("no longer there"), "{error}");
+        fs::rename(&away, &path).unwrap();
+        assert!(place::read(&open(&place), "a.d8") == expected);
+    }
+}
+
+#[test]
+fn a_clean_file_that_is_gone_leaves_nothing_behind() {
+    let place = Place::new();
+    with_clean_copies(&place);
+    fs::remove_file(place.aside().join("a.d8")).unwrap();
+    let attached = open(&place);
+    let tier = &attached.stats().tiers[0];
+    assert_eq!((tier.files, tier.free_bytes), (0, tier.usable_bytes));
+    assert!(attached.open("a.d8", OpenMode::READ).is_err());
+}
+
+#[test]
+fn a_file_renamed_or_moved_or_linked_keeps_its_dirty_blocks() {
+    let place = Place::new();
+    let expected = with_a_dirty_block(&place);
+    let at = |name: &str| place.aside().join(name);
+    fs::rename(at("a.d8"), at("b.d8")).unwrap();
+    assert!(place::read(&open(&place), "b.d8") == expected, "renamed");
+    fs::create_dir_all(at("deep/down")).unwrap();
+    fs::rename(at("b.d8"), at("deep/down/c.d8")).unwrap();
+    assert!(place::read(&open(&place), "deep/down/c.d8") == expected, "moved");
+    fs::rename(at("deep"), at("other")).unwrap();
+    assert!(place::read(&open(&place), "other/down/c.d8") == expected, "its directory renamed");
+    fs::hard_link(at("other/down/c.d8"), at("d.d8")).unwrap();
+    {
+        let attached = open(&place);
+        assert!(
+            place::read(&attached, "d.d8") == expected
+                && place::read(&attached, "other/down/c.d8") == expected
+        );
+        attached.open("d.d8", OpenMode::WRITE).unwrap().write(0, b"both").unwrap();
+        assert_eq!(&place::read(&attached, "other/down/c.d8")[..4], b"both");
+    }
+    fs::remove_file(at("other/down/c.d8")).unwrap();
+    let attached = open(&place);
+    assert_eq!(&place::read(&attached, "d.d8")[..4], b"both");
+    assert!(place::read(&attached, "d.d8")[4..] == expected[4..]);
+    attached.detach().unwrap();
+    assert!(fs::read(place.home().join("d.d8")).unwrap()[4..] == expected[4..]);
+}
+
+#[test]
+fn a_file_renamed_into_another_class_keeps_its_contents() {
+    for name in ["a.txt", "a.redo", "a.d32"] {
+        let place = Place::new();
+        let expected = with_a_dirty_block(&place);
+        fs::rename(place.aside().join("a.d8"), place.aside().join(name)).unwrap();
+        for _ in 0..3 {
+            assert!(place::read(&open(&place), name) == expected, "{name}");
+        }
+        open(&place).detach().unwrap();
+        assert!(fs::read(place.home().join(name)).unwrap() == expected, "{name}");
+    }
+}
+
+#[test]
+fn two_files_that_exchange_their_names_keep_their_own_blocks() {
+    let place = Place::new();
+    let a = with_a_dirty_block(&place);
+    let b = place::pattern(5, 0, 30_000);
+    open(&place).open("b.d8", OpenMode::CREATE).unwrap().write(0, &b).unwrap();
+    let at = |name: &str| place.aside().join(name);
+    fs::rename(at("a.d8"), at("x")).unwrap();
+    fs::rename(at("b.d8"), at("a.d8")).unwrap();
+    fs::rename(at("x"), at("b.d8")).unwrap();
+    let attached = open(&place);
+    assert!(place::read(&attached, "a.d8") == b && place::read(&attached, "b.d8") == a);
+}
+
+#[test]
+fn attributes_that_are_not_contents_may_change() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let expected = with_a_dirty_block(&place);
+    let path = place.aside().join("a.d8");
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+    fs::read(&path).unwrap();
+    assert!(place::read(&open(&place), "a.d8") == expected);
+}
+
+#[test]
+fn a_new_file_with_the_inode_number_of_a_removed_one_does_not_inherit_its_blocks() {
+    let place = Place::new();
+    with_clean_copies(&place);
+    let path = place.aside().join("a.d8");
+    let ino = fs::metadata(&path).unwrap().ino();
+    let_the_clock_tick();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, place::pattern(9, 0, 20_000)).unwrap();
+    let again = fs::metadata(&path).unwrap().ino() == ino;
+    println!("the inode number was {}used again by this file system", if again { "" } else { "not " });
+    let attached = open(&place);
+    assert!(place::read(&attached, "a.d8") == place::pattern(9, 0, 20_000));
+    // And while attached: the store removes the file and makes another.
+    for round in 0..20 {
+        attached.open("n.d8", OpenMode::CREATE).unwrap().write(0, &place::pattern(round, 0, 16_384)).unwrap();
+        attached.unlink("n.d8").unwrap();
+        let new = attached.create("n.d8").unwrap();
+        new.extend(16_384).unwrap();
+        assert!(place::contents(&new).iter().all(|b| *b == 0), "round {round}");
+        drop(new);
+        attached.unlink("n.d8").unwrap();
+    }
+}
+
+#[test]
+fn an_inode_number_reused_at_once_is_told_by_birth_time_or_generation() {
+    // (time between two changes, generations reported)
+    for (clock_step_ns, generations) in [(1_000_000, false), (1_000_000, true), (0, true)] {
+        let home = Arc::new(SimHome::new(None));
+        home.set_options(SimOptions {
+            reuse_inos: true,
+            clock_step_ns,
+            generations,
+            ..SimOptions::default()
+        });
+        home.put(Path::new("a.d8"), &place::pattern(1, 0, 20_000)).unwrap();
+        let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize], 0));
+        let spec = place::small("fast".into(), MIB);
+        let open = || {
+            let image = place::image(&mapping);
+            let tiers = vec![(spec.clone(), place::loaded(&image))];
+            testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options())
+        };
+        let tiers = vec![(spec.clone(), vec![mapping.clone()])];
+        let attached =
+            testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options()).unwrap();
+        let ino = attached.stat("a.d8").unwrap().ino;
+        place::read(&attached, "a.d8");
+        // While attached.
+        let file = attached.open("b.d8", OpenMode::CREATE).unwrap();
+        file.write(0, &place::pattern(2, 0, 8192)).unwrap();
+        drop(file);
+        let b_ino = attached.stat("b.d8").unwrap().ino;
+        attached.unlink("b.d8").unwrap();
+        let file = attached.open("c.d8", OpenMode::CREATE).unwrap();
+        file.extend(8192).unwrap();
+        assert_eq!(attached.stat("c.d8").unwrap().ino, b_ino);
+        assert!(place::contents(&file).iter().all(|b| *b == 0));
+        drop(file);
+        drop(attached);
+        // While closed, with clean copies: dropped.
+        use tiersmith_store::home::Home;
+        let before = home.snapshot();
+        home.unlink(Path::new("a.d8")).unwrap();
+        home.put(Path::new("a.d8"), &place::pattern(3, 0, 20_000)).unwrap();
+        assert_eq!(home.stat(Path::new("a.d8")).unwrap().ino, ino);
+        let attached = open().unwrap();
+        assert!(place::read(&attached, "a.d8") == place::pattern(3, 0, 20_000));
+        drop(attached);
+        // With dirty blocks: refused.
+        home.restore(&before);
+        let tiers = vec![(spec.clone(), place::loaded(&place::image(&mapping)))];
+        let dirty = tiers[0].1[0].clone();
+        let attached =
+            testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options()).unwrap();
+        attached.open("a.d8", OpenMode::WRITE).unwrap().write(0, b"dirty").unwrap();
+        drop(attached);
+        home.unlink(Path::new("a.d8")).unwrap();
+        home.put(Path::new("a.d8"), &place::pattern(3, 0, 20_000)).unwrap();
+        assert_eq!(home.stat(Path::new("a.d8")).unwrap().ino, ino);
+        let tiers = vec![(spec.clone(), place::loaded(&place::image(&dirty)))];
+        let error = testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options());
+        assert!(matches!(error, Err(Error::HomeChanged { .. })), "{:?}", error.err());
+    }
+}

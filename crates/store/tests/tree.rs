@@ -1,0 +1,182 @@
+//! What a machine can hold of the house style: the source tree, read as text.
+//!
+//! Deliberately absent: what lints hold already (missing documentation, `unwrap`, undocumented `unsafe`).
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The longest file there may be; longer ones hold two ideas.
+const LINES_MAX: usize = 800;
+
+/// Who may know whom (DESIGN.md, "Parts"). A part that is not listed yet is to be added with its line there.
+const MAY_KNOW: &[(&str, &[&str])] = &[
+    ("events", &[]),
+    ("pmem", &[]),
+    ("store", &["pmem", "events"]),
+    ("sqlite", &["store"]),
+    ("mount", &["store"]),
+    ("kv", &["pmem", "events"]),
+    ("awr", &["events"]),
+    ("lab", &["awr", "store", "sqlite", "mount"]),
+    ("cli", &["events", "pmem", "store", "sqlite", "mount", "kv", "awr", "lab"]),
+];
+
+/// Parts that may have `unsafe` code: the instructions, and the foreign borders.
+const UNSAFE_PARTS: &[&str] = &["pmem", "sqlite", "mount"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// All files below a folder, without build results.
+fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_symlink() || name == "target" || name == ".git" {
+            continue;
+        }
+        if path.is_dir() {
+            files_below(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+/// The project's own files with one of these endings, with their text.
+fn sources(endings: &[&str]) -> Vec<(PathBuf, String)> {
+    let root = root();
+    let mut files = Vec::new();
+    for folder in [".ci", "benches", "cases", "crates", "docs", "examples", "fuzz"] {
+        if root.join(folder).is_dir() {
+            files_below(&root.join(folder), &mut files);
+        }
+    }
+    files.extend(fs::read_dir(&root).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_file()));
+    files
+        .into_iter()
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            endings.iter().any(|ending| name.ends_with(ending) || name == *ending)
+        })
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap();
+            (path.strip_prefix(&root).unwrap().to_path_buf(), text)
+        })
+        .collect()
+}
+
+fn assert_none(claim: &str, faults: &[String]) {
+    assert!(faults.is_empty(), "{claim}:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn every_source_file_says_first_what_it_is() {
+    let faults: Vec<String> = sources(&[".rs"])
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//! "))
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    assert_none("files that do not begin with `//! `", &faults);
+}
+
+#[test]
+fn no_source_file_is_longer_than_a_reader_bears() {
+    let faults: Vec<String> = sources(&[".rs"])
+        .into_iter()
+        .map(|(path, text)| (path, text.lines().count()))
+        .filter(|(_, lines)| *lines > LINES_MAX)
+        .map(|(path, lines)| format!("{}: {lines} lines", path.display()))
+        .collect();
+    assert_none(&format!("files with more than {LINES_MAX} lines"), &faults);
+}
+
+#[test]
+fn no_file_is_called_utils_common_or_misc() {
+    let faults: Vec<String> = sources(&[".rs"])
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(|path| {
+            path.components().any(|c| {
+                ["utils", "common", "misc"]
+                    .map(Some)
+                    .contains(&Path::new(c.as_os_str()).file_stem().and_then(|s| s.to_str()))
+            })
+        })
+        .map(|path| path.display().to_string())
+        .collect();
+    assert_none("names that say nothing", &faults);
+}
+
+#[test]
+fn no_file_names_a_place_of_one_machine() {
+    // Put together at run time, so that this file does not name them either.
+    let places = ["work", "root", "home"].map(|top| format!("/{top}/"));
+    let mut faults = Vec::new();
+    for (path, text) in sources(&[".rs", ".toml", ".md", ".sh", "check", "study", "run"]) {
+        for (n, line) in text.lines().enumerate() {
+            for place in &places {
+                let starts_a_path = |at: usize| {
+                    let before = line[..at].chars().next_back();
+                    before.is_none_or(|c| !(c.is_alphanumeric() || "._-*}/".contains(c)))
+                };
+                if line.match_indices(place.as_str()).any(|(at, _)| starts_a_path(at)) {
+                    faults.push(format!("{}:{}: {}", path.display(), n + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert_none("paths of a machine", &faults);
+}
+
+#[test]
+fn parts_know_only_the_parts_they_may_know() {
+    let mut faults = Vec::new();
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let dir = entry.unwrap().path();
+        let part = dir.file_name().unwrap().to_string_lossy().into_owned();
+        let manifest: toml::Value =
+            toml::from_str(&fs::read_to_string(dir.join("Cargo.toml")).unwrap()).unwrap();
+        let Some((_, may_know)) = MAY_KNOW.iter().find(|(name, _)| *name == part) else {
+            faults.push(format!("{part} is no part of DESIGN.md"));
+            continue;
+        };
+        let package = manifest["package"]["name"].as_str().unwrap();
+        if package != format!("tiersmith-{part}") && part != "cli" {
+            faults.push(format!("the folder {part} holds the package {package}"));
+        }
+        for table in ["dependencies", "build-dependencies"] {
+            let Some(dependencies) = manifest.get(table).and_then(|d| d.as_table()) else { continue };
+            for name in dependencies.keys() {
+                if let Some(other) = name.strip_prefix("tiersmith-")
+                    && !may_know.contains(&other)
+                {
+                    faults.push(format!("{part} knows {other}"));
+                }
+            }
+        }
+    }
+    assert_none("dependencies that DESIGN.md does not have", &faults);
+}
+
+#[test]
+fn unsafe_code_is_forbidden_outside_the_parts_that_need_it() {
+    let mut faults = Vec::new();
+    for (path, text) in sources(&["lib.rs", "main.rs"]) {
+        let part = path.components().nth(1).map(|c| c.as_os_str().to_string_lossy().into_owned());
+        let of_a_part =
+            path.starts_with("crates") && path.components().nth(2).is_some_and(|c| c.as_os_str() == "src");
+        if of_a_part
+            && path.components().count() == 4
+            && !UNSAFE_PARTS.contains(&part.unwrap_or_default().as_str())
+            && !text.contains("#![forbid(unsafe_code)]")
+        {
+            faults.push(path.display().to_string());
+        }
+    }
+    assert_none("crate roots without `#![forbid(unsafe_code)]`", &faults);
+}
