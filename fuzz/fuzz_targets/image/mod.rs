@@ -1,0 +1,141 @@
+//! Images of a tier for the fuzz targets: snapshots of one tier at several times, and edits that damage and mix them.
+//!
+//! A checksum cannot be guessed by a fuzzer, so beside bytes set and flipped there are edits that move whole structures: from another
+//! place of the image, or from the same place at another time.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+use tiersmith_pmem::Mapping;
+use tiersmith_store::home::{SimHome, sim::HomeImage};
+use tiersmith_store::{AttachedHome, Error, File, Medium, OpenMode, Options, Profile, TierSpec, testing};
+
+const SIZE: usize = 320 << 10;
+
+static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
+    let text = "description = \"fuzz\"\n[default]\nclass = \"data\"\nblock_size = 4096\n\
+                [[rule]]\nfiles = [\"*.redo\"]\nclass = \"redo\"\nblock_size = 4096\nwhy = \"fuzz\"\n";
+    Profile::parse("fuzz", text).expect("the profile is right")
+});
+
+/// One moment of the tier's life, with the home of that moment.
+pub struct Moment {
+    pub tier: Vec<u8>,
+    pub home: HomeImage,
+}
+
+/// The tier's life: formatted, written, destaged, cut, with records pending, at rest.
+pub static LIFE: LazyLock<Vec<Moment>> = LazyLock::new(live);
+
+fn spec() -> TierSpec {
+    TierSpec {
+        unit: 32 << 10,
+        lanes: 2,
+        batches: 1,
+        slots: 8,
+        ..TierSpec::new("fuzz", "fuzz", Medium::Emulated, SIZE as u64)
+    }
+}
+
+/// Attaches `tier` in memory with `home`.
+pub fn attach(tier: &[u8], home: SimHome) -> Result<AttachedHome, Error> {
+    let mapping = Arc::new(Mapping::in_memory(tier, 0));
+    attach_mapped(mapping, Arc::new(home))
+}
+
+fn attach_mapped(mapping: Arc<Mapping>, home: Arc<SimHome>) -> Result<AttachedHome, Error> {
+    let options = Options { background: false, seed: Some(1), ..Options::default() };
+    testing::attach_simulated(home, vec![(spec(), vec![mapping])], &PROFILE, options)
+}
+
+fn live() -> Vec<Moment> {
+    let mapping = Arc::new(Mapping::in_memory(&vec![0; SIZE], 0));
+    let home = Arc::new(SimHome::new(None));
+    home.put(Path::new("old"), &[7; 30_000]).expect("a file is made");
+    let attached = attach_mapped(mapping.clone(), home.clone()).expect("it attaches");
+    let mut life = Vec::new();
+    let mut keep = || {
+        let mut tier = vec![0; SIZE];
+        mapping.read(0, &mut tier);
+        life.push(Moment { tier, home: home.snapshot() });
+    };
+    let open = |name: &str| -> File { attached.open(name, OpenMode::CREATE).expect("it opens") };
+    keep();
+    let (old, new, redo) = (open("old"), open("new"), open("a.redo"));
+    old.read(0, &mut [0; 20_000]).expect("it reads");
+    old.write(4096, &[1; 8192]).expect("it writes");
+    redo.write(0, &[2; 5000]).expect("it writes");
+    keep();
+    new.write(0, &[3; 20_000]).expect("it writes");
+    new.write_batch(&[(0, &[4; 4096]), (8192, &[5; 4096])]).expect("it writes");
+    keep();
+    attached.destage(Some(Path::new("new"))).expect("it destages");
+    new.truncate(9000).expect("it cuts");
+    redo.write(3000, &[6; 5000]).expect("it writes");
+    keep();
+    drop((old, new, redo));
+    attached.unlink("old").expect("it unlinks");
+    let other = open("other");
+    other.write(100, &[8; 10_000]).expect("it writes");
+    keep();
+    drop(other);
+    drop(attached);
+    keep();
+    life
+}
+
+/// Takes numbers from the input; zeros when it has ended.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn byte(&mut self) -> u8 {
+        match self.0.split_first() {
+            Some((first, rest)) => {
+                self.0 = rest;
+                *first
+            }
+            None => 0,
+        }
+    }
+
+    fn number(&mut self) -> usize {
+        (0..3).fold(0, |n, _| n << 8 | usize::from(self.byte()))
+    }
+}
+
+/// The image and home that `input` describes.
+pub fn damaged(input: &[u8]) -> (Vec<u8>, SimHome) {
+    let mut input = Bytes(input);
+    let pick = |n: u8| &LIFE[usize::from(n) % LIFE.len()];
+    let moment = pick(input.byte());
+    let mut tier = moment.tier.clone();
+    let home = pick_home(moment, input.byte());
+    for _ in 0..64 {
+        if input.0.is_empty() {
+            break;
+        }
+        let (kind, at) = (input.byte(), input.number() % SIZE);
+        // A word, a line, a record, a slot, a frame.
+        let len = [8, 64, 128, 1024, 4096][usize::from(input.byte()) % 5];
+        let from = at / len * len;
+        match kind % 5 {
+            0 => tier[at] = input.byte(),
+            1 => tier[at] ^= 1 << (input.byte() % 8),
+            2 => tier[from..from + len].fill(input.byte()),
+            3 => tier[from..from + len].copy_from_slice(&pick(input.byte()).tier[from..from + len]),
+            _ => {
+                let source = input.number() % SIZE / len * len;
+                tier.copy_within(source..source + len, from);
+            }
+        }
+    }
+    (tier, home)
+}
+
+/// Mostly the home of the same moment; else that of another, as when somebody restored it.
+fn pick_home(moment: &Moment, which: u8) -> SimHome {
+    let image = match usize::from(which).checked_sub(200) {
+        None => &moment.home,
+        Some(n) => &LIFE[n % LIFE.len()].home,
+    };
+    SimHome::from_image(image, None)
+}
