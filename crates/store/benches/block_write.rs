@@ -130,7 +130,7 @@ fn describe(report: &mut Report, scratch: &Scratch, raw: &Raw, has_library: bool
         report.warn("libpmemblk is not installed and not measured; apt-get install libpmemblk1");
     }
     report.note(
-        "medians are of batches of 32 operations; tables named `single` time each operation, for the p99",
+        "medians are of batches of 32 operations, of redo 512; tables named `single` time each one, for the p99",
     );
     report.note("the raw rows are durable and not atomic: a power cut tears the block");
 }

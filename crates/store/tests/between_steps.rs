@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[allow(dead_code, reason = "shared by several test binaries")]
 mod gate;
-#[allow(dead_code, reason = "shared by several test binaries")]
 mod place;
 
 use gate::Gate;

@@ -125,7 +125,7 @@ fn every_file_the_documents_name_exists() {
         .into_iter()
         .map(PathBuf::from)
         .collect::<Vec<_>>();
-    for folder in ["docs", "docs/decisions"] {
+    for folder in ["docs", "docs/decisions", "docs/guide"] {
         documents.extend(fs::read_dir(root().join(folder)).unwrap().filter_map(|entry| {
             let path = entry.unwrap().path();
             path.extension()

@@ -131,7 +131,7 @@ const REASONS: &[(&str, Reason)] = &[
     }),
     ("one member of two", |p| {
         let both = p.striped(2, 2 * MIB);
-        attached_and_closed(p, &[both.clone()]);
+        attached_and_closed(p, std::slice::from_ref(&both));
         let one = TierSpec { members: vec![p.member("fast0")], ..both.clone() };
         let error = refused(p, &p.home(), &[one]);
         contents_are_there(p, &[both]);
@@ -139,16 +139,16 @@ const REASONS: &[(&str, Reason)] = &[
     }),
     ("a member's file is gone", |p| {
         let both = p.striped(2, 2 * MIB);
-        attached_and_closed(p, &[both.clone()]);
+        attached_and_closed(p, std::slice::from_ref(&both));
         std::fs::rename(p.member("fast1"), p.member("kept")).unwrap();
-        let error = refused(p, &p.home(), &[both.clone()]);
+        let error = refused(p, &p.home(), std::slice::from_ref(&both));
         std::fs::rename(p.member("kept"), p.member("fast1")).unwrap();
         contents_are_there(p, &[both]);
         (error, vec![name(p.member("fast1"))])
     }),
     ("members in the wrong order", |p| {
         let both = p.striped(2, 2 * MIB);
-        attached_and_closed(p, &[both.clone()]);
+        attached_and_closed(p, std::slice::from_ref(&both));
         let swapped = TierSpec { members: vec![p.member("fast1"), p.member("fast0")], ..both.clone() };
         let error = refused(p, &p.home(), &[swapped]);
         contents_are_there(p, &[both]);
@@ -158,7 +158,7 @@ const REASONS: &[(&str, Reason)] = &[
         let other = p.path().join("other");
         std::fs::create_dir(&other).unwrap();
         let both = p.striped(2, 2 * MIB);
-        attached_and_closed(p, &[both.clone()]);
+        attached_and_closed(p, std::slice::from_ref(&both));
         let two = TierSpec { members: vec![p.member("x0"), p.member("x1")], ..both.clone() };
         drop(attach(&other, &[two], place::options()).unwrap());
         let mixed = TierSpec { members: vec![p.member("fast0"), p.member("x1")], ..both.clone() };
@@ -245,7 +245,7 @@ const REASONS: &[(&str, Reason)] = &[
         let redo = TierSpec { holds_data: false, name: "redo".into(), ..place::small(p.member("redo"), MIB) };
         let data = TierSpec { holds_redo: false, ..p.tier(MIB) };
         attached_and_closed(p, &[redo.clone(), data.clone()]);
-        let error = refused(p, &p.home(), &[redo.clone()]);
+        let error = refused(p, &p.home(), std::slice::from_ref(&redo));
         contents_are_there(p, &[redo, data]);
         (error, vec![name(p.home()), "fast".into()])
     }),

@@ -49,7 +49,7 @@ fn small_place() -> (Place, TierSpec) {
 
 fn open(place: &Place, spec: &TierSpec, background: bool) -> AttachedHome {
     let options = Options { background, redo_keep_bytes: 64 << 10, ..place::options() };
-    attach(&place.home(), std::slice::from_ref(&spec), options).unwrap()
+    attach(&place.home(), std::slice::from_ref(spec), options).unwrap()
 }
 
 /// Nothing has leaked and nothing was freed twice: one pinned file can have every block of the tier, and a second opening counts the

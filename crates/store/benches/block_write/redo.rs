@@ -10,6 +10,8 @@ use crate::work::{Payload, Walk};
 use crate::{Bench, DATA, Failed, RAW};
 
 const APPEND: usize = 512;
+/// Appends timed together: 32 blocks.
+const BATCH: usize = 512;
 const TIER: u64 = 512 << 20;
 /// Bytes of a redo file that is written again from its start: all of it stays in the tier.
 const PREALLOCATED: u64 = REDO_KEEP / 2;
@@ -51,8 +53,8 @@ pub(crate) fn appends(report: &mut Report, bench: &Bench) -> Result<(), Failed> 
 }
 
 fn rounds(report: &mut Report, bench: &Bench, subject: &Subject, pool_path: &Path) -> Result<(), Failed> {
-    // Appends are short, and enough of them must come to keep the drain at work.
-    let timing = bench.timing.times(4);
+    // Enough appends to keep the drain at work, and batches of many blocks: the first append to a block pays for its frame.
+    let timing = bench.timing.times(4).in_batches_of(BATCH);
     let attached = subject.attach(true)?;
     let kept =
         [subject.fill(&attached, "redo-0", PREALLOCATED)?, subject.fill(&attached, "redo-1", PREALLOCATED)?];

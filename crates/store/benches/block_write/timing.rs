@@ -1,7 +1,7 @@
 //! Timing: batches for medians, single operations by the time stamp counter for percentiles, one thread or two.
 //!
 //! A clock read around every operation would be part of what it measures, so medians come from batches of [`BATCH`]
-//! operations without a clock inside. Percentiles need single operations: there the clock is read once between two of
+//! operations (more where some operations pay for many) without a clock inside. Percentiles need single operations: there the clock is read once between two of
 //! them, for every peer alike.
 //!
 //! Deliberately absent: statistics (`report.rs`), and any knowledge of what is timed.
@@ -20,6 +20,8 @@ pub(crate) const BATCH: usize = 32;
 pub(crate) struct Timing {
     /// Operations of one round of one row.
     pub(crate) operations: usize,
+    /// Operations timed together.
+    batch: usize,
     ns_per_tick: f64,
 }
 
@@ -37,7 +39,11 @@ impl Timing {
         std::thread::sleep(Duration::from_millis(50));
         let (elapsed, to) = (start.elapsed(), ticks());
         let operations = operations.next_multiple_of(BATCH);
-        Timing { operations, ns_per_tick: elapsed.as_nanos() as f64 / to.wrapping_sub(from).max(1) as f64 }
+        Timing {
+            operations,
+            batch: BATCH,
+            ns_per_tick: elapsed.as_nanos() as f64 / to.wrapping_sub(from).max(1) as f64,
+        }
     }
 
     /// The same with more operations.
@@ -45,10 +51,17 @@ impl Timing {
         Timing { operations: self.operations * factor, ..self }
     }
 
-    /// One round of one row on this thread.
-    pub(crate) fn one(&self, report: &mut Report, group: &str, name: &str, step: impl FnMut(usize)) {
+    /// The same with more operations timed together: with what one of them does for all.
+    pub(crate) fn in_batches_of(self, batch: usize) -> Timing {
+        Timing { batch, operations: self.operations.next_multiple_of(batch), ..self }
+    }
+
+    /// One round of one row on this thread. Gives its median.
+    pub(crate) fn one(&self, report: &mut Report, group: &str, name: &str, step: impl FnMut(usize)) -> f64 {
         let samples = self.samples(self.operations, step);
+        let median = median(samples.batches.clone());
         samples.into_report(report, group, name);
+        median
     }
 
     /// One round of one row on a thread for each of `steps`, all at once; the figures are per operation and thread.
@@ -93,7 +106,7 @@ impl Timing {
         for index in 0..operations / 16 {
             step(index);
         }
-        let batches = time_batches(operations, BATCH, &mut step);
+        let batches = time_batches(operations, self.batch, &mut step);
         let mut singles = Vec::with_capacity(operations / 2);
         let mut before = ticks();
         for index in 0..operations / 2 {
@@ -113,8 +126,14 @@ impl Samples {
     }
 }
 
+/// The middle one; of nothing, zero.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
 /// The table with the percentiles of a group.
-pub(crate) fn singles_of(group: &str) -> String {
+fn singles_of(group: &str) -> String {
     format!("{group}: single")
 }
 

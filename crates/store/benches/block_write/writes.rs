@@ -6,7 +6,7 @@ use tiersmith_store::{File, OpenMode};
 
 use crate::report::Report;
 use crate::subject::{Subject, touch};
-use crate::timing::Timing;
+use crate::timing::{Timing, median};
 use crate::work::{Payload, Walk};
 use crate::{BLK, Bench, DATA, Failed, RAW, SECOND, STORE};
 
@@ -138,7 +138,10 @@ fn batches(report: &mut Report, bench: &Bench, file: &File, blocks: u32) {
 /// The same tier, file and memory with and without the recording of waits, attached anew each time.
 fn events(report: &mut Report, timing: Timing, subject: &Subject) -> Result<(), Failed> {
     const BLOCK: usize = 8192;
+    let timing = timing.times(2);
+    let mut shares = Vec::new();
     for round in 0..report.rounds() {
+        let mut medians = [0.0; 2];
         for turn in 0..2 {
             // Whoever comes second in a round comes first in the next.
             let recorded = (round + turn) % 2 == 0;
@@ -147,13 +150,12 @@ fn events(report: &mut Report, timing: Timing, subject: &Subject) -> Result<(), 
             touch(&file)?;
             let mut step = stepper(into_store(&file), BLOCK, 0..(DATA / BLOCK as u64) as u32);
             (0..4096).for_each(&mut step);
-            timing.one(report, EVENTS, if recorded { RECORDED } else { NOT_RECORDED }, step);
+            let name = if recorded { RECORDED } else { NOT_RECORDED };
+            medians[usize::from(recorded)] = timing.one(report, EVENTS, name, step);
         }
+        let [without, with] = medians;
+        shares.push((with - without) / with);
     }
-    if let (Some(with), Some(without)) =
-        (report.median(EVENTS, RECORDED), report.median(EVENTS, NOT_RECORDED))
-    {
-        report.ratio("events_share", (with - without) / with);
-    }
+    report.ratio("events_share", median(shares));
     Ok(())
 }

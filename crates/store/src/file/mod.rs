@@ -1,6 +1,6 @@
 //! One file of an attached home, as all its open handles share it.
 //!
-//! [`map`] is where its blocks are; [`read`], [`write`], [`batch`], [`redo`] and [`resize`] are what a caller can do with it.
+//! [`map`] is where its blocks are; [`read`], [`mod@write`], [`batch`], [`redo`] and [`resize`] are what a caller can do with it.
 //!
 //! # Locks, in the order in which they are taken
 //! 1. `sizing`: redo writes, batches, writes past the end, truncation. Overwrites within the file do not take it.
