@@ -1,4 +1,5 @@
-//! Images of a tier for the fuzz targets: snapshots of one tier at several times, and edits that damage and mix them.
+//! Images of a tier for the fuzz targets: snapshots of one tier at several times, and edits that damage and mix them; and what is
+//! done with them. `tests/hostile_mixed.rs` of the store runs the same on some inputs in every build.
 //!
 //! A checksum cannot be guessed by a fuzzer, so beside bytes set and flipped there are edits that move whole structures: from another
 //! place of the image, or from the same place at another time.
@@ -6,6 +7,7 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use tiersmith_pmem::Mapping;
+use tiersmith_store::check::{CheckOptions, Severity, check_images_with};
 use tiersmith_store::home::{SimHome, sim::HomeImage};
 use tiersmith_store::{AttachedHome, Error, File, Medium, OpenMode, Options, Profile, TierSpec, testing};
 
@@ -18,13 +20,13 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
 });
 
 /// One moment of the tier's life, with the home of that moment.
-pub struct Moment {
-    pub tier: Vec<u8>,
-    pub home: HomeImage,
+struct Moment {
+    tier: Vec<u8>,
+    home: HomeImage,
 }
 
 /// The tier's life: formatted, written, destaged, cut, with records pending, at rest.
-pub static LIFE: LazyLock<Vec<Moment>> = LazyLock::new(live);
+static LIFE: LazyLock<Vec<Moment>> = LazyLock::new(live);
 
 fn spec() -> TierSpec {
     TierSpec {
@@ -34,12 +36,6 @@ fn spec() -> TierSpec {
         slots: 8,
         ..TierSpec::new("fuzz", "fuzz", Medium::Emulated, SIZE as u64)
     }
-}
-
-/// Attaches `tier` in memory with `home`.
-pub fn attach(tier: &[u8], home: SimHome) -> Result<AttachedHome, Error> {
-    let mapping = Arc::new(Mapping::in_memory(tier, 0));
-    attach_mapped(mapping, Arc::new(home))
 }
 
 fn attach_mapped(mapping: Arc<Mapping>, home: Arc<SimHome>) -> Result<AttachedHome, Error> {
@@ -103,7 +99,7 @@ impl Bytes<'_> {
 }
 
 /// The image and home that `input` describes.
-pub fn damaged(input: &[u8]) -> (Vec<u8>, SimHome) {
+fn damaged(input: &[u8]) -> (Vec<u8>, SimHome) {
     let mut input = Bytes(input);
     let pick = |n: u8| &LIFE[usize::from(n) % LIFE.len()];
     let moment = pick(input.byte());
@@ -138,4 +134,63 @@ fn pick_home(moment: &Moment, which: u8) -> SimHome {
         Some(n) => &LIFE[n % LIFE.len()].home,
     };
     SimHome::from_image(image, None)
+}
+
+/// Attaches a damaged tier: an error, or a home that works. Whether it attached.
+///
+/// Whether the data is right is asserted where bytes are changed one by one (`tests/hostile_flips.rs`): a tier put together from its
+/// own past has right checksums and may rightly hold old data.
+pub fn attach_and_use(input: &[u8]) -> bool {
+    let (tier, home) = damaged(input);
+    let (mapping, home) = (Arc::new(Mapping::in_memory(&tier, 0)), Arc::new(home));
+    let Ok(attached) = attach_mapped(mapping.clone(), home.clone()) else { return false };
+    drop(attached);
+    // Recovery has put right what it could; the second reader of the format finds the metadata whole. Blocks (19) recovery reads only
+    // where a record asks.
+    let mut tier = vec![0; SIZE];
+    mapping.read(0, &mut tier);
+    let report = check_images_with(&[&tier], None, &CheckOptions::default());
+    let damage = report.findings.iter().find(|f| f.severity == Severity::Damage && f.invariant != 19);
+    assert!(damage.is_none(), "it attached, and the check says {damage:?}");
+    let again = attach_mapped(Arc::new(Mapping::in_memory(&tier, 0)), home);
+    use_it(again.expect("what attached once attaches again"));
+    true
+}
+
+/// Uses whatever is there. Errors are answers.
+fn use_it(attached: AttachedHome) {
+    for name in ["old", "new", "a.redo", "other"] {
+        let Ok(file) = attached.open(name, OpenMode::CREATE) else { continue };
+        let Ok(len) = file.len() else { continue };
+        let mut bytes = vec![0; len.min(1 << 20) as usize];
+        let _ = file.read(0, &mut bytes);
+        if let Some(view) = file.read_ref(0) {
+            assert!(view.len() <= 4096);
+        }
+        let _ = file.write(5000, &[9; 5000]);
+        let _ = file.write_batch(&[(0, &[9; 4096]), (4096, &[9; 4096])]);
+        let _ = file.truncate(len / 2);
+        let _ = file.write(0, &[1; 100]);
+    }
+    let _ = attached.unlink("new");
+    let _ = attached.rename("old", "other");
+    let _ = attached.background_step();
+    let _ = attached.flush_all();
+    let _ = attached.evict(None, u64::MAX);
+    let _ = attached.detach();
+}
+
+/// Checks a damaged tier, or any bytes: a report.
+pub fn check(input: &[u8]) {
+    let (tier, _) = damaged(input);
+    for after_recovery in [false, true] {
+        let options = CheckOptions { after_recovery, findings_max: 20, ..CheckOptions::default() };
+        // Alone, given twice, cut short, and the input as it is.
+        let half = tier.len() / 2;
+        for images in [&[&tier[..]][..], &[&tier[..], &tier[..]], &[&tier[..half]], &[input]] {
+            let report = check_images_with(images, None, &options);
+            assert!(report.findings.len() <= 20);
+            assert!(!report.to_json().is_empty() && !format!("{report}").is_empty());
+        }
+    }
 }

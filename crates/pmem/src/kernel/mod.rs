@@ -272,6 +272,12 @@ impl Kernel {
     }
 }
 
+/// A hint that a value in ordinary memory will be written soon. Changes nothing, and unlike a load holds nothing up.
+#[inline]
+pub fn prefetch_for_write<T>(value: &T) {
+    arch::prefetch_for_write(std::ptr::from_ref(value).cast());
+}
+
 /// Replaces `len` bytes from byte `from` on of an aligned word, storing it whole: torn or not, the other bytes stay.
 ///
 /// # Safety

@@ -43,10 +43,18 @@ impl Leaf {
         Entry::from_raw(self.entries[index].load(Ordering::Acquire))
     }
 
+    /// A hint that the entry will be switched soon.
+    pub(crate) fn prefetch(&self, index: usize) {
+        tiersmith_pmem::prefetch_for_write(&self.entries[index]);
+    }
+
     /// Switches the entry that readers see. Only under the lane's lock.
     pub(crate) fn set(&self, index: usize, new: Entry) {
         use crate::format::entry::State;
-        let old = Entry::from_raw(self.entries[index].swap(new.raw(), Ordering::AcqRel));
+        // Not a swap: the lane's lock keeps others out, and a locked instruction would wait here for what the fence sent on its way.
+        let entry = &self.entries[index];
+        let old = Entry::from_raw(entry.load(Ordering::Relaxed));
+        entry.store(new.raw(), Ordering::Release);
         let (was, is) = (old.state(), new.state());
         if was == is {
             return;

@@ -135,6 +135,7 @@ impl Inner {
                 }
                 continue;
             };
+            leaf.prefetch(index);
             let partial = part.len() < bytes;
             let evictions = placed.evictions.load(Ordering::Acquire);
             let from_home = partial && leaf.get(index) == Entry::HOME;

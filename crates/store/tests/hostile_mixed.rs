@@ -1,0 +1,52 @@
+//! Tiers put together from their own past, and otherwise damaged in several places: attached, or checked offline, without a panic, and the
+//! two readers of the format agree about the metadata.
+//!
+//! The same code as the fuzz targets in `fuzz/`, on seeded inputs, so that it runs in every build. `TIERSMITH_INPUTS` says on how many.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../fuzz/fuzz_targets/image/mod.rs"]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets")]
+mod image;
+mod place;
+
+use fastrand::Rng;
+
+/// An input as the fuzzer might make it: a moment, a home, and edits, most of them in the metadata.
+fn input(rng: &mut Rng) -> Vec<u8> {
+    let home = if rng.u8(..4) == 0 { rng.u8(..) } else { 0 };
+    let mut input = vec![rng.u8(..), home];
+    for _ in 0..rng.usize(1..10) {
+        let at: u32 = if rng.u8(..4) == 0 { rng.u32(..320 << 10) } else { rng.u32(..40 << 10) };
+        input.push(rng.u8(..));
+        input.extend(&at.to_be_bytes()[1..]);
+        input.extend((0..rng.usize(2..5)).map(|_| rng.u8(..)));
+    }
+    input
+}
+
+fn on_inputs(usual: u64, what: impl Fn(&[u8])) -> u64 {
+    let count = std::env::var("TIERSMITH_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
+    let mut rng = Rng::with_seed(place::seed());
+    for _ in 0..count {
+        let input = input(&mut rng);
+        if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| what(&input))) {
+            println!("the input is {input:?}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+    count
+}
+
+#[test]
+fn a_tier_mixed_from_its_own_past_is_refused_or_works() {
+    let attached = std::cell::Cell::new(0);
+    let count =
+        on_inputs(1500, |input| attached.set(attached.get() + u64::from(image::attach_and_use(input))));
+    println!("{count} images, {} of them attached", attached.get());
+}
+
+#[test]
+fn a_tier_mixed_from_its_own_past_is_checked_to_the_end() {
+    on_inputs(300, image::check);
+}
