@@ -19,7 +19,7 @@ fn input(rng: &mut Rng) -> Vec<u8> {
     for _ in 0..rng.usize(1..10) {
         let at: u32 = if rng.u8(..4) == 0 { rng.u32(..320 << 10) } else { rng.u32(..40 << 10) };
         input.push(rng.u8(..));
-        input.extend(&at.to_be_bytes()[1..]);
+        input.extend(&at.to_le_bytes()[..3]);
         input.extend((0..rng.usize(2..5)).map(|_| rng.u8(..)));
     }
     input

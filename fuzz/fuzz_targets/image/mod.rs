@@ -94,7 +94,7 @@ impl Bytes<'_> {
     }
 
     fn number(&mut self) -> usize {
-        (0..3).fold(0, |n, _| n << 8 | usize::from(self.byte()))
+        (0..3).fold(0, |n, place| n | usize::from(self.byte()) << (8 * place))
     }
 }
 
