@@ -48,6 +48,32 @@ fn reattach(home: Arc<SimHome>, mapping: &Mapping, medium: Medium) -> Result<Att
     testing::attach_simulated(home, vec![(spec, vec![m])], &place::profile(), place::options())
 }
 
+/// Whatever a power cut leaves of `home`, the file reads as `want`.
+fn assert_power_cut_keeps(home: &SimHome, mapping: &Mapping, want: &[u8]) {
+    let trace = home.trace();
+    let mut player = trace.player();
+    player.advance_to(trace.events().len());
+    let tier_now = place::image(mapping);
+    let choices = player.choices(64, 1);
+    let mut bad = 0;
+    for c in &choices {
+        let h = Arc::new(player.image(c).home());
+        let m = Mapping::in_memory(&tier_now, 0);
+        match reattach(h, &m, Medium::Emulated) {
+            Ok(at) => {
+                if place::read(&at, "a.d8") != want {
+                    bad += 1
+                }
+            }
+            Err(e) => {
+                println!("{e}");
+                bad += 1
+            }
+        }
+    }
+    assert_eq!(bad, 0, "in {bad} of {} images what was cut off is back", choices.len());
+}
+
 #[test]
 fn a_cut_on_a_volatile_tier_leaves_no_dirty_block() {
     let (home, _g, attached, _m) = sim(Medium::Volatile, MIB, Some(&[9; 4 * B]));
@@ -210,28 +236,7 @@ fn a_cut_whose_sync_failed_is_synced_by_the_next_try() {
     file.extend(40_000).unwrap();
     let want = place::contents(&file);
     assert!(want[16384..].iter().all(|b| *b == 0));
-    let trace = home.trace();
-    let mut player = trace.player();
-    player.advance_to(trace.events().len());
-    let tier_now = place::image(&mapping);
-    let choices = player.choices(64, 1);
-    let mut bad = 0;
-    for c in &choices {
-        let h = Arc::new(player.image(c).home());
-        let m = Mapping::in_memory(&tier_now, 0);
-        match reattach(h, &m, Medium::Emulated) {
-            Ok(at) => {
-                if place::read(&at, "a.d8") != want {
-                    bad += 1
-                }
-            }
-            Err(e) => {
-                println!("{e}");
-                bad += 1
-            }
-        }
-    }
-    assert_eq!(bad, 0, "in {bad} of {} images what was cut off is back", choices.len());
+    assert_power_cut_keeps(&home, &mapping, &want);
 }
 
 #[test]
@@ -254,28 +259,7 @@ fn killed_inside_a_cut_then_a_power_cut_brings_nothing_back() {
     let f = again.open("a.d8", OpenMode::WRITE).unwrap();
     f.extend(40_000).unwrap();
     let want = place::contents(&f);
-    let trace = killed.trace();
-    let mut player = trace.player();
-    player.advance_to(trace.events().len());
-    let tier_now = place::image(&m2);
-    let choices = player.choices(64, 1);
-    let mut bad = 0;
-    for c in &choices {
-        let h = Arc::new(player.image(c).home());
-        let m = Mapping::in_memory(&tier_now, 0);
-        match reattach(h, &m, Medium::Emulated) {
-            Ok(at) => {
-                if place::read(&at, "a.d8") != want {
-                    bad += 1
-                }
-            }
-            Err(e) => {
-                println!("{e}");
-                bad += 1
-            }
-        }
-    }
-    assert_eq!(bad, 0, "in {bad} of {} images what was cut off is back", choices.len());
+    assert_power_cut_keeps(&killed, &m2, &want);
 }
 
 #[test]

@@ -198,14 +198,15 @@ impl Inner {
         let start = self.events.start();
         let Some((leaf, index)) = placed.map.leaf(block) else { return false };
         let mut guard = tier.lock_lane(placed.id, block);
+        // Once: a cut may store a smaller size at any moment, and then waits for this lane before it looks for entries.
+        let within = placed.size().saturating_sub(placed.block_size.start_of(block)) as usize;
         if leaf.get(index) != Entry::HOME
             || placed.evictions.load(Ordering::Acquire) != evictions
-            || placed.block_size.start_of(block) >= placed.size()
+            || within == 0
         {
             return true;
         }
         // Home may have been read before a cut: past the end a block is zeros, whatever home still holds there.
-        let within = (placed.size() - placed.block_size.start_of(block)) as usize;
         let cut;
         let data = if data.get(within..).is_some_and(|rest| rest.iter().any(|b| *b != 0)) {
             cut = [&data[..within], &vec![0; data.len() - within]].concat();
