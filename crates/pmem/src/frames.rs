@@ -32,6 +32,16 @@ struct Part {
     ones: u64,
 }
 
+/// The frames as a part of one word, if they are: a block of up to four aligned frames is.
+#[inline]
+fn one_part(first: u64, count: u64) -> Option<Part> {
+    let lane = first % LANES;
+    (count > 0 && lane + count <= LANES).then(|| {
+        let ones = EVERY_LANE >> ((LANES - count) * LANE_BITS) << (lane * LANE_BITS);
+        Part { word: (first / LANES) as usize, ones }
+    })
+}
+
 /// Splits frames `first..first + count` by word.
 fn parts(first: u64, count: u64) -> impl DoubleEndedIterator<Item = Part> + Clone {
     let end = first + count;
@@ -63,7 +73,16 @@ impl Frames {
     }
 
     /// Counts a view on each frame; false, with nothing changed, when any is claimed.
+    #[inline]
     pub(crate) fn view(&self, first: u64, count: u64) -> bool {
+        if let Some(part) = one_part(first, count) {
+            let before = self.word(part.word).fetch_add(part.ones, Ordering::Acquire);
+            if before & (part.ones * (CLAIMED | MAX_VIEWS)) == 0 {
+                return true;
+            }
+            self.word(part.word).fetch_sub(part.ones, Ordering::Relaxed);
+            return false;
+        }
         let all = parts(first, count);
         for (done, part) in all.clone().enumerate() {
             // Acquire: what the last claimant wrote is seen through the view.
@@ -80,7 +99,12 @@ impl Frames {
     }
 
     /// Takes back a view.
+    #[inline]
     pub(crate) fn unview(&self, first: u64, count: u64) {
+        if let Some(part) = one_part(first, count) {
+            self.word(part.word).fetch_sub(part.ones, Ordering::Release);
+            return;
+        }
         for part in parts(first, count) {
             // Release: reads through the view are over before anybody claims the frame.
             self.word(part.word).fetch_sub(part.ones, Ordering::Release);
@@ -88,14 +112,14 @@ impl Frames {
     }
 
     /// Claims each frame; false, with nothing changed, when any is viewed or claimed.
+    #[inline]
     pub(crate) fn claim(&self, first: u64, count: u64) -> bool {
+        if let Some(part) = one_part(first, count) {
+            return self.claim_part(&part);
+        }
         let all = parts(first, count);
         for (done, part) in all.clone().enumerate() {
-            let lanes = part.ones * 0xffff;
-            let taken = self.word(part.word).fetch_update(Ordering::Acquire, Ordering::Relaxed, |now| {
-                (now & lanes == 0).then_some(now | (part.ones * CLAIMED))
-            });
-            if taken.is_err() {
+            if !self.claim_part(&part) {
                 for undo in all.clone().take(done) {
                     self.word(undo.word).fetch_sub(undo.ones * CLAIMED, Ordering::Release);
                 }
@@ -105,22 +129,46 @@ impl Frames {
         true
     }
 
+    #[inline]
+    fn claim_part(&self, part: &Part) -> bool {
+        let lanes = part.ones * 0xffff;
+        self.word(part.word)
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |now| {
+                (now & lanes == 0).then_some(now | (part.ones * CLAIMED))
+            })
+            .is_ok()
+    }
+
     /// Takes back a claim. Panics when a frame is not claimed.
+    #[inline]
     pub(crate) fn release(&self, first: u64, count: u64) {
+        if let Some(part) = one_part(first, count) {
+            return self.release_part(&part, first, count);
+        }
         for part in parts(first, count) {
-            // Release: what was written under the claim is seen by the next view. Subtracting, because a view that is
-            // about to fail may have its count in the lane.
-            let before = self.word(part.word).fetch_sub(part.ones * CLAIMED, Ordering::Release);
-            assert!(
-                before & (part.ones * CLAIMED) == part.ones * CLAIMED,
-                "BUG: released frames {first}..{} of which some are not claimed",
-                first + count
-            );
+            self.release_part(&part, first, count);
         }
     }
 
+    #[inline]
+    fn release_part(&self, part: &Part, first: u64, count: u64) {
+        // Release: what was written under the claim is seen by the next view. Subtracting, because a view that is
+        // about to fail may have its count in the lane.
+        let before = self.word(part.word).fetch_sub(part.ones * CLAIMED, Ordering::Release);
+        assert!(
+            before & (part.ones * CLAIMED) == part.ones * CLAIMED,
+            "BUG: released frames {first}..{} of which some are not claimed",
+            first + count
+        );
+    }
+
     /// Whether each frame is claimed.
+    #[inline]
     pub(crate) fn claimed(&self, first: u64, count: u64) -> bool {
+        if let Some(part) = one_part(first, count) {
+            let claim = part.ones * CLAIMED;
+            return self.word(part.word).load(Ordering::Relaxed) & claim == claim;
+        }
         parts(first, count).all(|part| {
             let claim = part.ones * CLAIMED;
             self.word(part.word).load(Ordering::Relaxed) & claim == claim
@@ -128,7 +176,11 @@ impl Frames {
     }
 
     /// Whether each frame is neither viewed nor claimed.
+    #[inline]
     pub(crate) fn free(&self, first: u64, count: u64) -> bool {
+        if let Some(part) = one_part(first, count) {
+            return self.word(part.word).load(Ordering::Acquire) & (part.ones * 0xffff) == 0;
+        }
         parts(first, count)
             .all(|part| self.word(part.word).load(Ordering::Acquire) & (part.ones * 0xffff) == 0)
     }

@@ -118,6 +118,7 @@ fn describe(report: &mut Report, scratch: &Scratch, raw: &Raw, has_library: bool
     report.config("data_bytes", DATA);
     report.config("operations_per_round", operations);
     report.config("operations_per_sample", timing::BATCH);
+    report.config("warm_up_ms_per_round", timing::WARM_UP.as_millis() as u64);
     report.config("mapping", raw.report());
     let place = if scratch.tmpfs { "tmpfs (/dev/shm)" } else { "files on disk in the build folder" };
     report.warn(format!("emulated: {place} stands for persistent memory"));

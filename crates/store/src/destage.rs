@@ -110,7 +110,11 @@ impl Inner {
         let mut size = 0;
         for (block, entry) in blocks {
             let (member, at) = placed.locate(entry);
-            let Some(view) = tier.mapping(member).view(at, bytes) else { continue };
+            let view = tier.mapping(member).view(at, bytes).or_else(|| {
+                tier.let_go(placed.id, block);
+                tier.mapping(member).view(at, bytes)
+            });
+            let Some(view) = view else { continue };
             // Written again meanwhile: its next version goes in the next round.
             if placed.map.get(block) != entry {
                 continue;

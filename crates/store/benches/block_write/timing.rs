@@ -15,6 +15,10 @@ use crate::report::{Report, time_batches};
 /// Operations timed together for a median.
 pub(crate) const BATCH: usize = 32;
 
+/// Untimed operations before each round of each row: at most so long, at most so many.
+pub(crate) const WARM_UP: Duration = Duration::from_millis(15);
+const WARM_UP_OPERATIONS: usize = 100_000;
+
 /// How often, and by which clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Timing {
@@ -103,8 +107,12 @@ impl Timing {
     }
 
     fn samples(&self, operations: usize, mut step: impl FnMut(usize)) -> Samples {
-        for index in 0..operations / 16 {
+        // The rows before have taken the CPU's caches: every row, peers too, first has its own maps and page translations there again.
+        let from = Instant::now();
+        let mut index = 0;
+        while index < operations / 16 || (from.elapsed() < WARM_UP && index < WARM_UP_OPERATIONS) {
             step(index);
+            index += 1;
         }
         let batches = time_batches(operations, self.batch, &mut step);
         let mut singles = Vec::with_capacity(operations / 2);

@@ -105,6 +105,8 @@ impl Inner {
                     self.events.count(waits::TIER_HITS, 1);
                     return true;
                 }
+            } else {
+                placed.tier.let_go(placed.id, block);
             }
             drop(lane);
             std::hint::spin_loop();
@@ -246,7 +248,11 @@ impl Inner {
         }
         let (member, at) = placed.locate(entry);
         let bytes = placed.block_size.bytes();
-        let view = placed.tier.mapping(member).view(at, bytes)?;
+        let mapping = placed.tier.mapping(member);
+        let view = mapping.view(at, bytes).or_else(|| {
+            placed.tier.let_go(placed.id, block);
+            mapping.view(at, bytes)
+        })?;
         if leaf.get(index) != entry {
             return None;
         }

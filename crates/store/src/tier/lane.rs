@@ -34,7 +34,7 @@ use crate::format::entry::{self, Entry, Place};
 use crate::format::record::LaneRecord;
 use crate::planted::Planted;
 use crate::tier::alloc::Purpose;
-use parking_lot::MutexGuard;
+use spin::mutex::SpinMutexGuard;
 
 /// A switch whose entry is not yet stored on the medium; its record is durable.
 struct Pending {
@@ -53,13 +53,15 @@ pub(crate) struct Lane {
     /// Which block the record in each slot speaks of.
     live: [Option<(u64, BlockIndex)>; 2],
     pending: Option<Pending>,
+    /// The piece of the last switch, still claimed; who locks the lane next releases it ([`Tier::guard`]).
+    unreleased: Option<(Frame, BlockSize)>,
     /// Free pieces at hand, by block size.
     ready: [Vec<Frame>; 4],
 }
 
 /// A locked lane and its number.
 pub(crate) struct LaneGuard<'a> {
-    pub(crate) lane: MutexGuard<'a, Lane>,
+    pub(crate) lane: SpinMutexGuard<'a, Lane>,
     pub(crate) number: u32,
 }
 
@@ -89,7 +91,22 @@ impl Tier {
     }
 
     pub(crate) fn lock_lane_number(&self, number: u32) -> LaneGuard<'_> {
-        LaneGuard { lane: self.lanes[number as usize].lock(), number }
+        self.guard(self.lanes[number as usize].lock(), number)
+    }
+
+    /// Releases what the switch before left claimed. A switch ends without any locked instruction, which would wait until its block has
+    /// arrived: so its caller's next work, and the recording of the wait, run meanwhile. Who looks at such a block first and finds it
+    /// claimed locks the lane for a moment ([`Tier::let_go`]).
+    fn guard<'a>(&self, mut lane: SpinMutexGuard<'a, Lane>, number: u32) -> LaneGuard<'a> {
+        if let Some((frame, size)) = lane.unreleased.take() {
+            self.release(frame, size.frames());
+        }
+        LaneGuard { lane, number }
+    }
+
+    /// Sees to it that a block whose switch is over is no longer claimed. The caller holds no lane.
+    pub(crate) fn let_go(&self, file: u64, block: BlockIndex) {
+        drop(self.lock_lane(file, block));
     }
 
     /// Takes a free piece for a block and claims it for writing; `None` when the tier has none at the moment.
@@ -126,7 +143,7 @@ impl Tier {
     }
 
     /// Switches a block to `data`, which is already complete: steps 1 to 4 and 6 above. `frame` is claimed and is
-    /// released here; the caller switches the entry in DRAM afterwards, still under the lane's lock.
+    /// released when the lane is locked again; the caller switches the entry in DRAM afterwards, still under the lane's lock.
     ///
     /// # Durability
     /// On return the new version survives a power cut.
@@ -155,13 +172,16 @@ impl Tier {
         if let Some(pending) = &lane.pending {
             self.mapping(pending.at.member()).prefetch_for_write(pending.at.offset());
         }
-        let word = entry::seal(self.seed, address.file, Place::Block(address.block.0), Entry::dirty(frame));
         if self.planted.is(Planted::PointerBeforeBlock) {
+            let word =
+                entry::seal(self.seed, address.file, Place::Block(address.block.0), Entry::dirty(frame));
             self.store_word(address.at, word);
             self.fence();
         }
         let (member, offset) = self.geometry.locate(frame);
         let block_hash = self.mapping(member).nt_write_hashed(offset, data, self.seed);
+        // While the block is on its way: what is computed between the copy and the fence costs nothing.
+        let word = entry::seal(self.seed, address.file, Place::Block(address.block.0), Entry::dirty(frame));
         let old = old();
         let settled = lane.pending.take();
         if let Some(pending) = &settled {
@@ -187,7 +207,7 @@ impl Tier {
             self.make_ready(lane, frame, size);
         }
         self.prepare_next_piece(lane, address.size);
-        self.release(frame, address.size.frames());
+        lane.unreleased = Some((frame, address.size));
         let old = old.held_frame().map(|frame| (frame, address.size));
         lane.pending = Some(Pending { at: address.at, word, file: address.file, block: address.block, old });
         lane.live[slot as usize] = Some((address.file, address.block));
@@ -202,7 +222,7 @@ impl Tier {
         let (member, offset) = self.geometry.locate(*next);
         let mapping = self.mapping(member);
         for frame in 0..size.frames() {
-            mapping.prefetch_for_read(offset + frame * FRAME as u64, 1);
+            mapping.prefetch_for_read(offset + (frame + 1) * FRAME as u64 - 64, 1);
         }
         if !mapping.is_free(offset, size.bytes()) && ready.len() > 1 {
             let top = ready.len() - 1;
@@ -315,7 +335,7 @@ impl Tier {
     pub(crate) fn settle_idle_lanes(&self) {
         for number in 0..self.geometry.lanes {
             if let Some(lane) = self.lanes[number as usize].try_lock() {
-                let mut guard = LaneGuard { lane, number };
+                let mut guard = self.guard(lane, number);
                 if self.settle(&mut guard.lane) || guard.lane.live.iter().any(Option::is_some) {
                     self.retire_if(&mut guard, |_, _| true);
                 }

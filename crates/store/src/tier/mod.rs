@@ -4,7 +4,8 @@
 //! several blocks switch together, [`open`] how a tier is formatted and opened, [`grow`] how it gets larger.
 //!
 //! **Invariant**: map pages, and blocks of redo files, stay claimed for as long as an entry points to them; blocks of data files are
-//! claimed only while they are written, so that they can be viewed (read without a copy) at any other time.
+//! claimed while they are written, the last one of each lane until the lane is locked again, so that they can be viewed (read without
+//! a copy) at any other time.
 
 pub(crate) mod alloc;
 pub(crate) mod batch;
@@ -22,6 +23,7 @@ use crossbeam_utils::CachePadded;
 use geometry::Geometry;
 use lane::Lane;
 use parking_lot::Mutex;
+use spin::mutex::SpinMutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tiersmith_pmem::Mapping;
@@ -49,7 +51,8 @@ pub(crate) struct Tier {
     pub(crate) seed: u64,
     pub(crate) superblocks: Mutex<Vec<Superblock>>,
     pub(crate) allocator: Allocator,
-    pub(crate) lanes: Box<[CachePadded<Mutex<Lane>>]>,
+    /// Locks that yield while they wait: held for a microsecond, and released without waiting for what the holder sent on its way.
+    pub(crate) lanes: Box<[CachePadded<SpinMutex<Lane, spin::Yield>>]>,
     pub(crate) batches: Box<[CachePadded<Mutex<BatchSlot>>]>,
     pub(crate) slots: Mutex<SlotNumbers>,
     /// Held by the one that makes room.
