@@ -63,3 +63,5 @@ pub use format::entry::State;
 pub use planted::Planted;
 pub use profile::{FileClass, Profile};
 pub use stats::{RecoveryReport, Stats, TierStats};
+/// Wait events, of which [`AttachedHome::events`] is a registry; a door records its own with them.
+pub use tiersmith_events as events;

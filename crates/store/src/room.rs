@@ -108,7 +108,7 @@ impl Inner {
 
 /// Whether a piece can be had; one that a reader still borrows cannot.
 fn has_room(tier: &Tier, purpose: Purpose) -> bool {
-    let mut got = Vec::new();
+    let mut got = crate::tier::batch::Few::new();
     let enough = tier.take_claimed(purpose, 1, &mut got);
     tier.give_claimed(purpose, got);
     enough

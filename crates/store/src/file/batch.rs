@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::format::entry::Entry;
 use crate::profile::FileClass;
 use crate::tier::alloc::Purpose;
+use crate::tier::batch::Few;
 use crate::waits;
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 impl Inner {
@@ -29,7 +29,7 @@ impl Inner {
             }
         };
         let (tier, size) = (&placed.tier, placed.block_size);
-        let mut sorted: Vec<(u64, &[u8])> = blocks.to_vec();
+        let mut sorted: Few<(u64, &[u8])> = blocks.iter().copied().collect();
         sorted.sort_by_key(|(offset, _)| *offset);
         for (n, (offset, data)) in sorted.iter().enumerate() {
             if data.len() != size.bytes() || offset % size.bytes() as u64 != 0 {
@@ -62,14 +62,14 @@ impl Inner {
         }
         let most = tier.allocator.total_frames() / size.frames() / 2;
         let space = loop {
-            if let Some(space) = tier.take_batch(size, sorted.len()) {
+            if let Some(space) = tier.take_batch(placed.id, size, sorted.len()) {
                 break space;
             }
             if sorted.len() as u64 > most {
                 return Err(Error::BatchTooLarge { blocks: sorted.len(), most });
             }
             let frames = sorted.len() as u64 * size.frames();
-            self.make_room_until(tier, frames, &|| match tier.take_batch(size, sorted.len()) {
+            self.make_room_until(tier, frames, &|| match tier.take_batch(placed.id, size, sorted.len()) {
                 Some(space) => {
                     tier.give_batch(size, space);
                     true
@@ -77,7 +77,7 @@ impl Inner {
                 None => false,
             })?;
         };
-        let hashes: Vec<u64> = sorted
+        let hashes: Few<u64> = sorted
             .iter()
             .zip(&space.frames)
             .map(|((_, data), frame)| {
@@ -85,7 +85,7 @@ impl Inner {
                 tier.mapping(member).nt_write_hashed(at, data, tier.seed)
             })
             .collect();
-        let leaves: Vec<_> = sorted
+        let leaves: Few<_> = sorted
             .iter()
             .map(|(offset, _)| {
                 let block = size.block_of(*offset);
@@ -94,9 +94,11 @@ impl Inner {
             })
             .collect();
         let (number, mut slot) = tier.lock_batch(placed.id);
-        let numbers: BTreeSet<u32> =
-            leaves.iter().map(|(_, _, a)| tier.lane_of(placed.id, a.block)).collect();
-        let mut lanes: Vec<_> = numbers.into_iter().map(|n| tier.lock_lane_number(n)).collect();
+        // Each once and in order, so that two batches never wait for each other.
+        let mut numbers: Few<u32> = leaves.iter().map(|(_, _, a)| tier.lane_of(placed.id, a.block)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut lanes: Few<_> = numbers.into_iter().map(|n| tier.lock_lane_number(n)).collect();
         for (_, _, address) in &leaves {
             let number = tier.lane_of(placed.id, address.block);
             let guard =
@@ -107,9 +109,8 @@ impl Inner {
         let end = sorted.last().map_or(0, |(offset, data)| offset + data.len() as u64);
         let size_after = placed.size().max(end);
         placed.growing.store(size_after, Ordering::Release);
-        let addresses: Vec<_> = leaves.iter().map(|(_, _, a)| *a).collect();
-        let frames = space.frames.clone();
-        let mut old = Vec::new();
+        let addresses: Few<_> = leaves.iter().map(|(_, _, a)| *a).collect();
+        let mut old = Few::new();
         tier.commit_batch(
             (number, &mut slot),
             placed.id,
@@ -118,8 +119,8 @@ impl Inner {
             &addresses,
             &hashes,
             space,
-            || {
-                for ((leaf, index, _), frame) in leaves.iter().zip(&frames) {
+            |frames| {
+                for ((leaf, index, _), frame) in leaves.iter().zip(frames) {
                     old.extend(leaf.get(*index).held_frame());
                     leaf.set(*index, Entry::dirty(*frame));
                 }
@@ -133,8 +134,8 @@ impl Inner {
         );
         placed.growing.store(0, Ordering::Release);
         drop(lanes);
+        tier.keep_for_batches(&mut slot, size, old);
         drop(slot);
-        tier.allocator.give(Purpose::Blocks(size), old);
         let _ = self.events.record_n(waits::BATCH_WRITE, start, (sorted.len() * size.bytes()) as u64);
         Ok(())
     }

@@ -95,6 +95,15 @@ impl LaneRecord {
     }
 }
 
+/// An encoded record; on the stack while it is short.
+type Bytes = smallvec::SmallVec<[u8; 512]>;
+
+/// From a slice where it is short: `from_elem` goes byte by byte.
+fn zeroed(len: usize) -> Bytes {
+    const ZEROES: [u8; 512] = [0; 512];
+    ZEROES.get(..len).map_or_else(|| Bytes::from_vec(vec![0; len]), Bytes::from_slice)
+}
+
 /// One block of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BatchItem {
@@ -136,7 +145,7 @@ pub(crate) struct BatchHeader {
 
 /// The checksum of a batch's items, in order.
 pub(crate) fn items_hash(items: &[BatchItem], seed: u64) -> u64 {
-    let mut b = vec![0; items.len() * ITEM];
+    let mut b = zeroed(items.len() * ITEM);
     for (n, item) in items.iter().enumerate() {
         item.encode_into(&mut b, n * ITEM);
     }
@@ -145,9 +154,9 @@ pub(crate) fn items_hash(items: &[BatchItem], seed: u64) -> u64 {
 
 impl BatchHeader {
     /// The batch record: this header and the first items. Only as many bytes as are needed are returned.
-    pub(crate) fn encode(&self, items: &[BatchItem], seed: u64) -> Vec<u8> {
+    pub(crate) fn encode(&self, items: &[BatchItem], seed: u64) -> Bytes {
         let inline = &items[..items.len().min(ITEMS_INLINE)];
-        let mut b = vec![0; (64 + inline.len() * ITEM).next_multiple_of(64)];
+        let mut b = zeroed((64 + inline.len() * ITEM).next_multiple_of(64));
         put_u64(&mut b, 0, self.seq);
         put_u64(&mut b, 8, self.file);
         put_u32(&mut b, 16, self.count);

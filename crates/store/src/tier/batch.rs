@@ -20,23 +20,45 @@ use crate::format::record::{
 use crate::planted::Planted;
 use crate::tier::alloc::Purpose;
 use parking_lot::MutexGuard;
+use smallvec::SmallVec;
 
 /// What a batch record's lock protects.
 #[derive(Default)]
 pub(crate) struct BatchSlot {
     pub(super) seq: u64,
+    /// Free pieces that earlier batches left, for the next ones, and their size.
+    ready: Few<Frame>,
+    ready_size: Option<BlockSize>,
 }
+
+/// A list as long as most batches are.
+pub(crate) type Few<T> = SmallVec<[T; 8]>;
+
+/// Pieces a batch record keeps at hand; more go back to the allocator.
+const READY_MOST: usize = 64;
 
 /// The pieces a batch needs, taken beforehand so that nothing can fail half way.
 pub(crate) struct BatchSpace {
-    pub(crate) frames: Vec<Frame>,
-    overflow: Vec<Frame>,
+    pub(crate) frames: Few<Frame>,
+    overflow: Few<Frame>,
 }
 
 impl Tier {
     /// Takes and claims the pieces for `count` blocks; `None` (and nothing taken) when the tier has too few.
-    pub(crate) fn take_batch(&self, size: BlockSize, count: usize) -> Option<BatchSpace> {
-        let mut space = BatchSpace { frames: Vec::new(), overflow: Vec::new() };
+    pub(crate) fn take_batch(&self, file: u64, size: BlockSize, count: usize) -> Option<BatchSpace> {
+        let mut space = BatchSpace { frames: Few::new(), overflow: Few::new() };
+        {
+            let (_, mut slot) = self.lock_batch(file);
+            while slot.ready_size == Some(size) && space.frames.len() < count {
+                let Some(frame) = slot.ready.pop() else { break };
+                // Somebody still looks at it: to the allocator, which has others.
+                if self.claim(frame, size.frames()) {
+                    space.frames.push(frame);
+                } else {
+                    self.allocator.give(Purpose::Blocks(size), [frame]);
+                }
+            }
+        }
         let pages = count.saturating_sub(ITEMS_INLINE).div_ceil(ITEMS_OVERFLOW);
         let enough = self.take_claimed(Purpose::Blocks(size), count, &mut space.frames)
             && self.take_claimed(Purpose::Pages, pages, &mut space.overflow);
@@ -51,6 +73,31 @@ impl Tier {
     pub(crate) fn give_batch(&self, size: BlockSize, space: BatchSpace) {
         self.give_claimed(Purpose::Blocks(size), space.frames);
         self.give_claimed(Purpose::Pages, space.overflow);
+    }
+
+    /// Keeps pieces that a batch has replaced for the next one. They are free: not claimed, and no durable entry points to them.
+    pub(crate) fn keep_for_batches(&self, slot: &mut BatchSlot, size: BlockSize, frames: Few<Frame>) {
+        let fits = slot.ready.len() + frames.len() <= READY_MOST;
+        if fits && (slot.ready.is_empty() || slot.ready_size == Some(size)) {
+            slot.ready_size = Some(size);
+            slot.ready.extend(frames);
+            // The next batch begins with these: asks for their address translations now, as a lane does for its next piece.
+            for frame in slot.ready.iter().rev().take(2) {
+                self.prefetch_piece(*frame, size);
+            }
+        } else {
+            self.allocator.give(Purpose::Blocks(size), frames);
+        }
+    }
+
+    /// Hands the pieces that batch records keep back to the allocator. The caller holds no batch record.
+    pub(super) fn reclaim_batches(&self) {
+        for batch in &self.batches {
+            let mut slot = batch.lock();
+            if let Some(size) = slot.ready_size.take() {
+                self.allocator.give(Purpose::Blocks(size), slot.ready.drain(..));
+            }
+        }
     }
 
     /// The batch record a file uses: files seldom share one.
@@ -75,10 +122,10 @@ impl Tier {
         addresses: &[BlockAddress],
         hashes: &[u64],
         space: BatchSpace,
-        in_dram: impl FnOnce(),
+        in_dram: impl FnOnce(&[Frame]),
     ) {
         let size = addresses.first().map_or(BlockSize::ALL[0], |a| a.size);
-        let items: Vec<BatchItem> = addresses
+        let items: Few<BatchItem> = addresses
             .iter()
             .zip(&space.frames)
             .zip(hashes)
@@ -116,7 +163,7 @@ impl Tier {
         for frame in &space.frames {
             self.release(*frame, size.frames());
         }
-        in_dram();
+        in_dram(&space.frames);
         for item in &items {
             self.store_word(item.at, item.word);
         }
@@ -128,8 +175,11 @@ impl Tier {
         self.give_claimed(Purpose::Pages, space.overflow);
     }
 
-    pub(crate) fn take_claimed(&self, purpose: Purpose, count: usize, into: &mut Vec<Frame>) -> bool {
-        let mut viewed = Vec::new();
+    pub(crate) fn take_claimed(&self, purpose: Purpose, count: usize, into: &mut Few<Frame>) -> bool {
+        if into.len() == count {
+            return true;
+        }
+        let mut viewed = Few::new();
         while into.len() < count {
             let mut got = Vec::new();
             self.allocator.take(purpose, count - into.len(), &mut got);
@@ -144,18 +194,19 @@ impl Tier {
         into.len() == count
     }
 
-    pub(crate) fn give_claimed(&self, purpose: Purpose, frames: Vec<Frame>) {
-        for frame in &frames {
+    pub(crate) fn give_claimed(&self, purpose: Purpose, frames: impl AsRef<[Frame]>) {
+        let frames = frames.as_ref();
+        for frame in frames {
             self.release(*frame, purpose.frames());
         }
         if !frames.is_empty() {
-            self.allocator.give(purpose, frames);
+            self.allocator.give(purpose, frames.iter().copied());
         }
     }
 
     /// A claimed frame for a map page.
     pub(crate) fn take_page(&self) -> Option<Frame> {
-        let mut got = Vec::new();
+        let mut got = Few::new();
         self.take_claimed(Purpose::Pages, 1, &mut got);
         got.pop()
     }

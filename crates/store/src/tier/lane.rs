@@ -219,14 +219,20 @@ impl Tier {
     fn prepare_next_piece(&self, lane: &mut Lane, size: BlockSize) {
         let ready = &mut lane.ready[size.class()];
         let Some(next) = ready.last() else { return };
+        self.prefetch_piece(*next, size);
         let (member, offset) = self.geometry.locate(*next);
-        let mapping = self.mapping(member);
-        for frame in 0..size.frames() {
-            mapping.prefetch_for_read(offset + (frame + 1) * FRAME as u64 - 64, 1);
-        }
-        if !mapping.is_free(offset, size.bytes()) && ready.len() > 1 {
+        if !self.mapping(member).is_free(offset, size.bytes()) && ready.len() > 1 {
             let top = ready.len() - 1;
             ready.swap(top, top - 1);
+        }
+    }
+
+    /// Asks for the address translations of a piece that is about to be filled. By its last line: the first would be in a cache when the
+    /// copy comes by, which costs the copy 20 ns.
+    pub(super) fn prefetch_piece(&self, piece: Frame, size: BlockSize) {
+        let (member, offset) = self.geometry.locate(piece);
+        for frame in 1..=size.frames() {
+            self.mapping(member).prefetch_for_read(offset + frame * FRAME as u64 - 64, 1);
         }
     }
 
@@ -285,7 +291,7 @@ impl Tier {
         self.store_word(address.at, word);
     }
 
-    /// Makes every pending entry durable and hands the pieces that lanes hold ready back to the allocator. The caller holds no lane.
+    /// Makes every pending entry durable and hands the pieces that lanes and batch records hold ready back to the allocator. The caller holds neither.
     pub(crate) fn reclaim_lanes(&self) {
         for number in 0..self.geometry.lanes {
             let mut guard = self.lock_lane_number(number);
@@ -297,6 +303,7 @@ impl Tier {
                 }
             }
         }
+        self.reclaim_batches();
     }
 
     /// Makes every pending entry durable and empties all records: what is on the medium is then in the maps alone.
