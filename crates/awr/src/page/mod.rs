@@ -1,0 +1,278 @@
+//! A page builder: headings, tables and charts as one self-contained HTML page.
+//!
+//! The page needs no script, no second file and no network; it follows the reader's choice of light or dark,
+//! fits a phone, and prints. All text is escaped here, at the only place where text becomes HTML, so a caller
+//! cannot forget it: names of databases and files come from outside.
+//!
+//! ```
+//! use tiersmith_awr::page::{Bar, Chart, Page};
+//! use tiersmith_awr::{Cell, Quantity, Table};
+//!
+//! let mut table =
+//!     Table::new("Commits").text("Place", "Where the redo lies.").figures("Commits/s", "", "How many.");
+//! table.row(vec![Cell::text("home"), Cell::number(1200.0)]);
+//! let bar = Bar { label: "home".to_owned(), value: 1200.0, detail: String::new(), colour: 1 };
+//! let chart = Chart::Bars {
+//!     title: "Commits per second".to_owned(),
+//!     explanation: String::new(),
+//!     quantity: Quantity::Number,
+//!     bars: vec![bar],
+//! };
+//! let mut page = Page::new("A study");
+//! page.lead("What it is about.").banner("EMULATED: ...").section("Results").chart(&chart).table(&table);
+//! assert!(page.render().starts_with("<!DOCTYPE html>"));
+//! ```
+//!
+//! Invariants: ids on a page are distinct; every table has a caption and header cells, every chart a spoken
+//! description. Deliberately absent: raw HTML from the caller, links to other sites. Read next: `chart.rs`.
+
+mod chart;
+mod escape;
+
+use std::fmt::Write as _;
+
+pub use chart::{Bar, Chart, Series};
+pub use escape::escape;
+
+use crate::table::{Align, Cell, Table};
+
+const STYLE: &str = include_str!("style.css");
+
+/// A page under construction.
+#[derive(Clone, Debug)]
+pub struct Page {
+    title: String,
+    lead: String,
+    banners: Vec<String>,
+    /// Titles of the sections, for the list at the top.
+    sections: Vec<String>,
+    body: String,
+    footer: String,
+}
+
+impl Page {
+    /// An empty page.
+    pub fn new(title: impl Into<String>) -> Page {
+        Page {
+            title: title.into(),
+            lead: String::new(),
+            banners: Vec::new(),
+            sections: Vec::new(),
+            body: String::new(),
+            footer: String::new(),
+        }
+    }
+
+    /// The line below the title.
+    pub fn lead(&mut self, text: impl Into<String>) -> &mut Page {
+        self.lead = text.into();
+        self
+    }
+
+    /// Adds a warning at the top that cannot be overlooked, for instance that a medium is emulated.
+    pub fn banner(&mut self, text: impl Into<String>) -> &mut Page {
+        self.banners.push(text.into());
+        self
+    }
+
+    /// Begins a section; it is in the list of contents.
+    pub fn section(&mut self, title: &str) -> &mut Page {
+        self.sections.push(title.to_owned());
+        let _ = writeln!(self.body, "<h2 id=\"section{}\">{}</h2>", self.sections.len(), escape(title));
+        self
+    }
+
+    /// Begins a part of a section.
+    pub fn subsection(&mut self, title: &str) -> &mut Page {
+        let _ = writeln!(self.body, "<h3>{}</h3>", escape(title));
+        self
+    }
+
+    /// Adds a paragraph.
+    pub fn paragraph(&mut self, text: &str) -> &mut Page {
+        let _ = writeln!(self.body, "<p>{}</p>", escape(text));
+        self
+    }
+
+    /// Adds a warning between other things.
+    pub fn warning(&mut self, text: &str) -> &mut Page {
+        let _ = writeln!(self.body, "<p class=\"banner\" role=\"note\">{}</p>", escape(text));
+        self
+    }
+
+    /// Adds a list.
+    pub fn list<T: AsRef<str>>(&mut self, items: impl IntoIterator<Item = T>) -> &mut Page {
+        self.body.push_str("<ul>\n");
+        for item in items {
+            let _ = writeln!(self.body, "<li>{}</li>", escape(item.as_ref()));
+        }
+        self.body.push_str("</ul>\n");
+        self
+    }
+
+    /// Adds text as it stands, line by line, in letters of one width.
+    pub fn preformatted(&mut self, text: &str) -> &mut Page {
+        let _ = writeln!(self.body, "<pre tabindex=\"0\">{}</pre>", escape::escape_lines(text));
+        self
+    }
+
+    /// Adds text as [`Page::preformatted`] does, folded away under a summary.
+    pub fn folded(&mut self, summary: &str, text: &str) -> &mut Page {
+        let (summary, text) = (escape(summary), escape::escape_lines(text));
+        let _ = writeln!(
+            self.body,
+            "<details class=\"fold\"><summary>{summary}</summary><pre tabindex=\"0\">{text}</pre></details>"
+        );
+        self
+    }
+
+    /// Adds what `fill` adds, folded away under a summary. What is folded is not printed.
+    pub fn fold(&mut self, summary: &str, fill: impl FnOnce(&mut Page)) -> &mut Page {
+        let _ = writeln!(self.body, "<details class=\"fold\"><summary>{}</summary>", escape(summary));
+        fill(self);
+        self.body.push_str("</details>\n");
+        self
+    }
+
+    /// Adds a table. The cells of its first column are the headers of their rows.
+    pub fn table(&mut self, table: &Table) -> &mut Page {
+        let out = &mut self.body;
+        let caption = escape(&table.caption);
+        let _ = writeln!(
+            out,
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\n<table>\n\
+             <caption>{caption}</caption>\n<thead><tr>"
+        );
+        for column in &table.columns {
+            let class = if column.align == Align::Right { " class=\"figure\"" } else { "" };
+            let _ = write!(out, "<th scope=\"col\"{class} title=\"{}\">", escape(&column.explanation));
+            out.push_str(&escape(&column.title));
+            if column.unit_is_shown() {
+                let _ = write!(out, " <span class=\"unit\">({})</span>", escape(&column.unit));
+            }
+            out.push_str("</th>");
+        }
+        out.push_str("</tr></thead>\n<tbody>\n");
+        if table.rows.is_empty() {
+            let width = table.columns.len().max(1);
+            let _ = writeln!(
+                out,
+                "<tr><td colspan=\"{width}\">No data exists for this section of the report.</td></tr>"
+            );
+        }
+        for row in &table.rows {
+            out.push_str("<tr>");
+            for (index, column) in table.columns.iter().enumerate() {
+                let shown = row.get(index).map_or(String::new(), Cell::shown);
+                let class = if column.align == Align::Right { "figure" } else { "words" };
+                let _ = match index {
+                    0 => write!(out, "<th scope=\"row\" class=\"{class}\">{}</th>", escape(&shown)),
+                    _ => write!(out, "<td class=\"{class}\">{}</td>", escape(&shown)),
+                };
+            }
+            out.push_str("</tr>\n");
+        }
+        out.push_str("</tbody>\n</table>\n</div>\n");
+        for note in &table.notes {
+            let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
+        }
+        self.explain(table);
+        self
+    }
+
+    /// What the columns mean, for readers that cannot point at a title.
+    fn explain(&mut self, table: &Table) {
+        let out = &mut self.body;
+        if table.columns.iter().all(|column| column.explanation.is_empty()) {
+            return;
+        }
+        out.push_str("<details class=\"explain\"><summary>What the columns mean</summary><dl>");
+        for column in table.columns.iter().filter(|column| !column.explanation.is_empty()) {
+            let title = if column.title.is_empty() { "(first column)" } else { &column.title };
+            let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(title), escape(&column.explanation));
+        }
+        out.push_str("</dl></details>\n");
+    }
+
+    /// Adds a chart.
+    pub fn chart(&mut self, chart: &Chart) -> &mut Page {
+        chart::draw(&mut self.body, chart);
+        self
+    }
+
+    /// The last line of the page.
+    pub fn footer(&mut self, text: impl Into<String>) -> &mut Page {
+        self.footer = text.into();
+        self
+    }
+
+    /// The page.
+    pub fn render(&self) -> String {
+        let title = escape(&self.title);
+        let mut out = String::with_capacity(self.body.len() + STYLE.len() + 2_000);
+        let _ = writeln!(
+            out,
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>"
+        );
+        if !self.lead.is_empty() {
+            let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(&self.lead));
+        }
+        for banner in &self.banners {
+            let _ =
+                writeln!(out, "<p class=\"banner\" role=\"note\"><strong>{}</strong></p>", escape(banner));
+        }
+        if self.sections.len() > 1 {
+            out.push_str("<nav aria-label=\"Contents\"><ul>\n");
+            for (index, section) in self.sections.iter().enumerate() {
+                let _ = writeln!(out, "<li><a href=\"#section{}\">{}</a></li>", index + 1, escape(section));
+            }
+            out.push_str("</ul></nav>\n");
+        }
+        let _ = writeln!(out, "</header>\n<main>\n{}</main>", self.body);
+        if !self.footer.is_empty() {
+            let _ = writeln!(out, "<footer>{}</footer>", escape(&self.footer));
+        }
+        out.push_str("</body>\n</html>\n");
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_of_a_caller_becomes_a_tag() {
+        let evil = "<script>alert(1)</script>\"><b onclick='x'>&";
+        let mut table = Table::new(evil).text(evil, evil).figures(evil, evil, evil);
+        table.row(vec![Cell::text(evil), Cell::text(evil)]).note(evil);
+        let mut page = Page::new(evil);
+        page.lead(evil)
+            .banner(evil)
+            .section(evil)
+            .subsection(evil)
+            .paragraph(evil)
+            .warning(evil)
+            .list([evil]);
+        page.preformatted(evil).folded(evil, evil).table(&table).fold(evil, |page| {
+            page.paragraph(evil);
+        });
+        page.footer(evil).section(evil);
+        let html = page.render();
+        assert!(!html.contains("<script") && !html.contains("<b ") && !html.contains("onclick='"), "{html}");
+    }
+
+    #[test]
+    fn a_page_needs_nothing_from_elsewhere() {
+        let mut page = Page::new("t");
+        page.section("a").section("b").table(&Table::new("empty").text("x", ""));
+        let html = page.render();
+        for word in ["src=", "@import", "url(", "<link", "<script", "https://"] {
+            assert!(!html.contains(word), "{word}");
+        }
+        assert!(html.contains("href=\"#section2\"") && html.contains("id=\"section2\""));
+        assert!(html.contains("No data exists for this section of the report."));
+    }
+}

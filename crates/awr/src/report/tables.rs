@@ -1,0 +1,179 @@
+//! What both reports have, for one interval or two: banners, warnings, host, media, settings, explanations of
+//! events.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::figure;
+use crate::table::{Cell, Table};
+use crate::{Interval, known};
+
+/// What two intervals are called beside each other.
+pub(super) const ORDINALS: [&str; 2] = ["First (1st)", "Second (2nd)"];
+
+/// The banner of emulated media, if there are any.
+pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
+    let mut emulated: BTreeSet<String> = BTreeSet::new();
+    for of in intervals {
+        for medium in of.begin.media.iter().chain(&of.end.media).filter(|medium| medium.emulated) {
+            emulated.insert(format!("{} ({})", medium.name, medium.kind));
+        }
+    }
+    if emulated.is_empty() {
+        return Vec::new();
+    }
+    let media: Vec<String> = emulated.into_iter().collect();
+    vec![format!(
+        "EMULATED: the medium of {} only stands for persistent memory. Its figures are not those of a real \
+         one, and what it holds need not survive a power cut.",
+        media.join(", ")
+    )]
+}
+
+/// What an interval is called: its label, else its database.
+pub(super) fn name_of(of: &Interval) -> String {
+    if of.label.is_empty() { of.end.source.database.clone() } else { of.label.clone() }
+}
+
+/// The columns `First (1st)` and `Second (2nd)`, or one called `value` if there is one interval.
+fn value_columns(table: Table, intervals: &[&Interval], value: &str, explanation: &str) -> Table {
+    match intervals.len() {
+        1 => table.text(value, explanation),
+        _ => ORDINALS.iter().fold(table, |table, ordinal| table.text(ordinal, explanation)),
+    }
+}
+
+/// Host name, platform, processors, memory.
+pub(super) fn host(intervals: &[&Interval]) -> Table {
+    let table = Table::new("Host").text("Host", "What it is.");
+    let mut table =
+        value_columns(table, intervals, "Value", "As the system says at the end of the interval.");
+    let counted = |count: u32| if count > 0 { count.to_string() } else { "not known".to_owned() };
+    type Row = (&'static str, fn(&crate::host::HostStat) -> Option<String>);
+    let rows: [Row; 4] = [
+        ("Host Name", |host| host.name.clone()),
+        ("Platform", |host| host.platform.clone()),
+        ("CPUs", |host| host.cpus.map(|cpus| cpus.threads.to_string())),
+        ("Memory", |host| host.memory.map(|memory| figure::bytes(memory.total_bytes as f64))),
+    ];
+    for (name, value) in rows {
+        let values: Vec<Option<String>> = intervals.iter().map(|of| value(&of.end.host)).collect();
+        if values.iter().any(Option::is_some) {
+            let cells = values.into_iter().map(|value| value.map_or(Cell::Empty, Cell::text));
+            table.row(std::iter::once(Cell::text(name)).chain(cells).collect());
+        }
+        if name == "CPUs" && intervals.iter().any(|of| of.end.host.cpus.is_some()) {
+            for (name, pick) in [("Cores", 0), ("Sockets", 1)] {
+                let cells = intervals.iter().map(|of| {
+                    let counts = of.end.host.cpus.map(|cpus| counted([cpus.cores, cpus.sockets][pick]));
+                    counts.map_or(Cell::Empty, Cell::text)
+                });
+                table.row(std::iter::once(Cell::text(name)).chain(cells).collect());
+            }
+        }
+    }
+    table
+}
+
+/// Doubts about the measurement, each with the interval it is about if there are two.
+pub(super) fn warnings(intervals: &[&Interval]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (index, of) in intervals.iter().enumerate() {
+        for warning in &of.warnings {
+            lines.push(match intervals.len() {
+                1 => warning.clone(),
+                _ => format!("{}: {warning}", ORDINALS[index.min(1)]),
+            });
+        }
+    }
+    lines
+}
+
+/// What the bytes lie on, at the end of each interval.
+pub(super) fn media(intervals: &[&Interval]) -> Table {
+    let mut table = Table::new("Media");
+    if intervals.len() > 1 {
+        table = table.text("Set", "Which of the two intervals.");
+    }
+    table = table
+        .text("Tier", "The tier's name, or home.")
+        .text("Medium", "What it is.")
+        .text("Label", "EMULATED: it only stands for persistent memory.")
+        .figures("Size", "", "Its size.")
+        .figures("Used", "", "How much of it was used at the end of the interval.")
+        .figures("Used", "%", "The used part of it.");
+    for (index, of) in intervals.iter().enumerate() {
+        for medium in &of.end.media {
+            let mut cells = Vec::new();
+            if intervals.len() > 1 {
+                cells.push(Cell::text(["1st", "2nd"][index.min(1)]));
+            }
+            let size = (medium.bytes > 0).then_some(medium.bytes as f64);
+            cells.extend([
+                Cell::text(&medium.name),
+                Cell::text(&medium.kind),
+                Cell::text(if medium.emulated { "EMULATED" } else { "" }),
+                Cell::bytes(size),
+                Cell::bytes(size.map(|_| medium.used_bytes as f64)),
+                Cell::percent(size.map(|size| medium.used_bytes as f64 / size * 100.0)),
+            ]);
+            table.row(cells);
+        }
+    }
+    table
+}
+
+/// Settings, those that differ first.
+pub(super) fn settings(intervals: &[&Interval]) -> Table {
+    let table = Table::new("Settings").text("Setting", "Its name.");
+    let mut table = value_columns(table, intervals, "Value", "Its value at the end of the interval.");
+    if intervals.len() > 1 {
+        table = table.text("Differs", "Whether the two intervals had different values.");
+    }
+    let names: BTreeSet<&String> = intervals.iter().flat_map(|of| of.end.source.settings.keys()).collect();
+    let mut rows = Vec::new();
+    for name in names {
+        let values: Vec<Option<&String>> =
+            intervals.iter().map(|of| of.end.source.settings.get(name)).collect();
+        let differs = values.windows(2).any(|pair| pair[0] != pair[1]);
+        let mut cells = vec![Cell::text(name)];
+        cells.extend(values.into_iter().map(|value| value.map_or(Cell::Empty, Cell::text)));
+        if intervals.len() > 1 {
+            cells.push(Cell::text(if differs { "differs" } else { "" }));
+        }
+        rows.push((!differs, cells));
+    }
+    rows.sort_by_key(|(same, _)| *same);
+    table.rows = rows.into_iter().map(|(_, cells)| cells).collect();
+    table
+}
+
+/// Every wait event of the intervals: whose name it is and what is waited for.
+pub(super) fn explanations(intervals: &[&Interval]) -> Table {
+    let mut table = Table::new("Wait Events Explained")
+        .text("Event", "Its name.")
+        .text("Wait Class", "The class it is added up in; (bg) marks waits of background work.")
+        .text("Name", "Whose name it is: Oracle's where the meaning is the same, else our own.")
+        .text("What Is Waited For", "In a sentence.");
+    let mut events = BTreeMap::new();
+    for wait in intervals.iter().flat_map(|of| &of.waits) {
+        events.entry((&wait.name, wait.class, wait.background)).or_insert(wait);
+    }
+    for wait in events.into_values() {
+        let mut class = wait.class.name().to_owned();
+        if wait.background {
+            class.push_str(" (bg)");
+        }
+        let mut help = super::time::help(&wait.name, &wait.help);
+        if let Some(outer) = known::inside(&wait.name).filter(|_| !wait.background) {
+            help.push_str(&format!(" Its time is also in the time of {outer}."));
+        }
+        let whose = if known::is_oracle_event(&wait.name) { "Oracle" } else { "own" };
+        table.row(vec![
+            Cell::text(&wait.name),
+            Cell::text(class),
+            Cell::text(whose),
+            Cell::text(help.trim()),
+        ]);
+    }
+    table
+}
