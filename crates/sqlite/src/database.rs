@@ -1,0 +1,213 @@
+//! What all connections of one attached database share, and how a file name leads to it.
+//!
+//! SQLite names the WAL and the journal of a database by its path with `-wal` and `-journal` behind it, and asks for them by name, several
+//! times in every transaction of a rollback mode. So the names of the open databases are kept here as SQLite spells them, and each thread
+//! remembers the one it asked for last: no lock and no system call then.
+//!
+//! Invariants:
+//! - A name is known from before its database is open until it is closed; a plain database's too.
+//! - What is remembered by a thread is only used while no name was added or taken away since ([`CHANGES`]).
+//!
+//! Read next: `locks.rs`, `shm.rs`, `journal.rs` and `wal.rs`, the parts of [`Shared`].
+
+use crate::journal::{self, Journal};
+use crate::locks::Locks;
+use crate::place::{Place, Role};
+use crate::result;
+use crate::shm::Index;
+use crate::wal::Frames;
+use parking_lot::{Mutex, RwLock};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
+use tiersmith_store::Result;
+
+/// The part of a [`Place`] that belongs to the VFS.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) locks: Locks,
+    pub(crate) index: Index,
+    pub(crate) journal: Journal,
+    pub(crate) wal: Frames,
+    users: Mutex<usize>,
+}
+
+/// A file of an attached database is open: keeps its place, and with the first and last of them looks at the home and cleans up.
+pub(crate) struct User {
+    place: Arc<Place>,
+}
+
+impl User {
+    /// # Errors
+    /// Those of the home's file system.
+    pub(crate) fn join(place: Arc<Place>) -> Result<Self> {
+        let shared = &place.shared;
+        let mut users = shared.users.lock();
+        if *users == 0 {
+            shared.journal.find(&place)?;
+            let wal = journal::exists(&place, Role::Wal)?;
+            let present = wal && place.home().stat(place.name(Role::Wal))?.size > 0;
+            shared.wal.set_present(present);
+        }
+        *users += 1;
+        drop(users);
+        Ok(Self { place })
+    }
+
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        &self.place
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.place.shared
+    }
+
+    /// Whether `xAccess` finds this file.
+    pub(crate) fn is_present(&self, role: Role) -> bool {
+        match role {
+            Role::Main => true,
+            Role::Wal => self.shared().wal.is_present(),
+            Role::Journal => self.shared().journal.is_present(),
+        }
+    }
+
+    /// Deletes the WAL or the journal. `false`: it is not there.
+    ///
+    /// # Durability
+    /// Durable on return.
+    pub(crate) fn delete(&self, role: Role) -> Result<bool> {
+        match role {
+            Role::Journal => self.shared().journal.delete(&self.place),
+            _ => {
+                let removed = journal::remove(&self.place, role)?;
+                self.shared().wal.clear();
+                Ok(removed)
+            }
+        }
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let mut users = self.place.shared.users.lock();
+        *users -= 1;
+        if *users > 0 {
+            return;
+        }
+        self.place.shared.wal.clear();
+        if let Err(e) = self.place.shared.journal.last_connection_goes(&self.place) {
+            let database = self.place.database().display();
+            let sentence =
+                format!("closing {database}: {e}; a journal without contents may stay in its directory");
+            result::report(crate::ffi::WARNING, e.errno(), &sentence);
+        }
+    }
+}
+
+/// What is known of a name.
+struct Known {
+    /// `None`: a plain database.
+    place: Option<Weak<Place>>,
+    opened: usize,
+}
+
+static NAMES: LazyLock<RwLock<HashMap<Vec<u8>, Known>>> = LazyLock::new(RwLock::default);
+/// How often a name was added or taken away.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// What a thread asked for last.
+struct Last {
+    changes: u64,
+    name: Vec<u8>,
+    place: Option<Weak<Place>>,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+/// Keeps the name of an open main database.
+pub(crate) struct Name(Vec<u8>);
+
+impl Name {
+    /// `name` as SQLite spells it; `place` is `None` for a plain database.
+    pub(crate) fn keep(name: &[u8], place: Option<&Arc<Place>>) -> Self {
+        let mut names = NAMES.write();
+        let known = names.entry(name.to_vec()).or_insert(Known { place: None, opened: 0 });
+        known.opened += 1;
+        known.place = place.map(Arc::downgrade);
+        CHANGES.fetch_add(1, Ordering::Release);
+        Self(name.to_vec())
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        let mut names = NAMES.write();
+        if let Some(known) = names.get_mut(&self.0) {
+            known.opened -= 1;
+            if known.opened == 0 {
+                names.remove(&self.0);
+            }
+        }
+        CHANGES.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Whose file a name is.
+pub(crate) enum Owner {
+    /// An attached database's.
+    Attached(Arc<Place>, Role),
+    /// A plain database's that is open.
+    Plain,
+    /// WAL or journal of a database nobody here has open: its path.
+    Closed(Vec<u8>, Role),
+    /// Something else.
+    Nobody,
+}
+
+/// The database whose WAL or journal `name` is.
+pub(crate) fn owner(name: &[u8]) -> Owner {
+    let (database, role) = if let Some(database) = name.strip_suffix(b"-journal") {
+        (database, Role::Journal)
+    } else if let Some(database) = name.strip_suffix(b"-wal") {
+        (database, Role::Wal)
+    } else {
+        return Owner::Nobody;
+    };
+    let changes = CHANGES.load(Ordering::Acquire);
+    let remembered = LAST.try_with(|last| {
+        let last = last.borrow();
+        let last = last.as_ref().filter(|l| l.changes == changes && l.name == database)?;
+        Some(last.place.as_ref().map(Weak::upgrade))
+    });
+    if let Ok(Some(found)) = remembered {
+        match found {
+            None => return Owner::Plain,
+            Some(Some(place)) => return Owner::Attached(place, role),
+            Some(None) => {}
+        }
+    }
+    look_up(database, role, changes)
+}
+
+#[cold]
+fn look_up(database: &[u8], role: Role, changes: u64) -> Owner {
+    let names = NAMES.read();
+    let Some(known) = names.get(database) else { return Owner::Closed(database.to_vec(), role) };
+    let place = known.place.clone();
+    drop(names);
+    // The thread-local is gone when the thread's end closes a connection.
+    let _ = LAST.try_with(|last| {
+        *last.borrow_mut() = Some(Last { changes, name: database.to_vec(), place: place.clone() });
+    });
+    match place {
+        None => Owner::Plain,
+        Some(place) => match place.upgrade() {
+            Some(place) => Owner::Attached(place, role),
+            None => Owner::Closed(database.to_vec(), role),
+        },
+    }
+}

@@ -1,0 +1,133 @@
+//! Detaching: the database becomes a plain file at its path again.
+//!
+//! # Steps, and what a cut leaves
+//!
+//! | step | what is done | a cut after it leaves | the next open or detach |
+//! |---|---|---|---|
+//! | 1 | the store brings everything home and gives the tier back | the stub; a directory with a whole SQLite database, no note of the store in it | goes on from here |
+//! | 2 | SQLite rolls a hot journal back and empties the WAL (`fold`), in the directory | the same | goes on from here |
+//! | 3 | `db` is renamed over the stub | **the plain database**, a directory without one | removes the directory |
+//! | 4 | the directory is removed | the plain database | nothing to do |
+//!
+//! Each step is durable before the next begins. When one fails, the database is where the step before left
+//! it, and another detach goes on.
+//!
+//! What SQLite writes in step 2 is what it writes at the last close of a database: the file is byte for byte
+//! its own.
+//!
+//! A transaction over several databases that was cut short is not judged here: the names in its super-journal
+//! are those of the paths, not of the directories. Opening the database once through Tiersmith lets SQLite do
+//! it.
+
+use super::attach::{self, side_files};
+use super::error::PlaceError;
+use super::layout::{DB, Layout, State, Transition, names_super_journal, stat, sync_dir};
+use super::record;
+use super::{Fold, Want, ofd, step};
+use std::fs::File;
+use std::path::PathBuf;
+use tiersmith_store::home::ATTACHMENT as NOTE;
+
+/// All of it, for a database no connection of this process has open.
+pub(super) fn detach(layout: &Layout, fold: Fold<'_>) -> Result<(), PlaceError> {
+    loop {
+        let state = layout.state()?;
+        match state {
+            State::Plain => {
+                let (database, home) = (layout.database.clone(), layout.home.clone());
+                return Err(PlaceError::NotAttached { database, home });
+            }
+            State::HomeMissing => return Err(attach::home_missing(layout)),
+            State::Two => {
+                let (database, home) = (layout.database.clone(), layout.home.clone());
+                return Err(PlaceError::TwoDatabases { database, home });
+            }
+            // The way back begins with a stub, so that there is something to lock.
+            State::StubMissing => restore_stub(layout)?,
+            State::Leftover if stat(&layout.database)?.is_none() => {
+                let (database, home) = (layout.database.clone(), layout.home.clone());
+                return Err(PlaceError::NotAttached { database, home });
+            }
+            State::Leftover | State::HalfAttached | State::HalfDetached => {
+                let transition = Transition::begin(layout)?;
+                if layout.state()? == state {
+                    return attach::clean_up(layout, state, transition, fold);
+                }
+            }
+            State::Attached => {
+                let (_, journal) = side_files(layout);
+                let opened = attach::open(layout, &Want::default(), fold)?;
+                let Some(opened) = opened else { continue };
+                let transition = Transition::begin(layout)?;
+                // The store may have the end of a journal: it is home after this.
+                opened.home.flush_all()?;
+                if names_super_journal(&journal)? {
+                    return Err(PlaceError::SuperJournal { path: journal });
+                }
+                opened.home.detach()?;
+                drop(opened.lock);
+                step(11)?;
+                return finish(layout, transition, fold);
+            }
+        }
+    }
+}
+
+/// Steps 2 to 4: the store has nothing any more.
+pub(super) fn finish(layout: &Layout, transition: Transition, fold: Fold<'_>) -> Result<(), PlaceError> {
+    let db_path = layout.in_home(DB);
+    let (wal, journal) = side_files(layout);
+    if names_super_journal(&journal)? {
+        return Err(PlaceError::SuperJournal { path: journal });
+    }
+    if let Err(reason) = fold(&db_path) {
+        return Err(PlaceError::Fold { database: db_path, reason });
+    }
+    Layout::check_folded(&wal, &journal)?;
+    // A WAL that SQLite removed must not come back with a power cut, when `db` is not beside it any more.
+    sync_dir(&layout.home)?;
+    step(12)?;
+    let open = File::options().read(true).write(true).open(&db_path);
+    let db = open.map_err(PlaceError::io("cannot open", &db_path))?;
+    ofd::lock(&db).map_err(|_| PlaceError::Busy {
+        database: layout.database.clone(),
+        who: format!("a program has a lock on {}", db_path.display()),
+    })?;
+    db.sync_all().map_err(PlaceError::io("cannot sync", &db_path))?;
+    std::fs::rename(&db_path, &layout.database)
+        .map_err(PlaceError::io("cannot replace", &layout.database))?;
+    sync_dir(&layout.parent)?;
+    sync_dir(&layout.home)?;
+    step(13)?;
+    layout.remove_home()?;
+    // The stub's lock and the database's end here.
+    drop((transition, db));
+    Ok(())
+}
+
+/// Puts a stub where one was removed, or replaced by an empty file.
+fn restore_stub(layout: &Layout) -> Result<(), PlaceError> {
+    let spec = match attach::read_record(layout) {
+        Ok(record) => record.spec,
+        Err(e) if layout.home.join(NOTE).exists() => return Err(e),
+        Err(_) => super::FastSpec::default(),
+    };
+    let new: PathBuf = layout.in_home(super::layout::STUB_NEW);
+    let write = || {
+        std::fs::write(&new, record::stub(&layout.database, &layout.home, &spec))?;
+        File::open(&new)?.sync_all()
+    };
+    write().map_err(PlaceError::io("cannot write", &new))?;
+    let replace = PlaceError::io("cannot replace", &layout.database);
+    if stat(&layout.database)?.is_some() {
+        let empty = Transition::begin(layout)?;
+        if empty.file.metadata().is_ok_and(|m| m.len() == 0) {
+            std::fs::rename(&new, &layout.database).map_err(replace)?;
+        }
+    } else {
+        // Not over something that was put there meanwhile.
+        std::fs::hard_link(&new, &layout.database).map_err(replace)?;
+        std::fs::remove_file(&new).map_err(PlaceError::io("cannot remove", &new))?;
+    }
+    sync_dir(&layout.parent)
+}

@@ -1,0 +1,268 @@
+//! Why a database cannot be opened at its place, attached or detached: each a sentence with the remedy.
+//!
+//! Not the mapping to SQLite's result codes: that is the VFS's, with [`PlaceError::is_busy`] and its
+//! neighbours.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a place cannot be opened or detached. Nothing was changed unless the sentence says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// A URI parameter that cannot be obeyed.
+    #[error("the URI parameter {parameter}={value} cannot be used: {why}")]
+    Parameter {
+        /// The parameter.
+        parameter: &'static str,
+        /// What it was given.
+        value: String,
+        /// Why, and what to give.
+        why: String,
+    },
+    /// Somebody has the database open.
+    #[error("cannot attach or detach {}: {who}; close it there and try again", database.display())]
+    Busy {
+        /// The database.
+        database: PathBuf,
+        /// Who, or what shows it.
+        who: String,
+    },
+    /// SQLite could not bring the WAL or a journal into the database file.
+    #[error(
+        "SQLite could not bring the WAL and journal of {} into the database file before it is attached or detached: {reason}",
+        database.display()
+    )]
+    Fold {
+        /// The database file.
+        database: PathBuf,
+        /// What SQLite said.
+        reason: String,
+    },
+    /// A WAL or journal that still holds something.
+    #[error(
+        "{} still holds changes; close every connection of the database, or open it once with the stock sqlite3, and try again",
+        path.display()
+    )]
+    NotFolded {
+        /// The WAL or journal.
+        path: PathBuf,
+    },
+    /// A journal that names a super-journal, which only SQLite through Tiersmith can judge.
+    #[error(
+        "{} is of a transaction over several databases that was cut short; open the database once with vfs=tiersmith and read \
+         from it, then detach",
+        path.display()
+    )]
+    SuperJournal {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// The database has other names, which would lead past Tiersmith.
+    #[error(
+        "{} has {links} names (hard links); while it is attached each other name would open a file that is not whole. Remove the \
+         others, or attach a copy",
+        database.display()
+    )]
+    Linked {
+        /// The database.
+        database: PathBuf,
+        /// Number of names.
+        links: u64,
+    },
+    /// The file system has no hard links.
+    #[error(
+        "cannot attach {}: its file system refuses hard links ({source}), and without one the file cannot be moved aside safely; \
+         move the database to another file system (ext4, xfs, btrfs), or attach as the file's owner",
+        database.display()
+    )]
+    NoLinks {
+        /// The database.
+        database: PathBuf,
+        /// What the file system said.
+        source: io::Error,
+    },
+    /// The path is no ordinary file.
+    #[error("{} is no ordinary file; give the path of a database file", database.display())]
+    NotAFile {
+        /// The path.
+        database: PathBuf,
+    },
+    /// The files cannot be written by this process.
+    #[error(
+        "{} cannot be written ({source}); opening an attached database needs that, for reading too. Run as its owner, or mount \
+         its file system read-write",
+        path.display()
+    )]
+    ReadOnly {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A read-only open that asks for a tier.
+    #[error(
+        "{} is not attached, and opening it for reading only does not attach it; open it once for writing with fast=, or leave \
+         fast= out",
+        database.display()
+    )]
+    ReadOnlyAttach {
+        /// The database.
+        database: PathBuf,
+    },
+    /// The stub is there, its directory is not.
+    #[error(
+        "{} says that its data is in {}, but {why}; bring that directory back beside it. If the data is given up, remove the file",
+        database.display(), home.display()
+    )]
+    HomeMissing {
+        /// The stub.
+        database: PathBuf,
+        /// The directory.
+        home: PathBuf,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// The directory is there, the stub is not.
+    #[error(
+        "{} is gone or empty, and its data is in {}; to have the database back run `tiersmith detach {}`. If the data is given up, remove \
+         that directory",
+        database.display(), home.display(), database.display()
+    )]
+    StubMissing {
+        /// Where the stub was.
+        database: PathBuf,
+        /// The directory.
+        home: PathBuf,
+    },
+    /// Something else took the stub's place.
+    #[error(
+        "both {} and {} hold a database; the second is the attached one. Move the one that is not wanted elsewhere: either the \
+         first, and then run `tiersmith detach` for its path, or the whole directory {}",
+        database.display(), home.join("db").display(), home.display()
+    )]
+    TwoDatabases {
+        /// The file at the path.
+        database: PathBuf,
+        /// The directory.
+        home: PathBuf,
+    },
+    /// The directory holds what nobody expects there.
+    #[error(
+        "{} holds {names}, which Tiersmith did not make; move that elsewhere and try again",
+        home.display()
+    )]
+    NotOurs {
+        /// The directory.
+        home: PathBuf,
+        /// What was found.
+        names: String,
+    },
+    /// The attachment file cannot be used.
+    #[error(
+        "the attachment file {} cannot be used: {why}; restore it from a backup, or give fast= as the database was attached",
+        path.display()
+    )]
+    Attachment {
+        /// The attachment file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Attached to other members than given.
+    #[error(
+        "{} is attached to {attached} and was opened with fast={given}; leave fast= out, give it as it was attached, or detach first",
+        database.display()
+    )]
+    OtherTier {
+        /// The database.
+        database: PathBuf,
+        /// The members it is attached to.
+        attached: String,
+        /// Those given.
+        given: String,
+    },
+    /// Attached otherwise than asked for.
+    #[error(
+        "{} was attached with {attached} and is opened with {given}; leave fast= out, give it as it was attached, or detach first",
+        database.display()
+    )]
+    OtherSetting {
+        /// The database.
+        database: PathBuf,
+        /// The parameter as it was.
+        attached: String,
+        /// As it is given.
+        given: String,
+    },
+    /// Nothing to detach.
+    #[error("{} is not attached: there is no {}; nothing has to be done", database.display(), home.display())]
+    NotAttached {
+        /// The database.
+        database: PathBuf,
+        /// The directory an attached one has.
+        home: PathBuf,
+    },
+    /// The file system failed.
+    #[error("{what} {}: {source}", path.display())]
+    Io {
+        /// The operation.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] tiersmith_store::Error),
+}
+
+impl PlaceError {
+    /// For `map_err`: a read-only file system or missing permission becomes [`PlaceError::ReadOnly`].
+    pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| match source.kind() {
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+                Self::ReadOnly { path, source }
+            }
+            _ => Self::Io { what, path, source },
+        }
+    }
+
+    /// Somebody else has the database, its directory or its tier; later it may work.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        use tiersmith_store::Error;
+        matches!(self, Self::Busy { .. } | Self::Store(Error::Owned { .. } | Error::Busy(_)))
+    }
+
+    /// The tier or the home's file system has no space.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Store(tiersmith_store::Error::TierFull { .. }))
+            || self
+                .io_kind()
+                .is_some_and(|kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+
+    /// This process cannot write where it would have to.
+    #[must_use]
+    pub fn is_readonly(&self) -> bool {
+        matches!(self, Self::ReadOnlyAttach { .. })
+            || self.io_kind().is_some_and(|kind| {
+                matches!(kind, io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+            })
+    }
+
+    /// What the system said at the bottom of it, if it was asked.
+    fn io_kind(&self) -> Option<io::ErrorKind> {
+        let mut error: &dyn std::error::Error = self;
+        loop {
+            if let Some(io) = error.downcast_ref::<io::Error>() {
+                return Some(io.kind());
+            }
+            error = error.source()?;
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Where one SQLite database lives: attached to a fast tier, or plain.
+//!
+//! The home of an attached database is the directory `NAME-tiersmith` beside it. In it are the database under
+//! the name `db`, its WAL and journal, the attachment file, and what the store keeps there. At the database's
+//! own path lies the stub, which a stock SQLite refuses ("file is not a database"): promise 7 for a single
+//! file.
+//!
+//! ```text
+//! /data/app.db              the stub, a text for people
+//! /data/app.db-tiersmith/   db  db-wal  db-journal  attachment  .tiersmith
+//! ```
+//!
+//! It is not the VFS: nothing here knows a page or a transaction. SQLite itself is called only through
+//! [`Fold`].
+//!
+//! Invariants:
+//! - One [`Place`] for a database in a process, however many connections it has.
+//! - At every instant a stock SQLite at the path sees the whole database or is refused.
+//! - A name that was not made here is never removed.
+//!
+//! Read next: `layout.rs` for the states, `attach.rs` and `detach.rs` for the steps between them.
+
+mod attach;
+mod detach;
+mod error;
+mod layout;
+mod ofd;
+mod record;
+mod spec;
+mod status;
+#[cfg(test)]
+mod steps_test;
+mod table;
+
+pub use error::PlaceError;
+pub use layout::HOME_SUFFIX;
+pub use spec::{FastSpec, Placement, profile};
+pub use status::{Blocks, Standing, Status, status};
+
+use layout::Layout;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tiersmith_store::AttachedHome;
+
+/// Opens the database file at the path with the stock VFS, rolls a hot journal back, checkpoints and
+/// truncates its WAL, closes it. It is called with the database's path before attaching, and with the path of
+/// `db` in the directory when detaching. It must not use this VFS: the database would wait for itself.
+pub type Fold<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
+
+/// What is wanted of a database that is being opened.
+#[derive(Clone, Debug, Default)]
+pub struct Want {
+    /// Attach it to this tier if it is not attached; it must be this tier if it is.
+    pub fast: Option<FastSpec>,
+    /// Make the database when it is missing (and `fast` is given: a plain one SQLite makes itself).
+    pub create: bool,
+    /// It will only be read. An attached one is still opened for writing by the store.
+    pub read_only: bool,
+}
+
+/// Which of a database's three files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The database.
+    Main,
+    /// Its write-ahead log.
+    Wal,
+    /// Its rollback journal.
+    Journal,
+}
+
+/// An attached database that is open in this process. With the last `Arc` the store is closed and the
+/// database stays attached; files of the home must be dropped before it.
+///
+/// The fields are dropped in this order; `entry` last, so that another open waits until the store has let go.
+pub struct Place {
+    home: AttachedHome,
+    /// What the VFS keeps for all connections of this database.
+    pub(crate) shared: crate::database::Shared,
+    database: PathBuf,
+    spec: FastSpec,
+    /// Holds SQLite's lock bytes of `db`.
+    _lock: Option<File>,
+    _entry: table::Entry,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place")
+            .field("database", &self.database)
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Place {
+    /// The place of the database at `database`: attached already, or attached now because `want` has a tier.
+    /// The same `Arc` for the same database in one process. `None`: it is plain, open it with the stock VFS.
+    ///
+    /// What a cut left of an earlier attach or detach is finished or taken back first.
+    ///
+    /// # Errors
+    /// Each reason has its own; nothing was changed then.
+    ///
+    /// # Durability
+    /// The attachment is durable on return.
+    pub fn open(database: &Path, want: &Want, fold: Fold<'_>) -> Result<Option<Arc<Place>>, PlaceError> {
+        let Some(layout) = Layout::of(database)? else { return Ok(None) };
+        table::open(&layout.database, want, |entry| {
+            let opened = attach::open(&layout, want, fold)?;
+            Ok(opened.map(|opened| Place {
+                home: opened.home,
+                shared: Default::default(),
+                database: layout.database.clone(),
+                spec: opened.record.spec,
+                _lock: Some(opened.lock),
+                _entry: entry,
+            }))
+        })
+    }
+
+    /// The place of a home that the caller attached: its files are `db`, `db-wal` and `db-journal`, of the
+    /// classes of [`profile`]. For homes that are not directories (the tests' simulated ones). The path needs
+    /// not exist, the directory it is in does; nothing guards it.
+    ///
+    /// # Errors
+    /// [`PlaceError::Busy`] when this process has a database open at that path.
+    pub fn adopt(database: &Path, home: AttachedHome, spec: FastSpec) -> Result<Arc<Place>, PlaceError> {
+        let not_a_file = || PlaceError::NotAFile { database: database.into() };
+        let database = Layout::of(database)?.ok_or_else(not_a_file)?.database;
+        table::adopt(&database, |entry| Place {
+            home,
+            shared: Default::default(),
+            database: database.clone(),
+            spec,
+            _lock: None,
+            _entry: entry,
+        })
+    }
+
+    /// The attached home the files live on.
+    pub fn home(&self) -> &AttachedHome {
+        &self.home
+    }
+
+    /// The file's name, relative to [`Place::home`].
+    pub fn name(&self, role: Role) -> &Path {
+        Path::new(match role {
+            Role::Main => layout::DB,
+            Role::Wal => layout::WAL,
+            Role::Journal => layout::JOURNAL,
+        })
+    }
+
+    /// The canonical path of the database.
+    pub fn database(&self) -> &Path {
+        &self.database
+    }
+
+    /// Whether the tier only stands for persistent memory: every report must say so.
+    pub fn is_emulated(&self) -> bool {
+        self.spec.emulate
+    }
+
+    /// How it is attached.
+    pub fn spec(&self) -> &FastSpec {
+        &self.spec
+    }
+
+    /// The place, if this process has it open. `database` as [`Place::database`] has it is found without
+    /// asking the file system.
+    pub fn find(database: &Path) -> Option<Arc<Place>> {
+        if let Some(place) = table::find(database) {
+            return Some(place);
+        }
+        if table::is_empty() {
+            return None;
+        }
+        let layout = Layout::of(database).ok()??;
+        table::find(&layout.database)
+    }
+
+    /// Brings everything home and makes the database a plain file at its path again. It must not be open in
+    /// this process. What a cut left is finished.
+    ///
+    /// Checkpointing through Tiersmith before is not needed: `fold` does it on what came home.
+    ///
+    /// # Errors
+    /// Each reason has its own. After one the database is attached still, or on its way: another detach goes
+    /// on.
+    ///
+    /// # Durability
+    /// Durable on return.
+    pub fn detach(database: &Path, fold: Fold<'_>) -> Result<(), PlaceError> {
+        let layout =
+            Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+        table::alone(&layout.database, || detach::detach(&layout, fold))
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The step after which this thread's work stops, as a power cut would stop it.
+    static STOP_AFTER: std::cell::Cell<Option<u32>> = const { std::cell::Cell::new(None) };
+    static STOPPED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Step `number` of attaching (1 to 7) or detaching (11 to 13: its steps 1 to 3) is done.
+#[cfg(test)]
+fn step(number: u32) -> Result<(), PlaceError> {
+    if STOP_AFTER.get() == Some(number) || STOPPED.get() {
+        STOPPED.set(true);
+        return Err(PlaceError::Io {
+            what: "stopped, as the test asked, after step",
+            path: number.to_string().into(),
+            source: std::io::ErrorKind::Interrupted.into(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(not(test))]
+#[inline]
+#[allow(clippy::unnecessary_wraps, reason = "the tests' version fails")]
+fn step(_number: u32) -> Result<(), PlaceError> {
+    Ok(())
+}
+
+/// Whether a test stopped the work: a machine that has stopped does not go on to clean up.
+#[cfg(test)]
+fn stopped() -> bool {
+    STOPPED.get()
+}
+
+#[cfg(not(test))]
+#[inline]
+fn stopped() -> bool {
+    false
+}

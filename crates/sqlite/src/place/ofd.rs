@@ -1,0 +1,125 @@
+//! The file locks SQLite takes, taken from outside SQLite; and the question whether anybody else has a file
+//! open.
+//!
+//! A border module: the one place below `place` with `unsafe`, for one function of the C library, since
+//! rustix has no locks of byte ranges that belong to an open file. SQLite's own locks belong to the process;
+//! the two kinds conflict with each other as two processes do, also within one process.
+//!
+//! It is not a lock for Tiersmith's own owners: the store has that (`flock` of the home). It keeps a stock
+//! SQLite that has the inode open, or opens the path in the wrong moment, from going on.
+//!
+//! Invariant: none of these calls waits.
+//!
+//! Read next: `attach.rs`, which holds the lock from before the first change to the last file closed.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// First byte of the range: SQLite's PENDING byte. RESERVED is the next, 510 bytes of SHARED follow.
+const PENDING: i64 = 0x4000_0000;
+/// PENDING, RESERVED and all of SHARED.
+const RANGE: i64 = 512;
+
+const F_SETSIG: c_int = 10;
+const F_OFD_SETLK: c_int = 37;
+const F_SETLEASE: c_int = 1024;
+const F_WRLCK: i16 = 1;
+const F_UNLCK: i16 = 2;
+/// A signal that is ignored unless a program asked for it; that of leases without it would end the process.
+const SIGURG: c_int = 23;
+
+/// `struct flock` of 64-bit Linux.
+#[repr(C)]
+struct Flock {
+    l_type: i16,
+    l_whence: i16,
+    l_start: i64,
+    l_len: i64,
+    l_pid: i32,
+}
+
+const _: () = assert!(size_of::<usize>() == 8, "struct flock and F_OFD_SETLK are those of 64-bit Linux");
+const _: () = assert!(size_of::<Flock>() == 32 && std::mem::offset_of!(Flock, l_start) == 8);
+
+unsafe extern "C" {
+    fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
+}
+
+fn answer(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn set(file: &File, kind: i16) -> io::Result<()> {
+    let lock = Flock { l_type: kind, l_whence: 0, l_start: PENDING, l_len: RANGE, l_pid: 0 };
+    // SAFETY: `F_OFD_SETLK` reads one `struct flock`, which `lock` is (the assertions above; `l_pid` is 0 as
+    // it demands) and which outlives the call; the descriptor is open because `file` is borrowed.
+    answer(unsafe { fcntl(file.as_raw_fd(), F_OFD_SETLK, &raw const lock) })
+}
+
+/// Locks the bytes SQLite locks, for writing, until `file` and its duplicates are closed. The file must be
+/// open for writing.
+///
+/// # Errors
+/// `WouldBlock` when somebody holds a lock there; else what the system says.
+pub(super) fn lock(file: &File) -> io::Result<()> {
+    set(file, F_WRLCK).map_err(|e| match e.raw_os_error() {
+        // POSIX allows both numbers for a lock that is held.
+        Some(libc_eacces) if libc_eacces == rustix::io::Errno::ACCESS.raw_os_error() => {
+            io::ErrorKind::WouldBlock.into()
+        }
+        _ => e,
+    })
+}
+
+/// Whether anybody, in this process or another, has the file open besides `file`: somebody has if no write
+/// lease can be had. `None`: the file system, or the permissions, do not tell.
+pub(super) fn open_elsewhere(file: &File) -> Option<bool> {
+    let fd = file.as_raw_fd();
+    // SAFETY: `F_SETSIG` takes an `int`; the descriptor is open because `file` is borrowed.
+    answer(unsafe { fcntl(fd, F_SETSIG, SIGURG) }).ok()?;
+    // SAFETY: `F_SETLEASE` takes an `int`; the descriptor is open because `file` is borrowed. Whoever opens
+    // the file while the lease is held waits until it is given up, two lines below; this process gets
+    // `SIGURG`, which does nothing.
+    match answer(unsafe { fcntl(fd, F_SETLEASE, c_int::from(F_WRLCK)) }) {
+        Ok(()) => {
+            // SAFETY: as above.
+            let given_up = answer(unsafe { fcntl(fd, F_SETLEASE, c_int::from(F_UNLCK)) });
+            given_up.is_ok().then_some(false)
+        }
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Some(true),
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_open_file_cannot_lock_before_the_first_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, "x").unwrap();
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let (first, second) = (open(), open());
+        lock(&first).unwrap();
+        assert_eq!(lock(&second).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+        lock(&second).unwrap();
+    }
+
+    #[test]
+    fn a_file_open_twice_is_open_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, "x").unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        assert_ne!(open_elsewhere(&file), Some(true));
+        let reader = File::open(&path).unwrap();
+        assert_ne!(open_elsewhere(&file), Some(false));
+        drop(reader);
+        assert_ne!(open_elsewhere(&file), Some(true));
+    }
+}

@@ -1,0 +1,67 @@
+//! Registering the VFS with the SQLite that is linked into the program, and what a program may want to know of it then.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let (database, tier) = (dir.path().join("app.db"), dir.path().join("app.tier"));
+//! tiersmith_sqlite::register()?;
+//! // On persistent memory: a file on a DAX file system, and no emulate.
+//! let uri = format!(
+//!     "file:{}?vfs=tiersmith&fast={}&size=16M&emulate=1",
+//!     database.display(),
+//!     tier.display()
+//! );
+//! let connection = rusqlite::Connection::open(uri)?;
+//! connection.execute_batch("CREATE TABLE t(x); INSERT INTO t VALUES (1)")?;
+//! drop(connection);
+//! // Plain again: any SQLite opens it.
+//! tiersmith_sqlite::detach(&database)?;
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::border;
+use crate::ffi::api;
+use crate::place::{Place, PlaceError};
+use crate::vfs;
+use std::ffi::c_int;
+use std::path::Path;
+
+/// Why the VFS could not be registered, or a database not detached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// SQLite refused the VFS.
+    #[error(
+        "SQLite does not take the VFS `tiersmith`: result code {0}; it needs a default VFS (unix) to build on"
+    )]
+    Register(c_int),
+    /// The place of the database.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+}
+
+/// Registers the VFS `tiersmith` with the SQLite linked into this program. It does not become the default, unless the environment says
+/// `TIERSMITH_SQLITE_DEFAULT=1`. A second call changes nothing.
+///
+/// # Errors
+/// SQLite's result code.
+pub fn register() -> Result<(), Error> {
+    let api = api::use_linked();
+    border::register(api, crate::wants_default()).map_err(Error::Register)?;
+    crate::extension::announce(api);
+    Ok(())
+}
+
+/// Detaches the database at the path: everything goes home, and the plain file is at its path again. No connection of this process may
+/// have it open. What a crash left is recovered first.
+///
+/// # Errors
+/// Each is a sentence with the remedy; another call goes on where one failed.
+///
+/// # Durability
+/// Durable on return.
+pub fn detach(database: &Path) -> Result<(), Error> {
+    let below = border::register(api::use_linked(), crate::wants_default()).map_err(Error::Register)?;
+    Ok(Place::detach(database, &|path| vfs::fold(&below, path))?)
+}

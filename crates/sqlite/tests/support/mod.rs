@@ -1,0 +1,201 @@
+//! What the tests of this directory share: a directory with a database and an emulated tier, stock
+//! connections, and starting the test binary again as another process.
+//!
+//! Every tier here is a file that stands for persistent memory (EMULATED): what a process can see is the
+//! same, what a power cut does is not.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tiersmith_sqlite::place::{FastSpec, Place, PlaceError, Want};
+
+/// The VFS SQLite comes with.
+pub(crate) const STOCK: &str = "unix";
+
+/// A directory of its own, gone with the value.
+pub(crate) struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// In memory, where syncing costs nothing; a process that is killed cannot tell the difference.
+    pub(crate) fn in_memory() -> Self {
+        match tempfile::Builder::new().prefix("tiersmith-").tempdir_in("/dev/shm") {
+            Ok(dir) => Self { dir },
+            Err(_) => Self::new(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.file("app.db")
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.file("app.db-tiersmith")
+    }
+
+    pub(crate) fn tier(&self) -> PathBuf {
+        self.file("tier")
+    }
+
+    pub(crate) fn fast(&self) -> FastSpec {
+        FastSpec { members: vec![self.tier()], size: Some(8 << 20), emulate: true, ..FastSpec::default() }
+    }
+
+    pub(crate) fn attach_with(&self, fast: FastSpec) -> Result<Option<Arc<Place>>, PlaceError> {
+        let want = Want { fast: Some(fast), create: true, read_only: false };
+        patiently(|| Place::open(&self.database(), &want, &fold))
+    }
+
+    pub(crate) fn attach(&self) -> Result<Option<Arc<Place>>, PlaceError> {
+        self.attach_with(self.fast())
+    }
+
+    pub(crate) fn open(&self) -> Result<Option<Arc<Place>>, PlaceError> {
+        patiently(|| Place::open(&self.database(), &Want::default(), &fold))
+    }
+
+    pub(crate) fn detach(&self) -> Result<(), PlaceError> {
+        patiently(|| Place::detach(&self.database(), &fold))
+    }
+
+    /// A plain database with `rows` rows of a table `t`.
+    pub(crate) fn fill(&self, rows: u32) {
+        let db = stock(&self.database()).unwrap();
+        db.execute_batch("CREATE TABLE t(n)").unwrap();
+        for n in 0..rows {
+            db.execute("INSERT INTO t VALUES (?)", [n]).unwrap();
+        }
+    }
+
+    /// Every file below the directory but those named, with its bytes and mode: to see that nothing was
+    /// changed.
+    pub(crate) fn contents(&self, but: &[&str]) -> Vec<(PathBuf, u32, Vec<u8>)> {
+        let mut found = Vec::new();
+        list(self.path(), &mut found);
+        found.retain(|(path, ..)| !but.iter().any(|name| path.ends_with(name)));
+        found.sort();
+        found
+    }
+
+    /// The URI of the database through the VFS, attaching it to the tier.
+    pub(crate) fn uri(&self) -> String {
+        self.uri_with("")
+    }
+
+    /// The same with more parameters, each with `&` before it; 8 MiB unless they have a size.
+    pub(crate) fn uri_with(&self, more: &str) -> String {
+        let size = if more.contains("&size=") { "" } else { "&size=8M" };
+        let (database, tier) = (self.database(), self.tier());
+        format!("file:{}?vfs=tiersmith&fast={}&emulate=1{size}{more}", database.display(), tier.display())
+    }
+}
+
+/// Tries again for a moment while somebody else has it: a process that another test is just starting has,
+/// until its exec, copies of this process's descriptors and their locks.
+pub(crate) fn patiently<T>(work: impl Fn() -> Result<T, PlaceError>) -> Result<T, PlaceError> {
+    let end = Instant::now() + Duration::from_millis(300);
+    loop {
+        match work() {
+            Err(e) if e.is_busy() && Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
+            other => return other,
+        }
+    }
+}
+
+fn list(dir: &Path, found: &mut Vec<(PathBuf, u32, Vec<u8>)>) {
+    use std::os::unix::fs::MetadataExt;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let stat = path.symlink_metadata().unwrap();
+        if stat.is_dir() {
+            list(&path, found);
+        } else {
+            found.push((path.clone(), stat.mode(), std::fs::read(&path).unwrap()));
+        }
+    }
+}
+
+/// A connection with the stock VFS.
+pub(crate) fn stock(path: &Path) -> rusqlite::Result<Connection> {
+    Connection::open_with_flags_and_vfs(path, OpenFlags::default(), STOCK)
+}
+
+/// What the VFS does before attaching and when detaching, with the stock VFS.
+pub(crate) fn fold(path: &Path) -> Result<(), String> {
+    let folded = || {
+        let db = Connection::open_with_flags_and_vfs(path, OpenFlags::SQLITE_OPEN_READ_WRITE, STOCK)?;
+        db.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
+        db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        db.close().map_err(|(_, e)| e)
+    };
+    folded().map_err(|e| e.to_string())
+}
+
+/// Rows of `t` that a stock SQLite sees at the path.
+pub(crate) fn rows(path: &Path) -> rusqlite::Result<u32> {
+    stock(path)?.query_row("SELECT count(*) FROM t", [], |row| row.get(0))
+}
+
+/// Asserts that a stock SQLite refuses the path cleanly.
+pub(crate) fn assert_not_a_database(path: &Path) {
+    let refused = stock(path).unwrap().query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()));
+    let code = refused.unwrap_err().sqlite_error_code();
+    assert_eq!(code, Some(rusqlite::ffi::ErrorCode::NotADatabase));
+}
+
+/// The test `name` of this binary as a process of its own, with `role` in the environment.
+pub(crate) fn again(name: &str, role: (&str, &str)) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command.env(role.0, role.1).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A connection through the VFS, with a URI as [`Bench::uri`] has it. Waits when another test is just
+/// starting a process, which has copies of this one's descriptors, and their locks, until its exec.
+pub(crate) fn connect(uri: &str) -> rusqlite::Result<Connection> {
+    tiersmith_sqlite::register().expect("the VFS can be registered");
+    let end = Instant::now() + Duration::from_secs(5);
+    let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI;
+    loop {
+        // A connection opens its file when it first needs it.
+        let opened = Connection::open_with_flags(uri, flags).and_then(|db| {
+            db.query_row("PRAGMA schema_version", [], |_| Ok(()))?;
+            Ok(db)
+        });
+        match opened {
+            Err(e) if is_busy(&e) && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn is_busy(e: &rusqlite::Error) -> bool {
+    e.sqlite_error_code() == Some(rusqlite::ffi::ErrorCode::DatabaseBusy)
+}
+
+/// How many, unless the environment says otherwise.
+pub(crate) fn many(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}

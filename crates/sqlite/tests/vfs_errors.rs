@@ -1,0 +1,183 @@
+//! Errors reach the program: a result code it can act on, and a sentence that says what to do; nothing is lost.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+mod vfs_support;
+
+use rusqlite::ffi::{self, ErrorCode};
+use rusqlite::{Connection, Error};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use vfs_support::{Bench, assert_whole, text};
+
+/// The code of the error that opening or the first statement gives, and the last error.
+fn refused(uri: &str) -> (Option<ErrorCode>, String) {
+    let error = match Connection::open(uri) {
+        Ok(connection) => {
+            connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(())).unwrap_err()
+        }
+        Err(e) => e,
+    };
+    (error.sqlite_error_code(), last_error())
+}
+
+fn last_error() -> String {
+    text(&Connection::open_in_memory().unwrap(), "SELECT ifnull(tiersmith_last_error(), '')")
+}
+
+fn attached() -> Bench {
+    let bench = Bench::new();
+    bench.open().execute_batch("CREATE TABLE t(x); INSERT INTO t VALUES (1)").unwrap();
+    bench
+}
+
+#[test]
+fn another_tier_than_the_attached_one_is_cantopen_and_both_are_named() {
+    let bench = attached();
+    let uri = bench.uri().replace("app.tier", "other.tier");
+    let (code, why) = refused(&uri);
+    assert_eq!(code, Some(ErrorCode::CannotOpen));
+    assert!(why.contains("app.tier") && why.contains("other.tier"), "{why}");
+    assert_eq!(text(&bench.reopen(), "SELECT x FROM t"), "1");
+}
+
+#[test]
+fn a_tier_that_is_gone_is_cantopen_and_its_path_is_named() {
+    let bench = attached();
+    let hidden = bench.dir.path().join("hidden");
+    std::fs::rename(bench.tier(), &hidden).unwrap();
+    let (code, why) = refused(&format!("file:{}?vfs=tiersmith", bench.database().display()));
+    assert_eq!(code, Some(ErrorCode::CannotOpen), "{why}");
+    assert!(why.contains("app.tier"), "{why}");
+    std::fs::rename(hidden, bench.tier()).unwrap();
+    assert_eq!(text(&bench.reopen(), "SELECT x FROM t"), "1");
+}
+
+#[test]
+fn the_tier_of_another_database_is_cantopen() {
+    let bench = attached();
+    let tier = bench.tier().display().to_string();
+    let other = Bench::new();
+    let uri = format!("file:{}?vfs=tiersmith&fast={tier}&size=16M&emulate=1", other.database().display());
+    let (code, why) = refused(&uri);
+    assert_eq!(code, Some(ErrorCode::CannotOpen), "{why}");
+    assert!(why.contains("belongs to"), "{why}");
+    assert_eq!(text(&bench.reopen(), "SELECT x FROM t"), "1");
+}
+
+#[test]
+fn a_parameter_that_cannot_be_read_is_cantopen_with_what_to_give() {
+    let bench = Bench::with("&size=lots");
+    let (code, why) = refused(&bench.uri());
+    assert_eq!(code, Some(ErrorCode::CannotOpen));
+    assert!(why.contains("size=lots"), "{why}");
+    assert!(!bench.database().exists());
+}
+
+#[test]
+fn a_read_only_connection_reads_and_cannot_write() {
+    let bench = attached();
+    let uri = format!("file:{}?vfs=tiersmith&mode=ro", bench.database().display());
+    let connection = Connection::open(uri).unwrap();
+    assert_eq!(text(&connection, "SELECT x FROM t"), "1");
+    let refused = connection.execute_batch("INSERT INTO t VALUES (2)").unwrap_err();
+    assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::ReadOnly));
+}
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+unsafe extern "C" fn keep_line(_: *mut c_void, _: c_int, line: *const c_char) {
+    // SAFETY: SQLite's: a string that ends with a zero.
+    let line = unsafe { CStr::from_ptr(line) };
+    LINES.lock().unwrap().push(line.to_string_lossy().into_owned());
+}
+
+#[test]
+fn every_error_is_a_line_in_sqlites_log() {
+    // The log is a setting of the whole process, made before SQLite is used: so in a process of its own.
+    const INSIDE: &str = "TIERSMITH_TEST_LOG";
+    if std::env::var_os(INSIDE).is_some() {
+        let keep: unsafe extern "C" fn(*mut c_void, c_int, *const c_char) = keep_line;
+        // SAFETY: called before any other use of SQLite in this process, with the two arguments this option takes.
+        let code =
+            unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_LOG, keep, std::ptr::null_mut::<c_void>()) };
+        assert_eq!(code, ffi::SQLITE_OK);
+        let bench = Bench::with("&size=lots");
+        let _ = refused(&bench.uri());
+        let lines = LINES.lock().unwrap().join("\n");
+        assert!(lines.contains("tiersmith: the URI parameter size=lots cannot be used"), "{lines}");
+        return;
+    }
+    let inside = Command::new(std::env::current_exe().unwrap())
+        .args(["every_error_is_a_line_in_sqlites_log", "--exact"])
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    assert!(inside.status.success(), "{}", String::from_utf8_lossy(&inside.stdout));
+}
+
+/// A file system of its own, of some MiB, or why there is none.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path, bytes: u64) -> Result<Self, String> {
+        std::fs::create_dir(at).unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
+            .arg(at)
+            .output()
+            .map_err(|e| e.to_string())?;
+        if !mount.status.success() {
+            return Err(String::from_utf8_lossy(&mount.stderr).trim().to_string());
+        }
+        Ok(Self(at.to_path_buf()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn fill_until_full(connection: &Connection) -> (i64, Error) {
+    let mut n = 0;
+    loop {
+        match connection.execute("INSERT INTO t VALUES (?1, randomblob(3000))", [n]) {
+            Ok(_) => n += 1,
+            Err(e) => return (n, e),
+        }
+        assert!(n < 20_000, "the disk never got full");
+    }
+}
+
+#[test]
+fn a_full_tier_with_a_full_home_gives_sqlite_full_and_loses_nothing() {
+    for journal in ["delete", "wal"] {
+        let bench = Bench::new();
+        let disk = match SmallDisk::mount(&bench.dir.path().join("small"), 6 << 20) {
+            Ok(disk) => disk,
+            Err(why) => {
+                println!("SKIPPED: no file system of its own: {why}");
+                return;
+            }
+        };
+        let database = disk.0.join("app.db");
+        let uri = |parameters: &str| format!("file:{}?vfs=tiersmith{parameters}", database.display());
+        let tier = format!("&fast={}&emulate=1&size=8M", bench.tier().display());
+        let connection = Connection::open(uri(&tier)).unwrap();
+        text(&connection, &format!("PRAGMA journal_mode={journal}"));
+        connection.execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY, body BLOB)").unwrap();
+        let (committed, error) = fill_until_full(&connection);
+        assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DiskFull), "{journal}: {error}");
+        assert!(committed > 500, "{committed}");
+        let rows = text(&connection, "SELECT count(*) FROM t");
+        assert_eq!(rows, committed.to_string());
+        drop(connection);
+        let connection = Connection::open(uri("")).unwrap();
+        assert_eq!(text(&connection, "SELECT count(*) FROM t"), rows);
+        assert_whole(&connection);
+    }
+}

@@ -1,0 +1,90 @@
+//! The loadable extension, loaded by the programs that are installed: the `sqlite3` shell and Python.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The library that was built with this test, or why there is none.
+fn library() -> Option<PathBuf> {
+    let exe = std::env::current_exe().unwrap();
+    let deps = exe.parent().unwrap();
+    let found = [deps, deps.parent().unwrap()]
+        .into_iter()
+        .map(|dir| dir.join("libtiersmith_sqlite.so"))
+        .find(|library| library.exists());
+    if found.is_none() {
+        println!(
+            "SKIPPED: there is no libtiersmith_sqlite.so in {}: cargo build -p tiersmith-sqlite makes it",
+            deps.display()
+        );
+    }
+    found
+}
+
+fn program(path: &str) -> Option<&Path> {
+    let path = Path::new(path);
+    if !path.exists() {
+        println!("SKIPPED: {} is not installed", path.display());
+    }
+    path.exists().then_some(path)
+}
+
+fn run(command: &mut Command) -> String {
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
+    said
+}
+
+#[test]
+fn the_sqlite3_shell_attaches_by_the_extension_and_is_refused_without() {
+    let (Some(library), Some(shell)) = (library(), program("/usr/bin/sqlite3")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (database, tier) = (dir.path().join("app.db"), dir.path().join("app.tier"));
+    let load = format!(".load {}", library.with_extension("").display());
+    let uri = format!("file:{}?vfs=tiersmith&fast={}&size=16M&emulate=1", database.display(), tier.display());
+    let sql = "CREATE TABLE t(x); INSERT INTO t VALUES (41); PRAGMA journal_mode=wal; UPDATE t SET x=x+1; SELECT x FROM t; \
+               SELECT ifnull(tiersmith_last_error(), 'none')";
+    // The database is opened when the extension is loaded already.
+    let said =
+        run(Command::new(shell).args(["-cmd", &load, "-cmd", &format!(".open {uri}"), ":memory:", sql]));
+    assert_eq!(said, "wal\n42\nnone\n");
+    let stock = Command::new(shell).arg(&database).arg("SELECT x FROM t").output().unwrap();
+    assert!(!stock.status.success());
+    assert!(String::from_utf8_lossy(&stock.stderr).contains("not a database"));
+}
+
+#[test]
+fn python_attaches_by_the_extension() {
+    let (Some(library), Some(python)) = (library(), program("/usr/bin/python3")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = r"
+import sqlite3, sys
+library, database, tier = sys.argv[1:]
+loader = sqlite3.connect(':memory:')
+if not hasattr(loader, 'enable_load_extension'):
+    print('SKIPPED: this Python loads no extensions')
+    sys.exit(0)
+loader.enable_load_extension(True)
+loader.load_extension(library)
+uri = f'file:{database}?vfs=tiersmith'
+connection = sqlite3.connect(f'{uri}&fast={tier}&size=16M&emulate=1', uri=True)
+connection.execute('CREATE TABLE t(x)')
+with connection:
+    connection.executemany('INSERT INTO t VALUES (?)', [(n,) for n in range(100)])
+assert 'EMULATED' in connection.execute('PRAGMA tiersmith_stats').fetchone()[0]
+connection.close()
+loader.close()
+connection = sqlite3.connect(uri, uri=True)
+assert connection.execute('SELECT sum(x) FROM t').fetchone() == (4950,)
+assert connection.execute('PRAGMA integrity_check').fetchone() == ('ok',)
+print('done')
+";
+    let said = run(Command::new(python)
+        .args(["-c", script])
+        .arg(library.with_extension(""))
+        .arg(dir.path().join("app.db"))
+        .arg(dir.path().join("app.tier")));
+    assert!(said.starts_with("done") || said.starts_with("SKIPPED"), "{said}");
+}

@@ -1,0 +1,97 @@
+//! A database on an emulated tier in a temporary directory, for the tests of the VFS.
+//!
+//! Not for the tests of `place`: those have a support of their own.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
+
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use tiersmith_sqlite::place::Place;
+use tiersmith_store::Stats;
+
+/// A directory with a database and a tier, neither made yet.
+pub struct Bench {
+    pub dir: TempDir,
+    /// More URI parameters for the first open.
+    pub parameters: String,
+}
+
+impl Bench {
+    /// A tier of 16 MiB.
+    pub fn new() -> Self {
+        Self::with("&size=16M")
+    }
+
+    /// `parameters` begin with `&`.
+    pub fn with(parameters: &str) -> Self {
+        tiersmith_sqlite::register().unwrap();
+        Self { dir: tempfile::tempdir().unwrap(), parameters: parameters.to_string() }
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.dir.path().join("app.db")
+    }
+
+    pub fn tier(&self) -> PathBuf {
+        self.dir.path().join("app.tier")
+    }
+
+    /// The URI that attaches.
+    pub fn uri(&self) -> String {
+        let (database, tier) = (self.database(), self.tier());
+        format!(
+            "file:{}?vfs=tiersmith&fast={}&emulate=1{}",
+            database.display(),
+            tier.display(),
+            self.parameters
+        )
+    }
+
+    /// A connection; attaches if that was not done.
+    pub fn open(&self) -> Connection {
+        Connection::open(self.uri()).unwrap()
+    }
+
+    /// A connection that does not name the tier.
+    pub fn reopen(&self) -> Connection {
+        Connection::open(format!("file:{}?vfs=tiersmith", self.database().display())).unwrap()
+    }
+
+    /// The database's place, while a connection is open.
+    pub fn stats(&self) -> Stats {
+        stats(&self.database())
+    }
+}
+
+/// Figures of an attached database that is open.
+pub fn stats(database: &Path) -> Stats {
+    Place::find(database).expect("a connection is open").home().stats()
+}
+
+/// How often an event happened.
+pub fn count(stats: &Stats, event: tiersmith_store::events::EventId) -> u64 {
+    stats.waits.event(event).count()
+}
+
+/// A counter's value.
+pub fn counter(stats: &Stats, counter: tiersmith_store::events::CounterId) -> u64 {
+    stats.waits.counter(counter)
+}
+
+/// The one text value of a statement.
+pub fn text(connection: &Connection, sql: &str) -> String {
+    connection
+        .query_row(sql, [], |row| {
+            row.get_ref(0).map(|v| match v {
+                rusqlite::types::ValueRef::Integer(n) => n.to_string(),
+                other => other.as_str().unwrap().to_string(),
+            })
+        })
+        .unwrap_or_else(|e| panic!("{sql}: {e}"))
+}
+
+/// Fails unless SQLite finds the database whole.
+pub fn assert_whole(connection: &Connection) {
+    assert_eq!(text(connection, "PRAGMA integrity_check"), "ok");
+}
