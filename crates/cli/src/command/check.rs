@@ -1,0 +1,72 @@
+//! `tiersmith check`: does every invariant of a tier hold, and if not, what does it mean.
+
+use clap::Args;
+use tiersmith_sqlite::place::Standing;
+use tiersmith_store::check::{CheckOptions, check};
+
+use super::home::{Home, Subject};
+use super::print;
+use crate::Outcome;
+use crate::error::{Error, Result};
+
+/// Check a tier that nobody uses: every invariant, and its clean blocks against the home
+///
+/// The check is a second reader of the format, apart from the one that the store uses. It never writes to the tier. A SQLite database is
+/// opened and closed first, to find out its tier, and that recovers it and mends what the store can mend. To look at what a crash left,
+/// name the database's directory (app.db-tiersmith) and its tier, with --cold.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tiersmith check app.db
+  tiersmith check /data/db --fast /mnt/pmem0/db.tier
+  tiersmith check /data/db --fast /mnt/pmem0/db.tier --cold --json
+  tiersmith check app.db-tiersmith --fast app.tier --cold
+
+Exit codes: 0 every invariant holds; 1 findings, each with what it means and what to do; 2 error.")]
+pub(crate) struct Check {
+    #[command(flatten)]
+    home: Home,
+    /// The tier is as a crash left it: unapplied records and the like are expected
+    #[arg(long)]
+    cold: bool,
+    /// Do not read every clean block to compare it with the home
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        if self.cold && self.home.path.is_file() {
+            let path = self.home.path.display();
+            return Err(Error::Usage(format!(
+                "a SQLite database is opened to find out its tier, and opening recovers it; to look at what a crash left, name its \
+                 directory and its tier: tiersmith check {path}-tiersmith --fast MEMBER... --cold"
+            )));
+        }
+        let (home, members, recovered) = match self.home.subject()? {
+            Subject::Directory => (self.home.path.clone(), self.home.fast.clone(), false),
+            Subject::Database(status) => {
+                let spec =
+                    status.spec.as_ref().filter(|_| status.standing != Standing::Plain).ok_or_else(|| {
+                        Error::Usage(format!(
+                            "{} is not attached; there is no tier to check",
+                            status.database.display()
+                        ))
+                    })?;
+                (status.home.clone(), spec.members.clone(), status.trouble.is_none())
+            }
+        };
+        let options = CheckOptions {
+            // A directory's tier is as its last user left it, which was not necessarily in order.
+            after_recovery: recovered && !self.cold,
+            compare_blocks: !self.quick,
+            ..CheckOptions::default()
+        };
+        let report = check(Some(&home), &members, &options)?;
+        print(&if self.json { format!("{}\n", report.to_json()) } else { report.to_string() })?;
+        Ok(if report.is_sound() { Outcome::Good } else { Outcome::Findings })
+    }
+}

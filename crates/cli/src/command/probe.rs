@@ -1,0 +1,195 @@
+//! `tiersmith probe`: what storage is here, how it is reached, how fast it is.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use tiersmith_awr::{Cell, Table, figure, write_table};
+use tiersmith_lab::place::{FileSystem, Leftovers};
+use tiersmith_lab::probe::found::{Found, SYSFS, look};
+use tiersmith_lab::probe::{Place, file};
+
+use super::{print, print_json};
+use crate::Outcome;
+use crate::error::{Error, Result};
+use crate::probe as mapped;
+use crate::progress::Line;
+
+/// Find the storage of this machine and measure it
+///
+/// Prints the media found, how each is reached and whether it survives a power cut, and measures reads, durable writes and a mixture of
+/// both at 512 B, 4 KiB and 512 KiB, one operation at a time: latency and bandwidth.
+///
+/// Without DIR it measures the current directory (with direct I/O where the file system takes it), every DAX file system that can be
+/// written, and /dev/shm (both mapped). Files made for measuring are removed.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tiersmith probe
+  tiersmith probe /data /mnt/pmem0
+  tiersmith probe --list
+  tiersmith probe --json > probe.json
+
+A directory on a DAX file system or in memory is measured mapped, any other through files. Figures of memory that only stands
+for persistent memory are labelled EMULATED.
+
+Exit codes: 0 good; 2 error.")]
+pub(crate) struct Probe {
+    /// Directories to measure
+    #[arg(value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Seconds per figure; there are nine for each directory
+    #[arg(long, value_name = "N", default_value_t = 0.3)]
+    seconds: f64,
+    /// Only say what there is, measure nothing
+    #[arg(long)]
+    list: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Probe {
+    pub(super) fn run(&self, leftovers: &Leftovers) -> Result<Outcome> {
+        if !(0.001..=600.0).contains(&self.seconds) {
+            return Err(Error::Usage(format!("--seconds {} is not from 0.001 to 600", self.seconds)));
+        }
+        let found = look(Path::new(SYSFS));
+        let line = Line::new();
+        let mut places = Vec::new();
+        for dir in self.dirs(&found)? {
+            let progress = |what: &str| line.say(&format!("{}: {what}", dir.display()));
+            let is_on = FileSystem::of(&dir);
+            let place = if is_on.dax || is_on.in_memory() {
+                mapped::measure(&dir, self.seconds, leftovers, &progress)
+            } else {
+                file::measure(&dir, self.seconds, leftovers, &progress).map_err(Error::from)
+            };
+            line.clear();
+            places.push(place?);
+        }
+        if self.json {
+            print_json(&json!({ "format": 1, "found": found, "seconds": self.seconds, "measured": places }))?;
+        } else {
+            print(&text(&found, &places))?;
+        }
+        Ok(Outcome::Good)
+    }
+
+    fn dirs(&self, found: &Found) -> Result<Vec<PathBuf>> {
+        if self.list {
+            return Ok(Vec::new());
+        }
+        let real = |dir: &Path| {
+            std::fs::canonicalize(dir).ok().filter(|dir| dir.is_dir()).ok_or_else(|| {
+                Error::Usage(format!(
+                    "cannot measure {}: it is not a directory; give one on the storage to measure",
+                    dir.display()
+                ))
+            })
+        };
+        if !self.dirs.is_empty() {
+            return self.dirs.iter().map(|dir| real(dir)).collect();
+        }
+        let writable = |dir: &PathBuf| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok();
+        let mut dirs = vec![real(Path::new("."))?];
+        dirs.extend(found.candidates.iter().map(|candidate| candidate.path.clone()));
+        dirs.retain(writable);
+        dirs.dedup();
+        Ok(dirs)
+    }
+}
+
+fn text(found: &Found, places: &[Place]) -> String {
+    let mut out = String::new();
+    let or = |value: &Option<String>| value.clone().unwrap_or_default();
+    let mut disks = Table::new("Block devices")
+        .text("Name", "As the kernel calls it.")
+        .text("Model", "As the device calls itself.")
+        .figures("Size", "", "Its size.")
+        .figures("Sector", "", "Bytes of a sector as software sees it.")
+        .text("Kind", "Turning disks or not, as the device says.")
+        .text("Write cache", "As the kernel sees it.");
+    for disk in &found.block_devices {
+        disks.row(vec![
+            Cell::text(&disk.name),
+            Cell::text(or(&disk.model)),
+            Cell::bytes(disk.bytes as f64),
+            Cell::count(disk.logical_block_bytes),
+            Cell::text(match (disk.dax, disk.rotational) {
+                (Some(true), _) => "DAX",
+                (_, Some(true)) => "turning",
+                (_, Some(false)) => "not turning",
+                _ => "",
+            }),
+            Cell::text(or(&disk.write_cache)),
+        ]);
+    }
+    write_table(&mut out, &disks);
+    out.push('\n');
+    let mut pmem = Table::new("Persistent memory")
+        .text("Namespace", "As the kernel calls it.")
+        .text("Access mode", "How it is presented.")
+        .figures("Size", "", "Its size.")
+        .text("Persistence domain", "Where data is safe from a power cut.")
+        .text("Device", "Its block device.");
+    for namespace in &found.namespaces {
+        pmem.row(vec![
+            Cell::text(&namespace.name),
+            Cell::text(&namespace.access_mode),
+            Cell::bytes(namespace.bytes as f64),
+            Cell::text(or(&namespace.persistence_domain)),
+            Cell::text(or(&namespace.block_device)),
+        ]);
+    }
+    if found.namespaces.is_empty() {
+        out.push_str("Persistent memory\n  None found.\n");
+    } else {
+        write_table(&mut out, &pmem);
+    }
+    if !found.dax_devices.is_empty() {
+        out.push_str(&format!("DAX devices: {}\n", found.dax_devices.join(", ")));
+    }
+    for candidate in &found.candidates {
+        out.push_str(&format!(
+            "\n{}: {}, {} free, {}\n",
+            candidate.path.display(),
+            candidate.is_on,
+            figure::bytes(candidate.bytes_free as f64),
+            if candidate.persistent { "survives a power cut" } else { "memory: a tier here is EMULATED" }
+        ));
+    }
+    for place in places {
+        out.push('\n');
+        write_table(&mut out, &measured(place));
+    }
+    out
+}
+
+fn measured(place: &Place) -> Table {
+    let label = if place.access_mode == "emulated" { ", EMULATED" } else { "" };
+    let mut table =
+        Table::new(format!("{} ({}), access mode {}{label}", place.path, place.is_on, place.access_mode))
+            .figures("Size", "", "Bytes of each operation.")
+            .text("Operation", "What was done.")
+            .figures("Median", "", "Half of them took no longer.")
+            .figures("p99", "", "99 of 100 took no longer.")
+            .figures("Per second", "", "Operations, one at a time.")
+            .figures("Bandwidth", "", "Bytes a second, one operation at a time.")
+            .text("How", "Which way.");
+    for m in &place.measurements {
+        table.row(vec![
+            Cell::bytes(m.size_bytes as f64),
+            Cell::text(m.operation.name()),
+            Cell::nanoseconds(m.median_ns as f64),
+            Cell::nanoseconds(m.p99_ns as f64),
+            Cell::number((m.mean_ns > 0.0).then(|| 1e9 / m.mean_ns)),
+            Cell::text(format!("{}/s", figure::bytes(m.bytes_per_s))),
+            Cell::text(&m.how),
+        ]);
+    }
+    for note in &place.notes {
+        table.note(note.clone());
+    }
+    table
+}

@@ -1,0 +1,227 @@
+//! `tiersmith study`: cases on this machine, each beside its baseline.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tiersmith_lab::ByteSize;
+use tiersmith_lab::case::{self, Case};
+use tiersmith_lab::place::Leftovers;
+use tiersmith_lab::study::result::StudyResult;
+use tiersmith_lab::study::{self, FULL_ROUNDS, FULL_SECONDS, Options, SECONDS, html, text};
+
+use super::{print, print_json, write_file};
+use crate::Outcome;
+use crate::error::{Error, Result};
+use crate::progress::Line;
+
+/// Run published experiments on this machine: SQLite with SLOB's load, without and with a fast tier
+///
+/// Each case is run on a database of its own in a directory of its own, and compared with its baseline: what Oracle calls Compare
+/// Periods. Beside it stands what public documents printed for the same question. Everything made is removed, also after Ctrl-C.
+///
+/// Without CASE the default set runs. A CASE is an id (see --list) or the path of a case file; its baseline runs as well.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tiersmith study                              the default set, under three minutes
+  tiersmith study --list                       what cases there are
+  tiersmith study redo-on-tier --seconds 30    one case and its baseline, longer
+  tiersmith study --home /data --fast /mnt/pmem0 --html report.html
+  tiersmith study --show redo-on-tier > mine.toml; edit it; tiersmith study ./mine.toml
+  tiersmith study --snapshots DIR; tiersmith awr compare --in DIR 1 2 3 4
+  tiersmith study --json result.json; later: tiersmith study --read result.json
+
+Where things go: home is --home, else the build directory or /var/tmp. The tier is --fast, else a DAX file system if one is
+mounted, else /dev/shm if it is large enough, else a file beside the home. A tier that is not persistent memory is labelled
+EMULATED wherever a figure of it appears.
+
+Exit codes: 0 the study ran (read its warnings: figures that cannot be trusted are marked with (?)); 2 error;
+128 and the signal's number when it was interrupted.")]
+pub(crate) struct Study {
+    /// Cases to run: ids, or paths of case files
+    #[arg(value_name = "CASE")]
+    cases: Vec<String>,
+    /// The same as CASE
+    #[arg(long = "case", value_name = "CASE")]
+    more_cases: Vec<String>,
+    /// List the cases and end
+    #[arg(long)]
+    list: bool,
+    /// Print a case's file, to copy and change, and end
+    #[arg(long, value_name = "CASE")]
+    show: Option<String>,
+    /// Print the result that an earlier study wrote with --json, and make its page again, and end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cases", "more_cases", "full"])]
+    read: Option<PathBuf>,
+    /// A directory on the slower storage
+    #[arg(long, value_name = "DIR")]
+    home: Option<PathBuf>,
+    /// The fast storage: a directory, a new or empty file, or a DAX device
+    #[arg(long, value_name = "PATH")]
+    fast: Option<PathBuf>,
+    /// Bytes of each database's tier (64M, 1G); default: enough for what the case puts there
+    #[arg(long, value_name = "SIZE")]
+    size: Option<ByteSize>,
+    /// Label the tier EMULATED even on persistent memory
+    #[arg(long)]
+    emulate: bool,
+    /// Seconds measured per run [default: 8; with --full 60]
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// Rounds; the median of each case is shown [default: 1; with --full 3]
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    /// Every case, at length
+    #[arg(long)]
+    full: bool,
+    /// SLOB's SCALE instead of the cases' own: bytes of a schema's table
+    #[arg(long, value_name = "SIZE")]
+    scale: Option<ByteSize>,
+    /// Schemas instead of the cases' own
+    #[arg(long, value_name = "N")]
+    schemas: Option<u32>,
+    /// THREADS_PER_SCHEMA instead of the cases' own
+    #[arg(long, value_name = "N")]
+    threads: Option<u32>,
+    /// Operations a second at fixed times instead of a closed loop; response times are then measured from the time each was due
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// The seed of every random choice
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write the result as JSON to FILE (`-`: to standard output instead of the text)
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+    /// Write the page to FILE [default: tiersmith-study.html in the current directory]
+    #[arg(long, value_name = "FILE", conflicts_with = "no_html")]
+    html: Option<PathBuf>,
+    /// Write no page
+    #[arg(long)]
+    no_html: bool,
+    /// Keep the snapshots of every run in a workload repository, for `tiersmith awr`
+    #[arg(long, value_name = "DIR")]
+    snapshots: Option<PathBuf>,
+}
+
+impl Study {
+    pub(super) fn run(&self, leftovers: &Leftovers) -> Result<Outcome> {
+        if self.list {
+            return self.list();
+        }
+        if let Some(id) = &self.show {
+            let known = || case::choose(std::slice::from_ref(id), false).map(|_| String::new());
+            let text = case::text_of(id).map_or_else(known, |text| Ok(text.to_owned()))?;
+            print(&text)?;
+            return Ok(Outcome::Good);
+        }
+        if let Some(file) = &self.read {
+            return self.read_again(file);
+        }
+        let names: Vec<String> = self.cases.iter().chain(&self.more_cases).cloned().collect();
+        let mut options = Options::new(case::choose(&names, self.full)?);
+        options.seconds = self.seconds.unwrap_or(if self.full { FULL_SECONDS } else { SECONDS });
+        options.rounds = self.rounds.unwrap_or(if self.full { FULL_ROUNDS } else { 1 });
+        options.scale = self.scale;
+        options.tier_size = self.size;
+        options.schemas = self.schemas;
+        options.threads_per_schema = self.threads;
+        options.arrivals_per_s = self.rate;
+        options.seed = self.seed;
+        options.home = self.home.clone();
+        options.fast = self.fast.clone();
+        options.emulate = self.emulate;
+        options.snapshots = self.snapshots.clone();
+        options.command = std::iter::once("tiersmith".to_owned()).chain(std::env::args().skip(1)).collect();
+        self.can_write()?;
+        let line = Line::new();
+        let result = study::run(&options, leftovers.clone(), &line);
+        line.clear();
+        let result = result?;
+        let to_standard_output = self.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+        if let Some(path) = &self.json
+            && !to_standard_output
+        {
+            write_file(path, &result.to_json()?)?;
+        }
+        self.show_result(&result, to_standard_output)
+    }
+
+    /// Writes the page, and prints the result.
+    fn show_result(&self, result: &StudyResult, as_json: bool) -> Result<Outcome> {
+        let page = self.page();
+        if let Some(page) = &page {
+            write_file(page, &html::render(result)?)?;
+        }
+        if as_json {
+            print(&format!("{}\n", result.to_json()?))?;
+            return Ok(Outcome::Good);
+        }
+        print(&text::render(result))?;
+        if let Some(page) = page {
+            let page = std::fs::canonicalize(&page).unwrap_or(page);
+            print(&format!("\npage: {}\n", page.display()))?;
+        }
+        Ok(Outcome::Good)
+    }
+
+    fn read_again(&self, file: &Path) -> Result<Outcome> {
+        let json = std::fs::read_to_string(file).map_err(|source| Error::Io {
+            what: "read the result",
+            path: file.into(),
+            source,
+        })?;
+        let result = StudyResult::from_json(&json, &file.display().to_string())?;
+        self.can_write()?;
+        self.show_result(&result, self.json.is_some())
+    }
+
+    fn page(&self) -> Option<PathBuf> {
+        (!self.no_html).then(|| self.html.clone().unwrap_or_else(|| PathBuf::from("tiersmith-study.html")))
+    }
+
+    /// Finds out before minutes of measuring that a result could not be written.
+    fn can_write(&self) -> Result<()> {
+        for path in self.json.iter().chain(self.page().iter()).filter(|path| path.as_os_str() != "-") {
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            if path.is_dir()
+                || !dir.is_dir()
+                || rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_err()
+            {
+                return Err(Error::Usage(format!(
+                    "cannot write {}: {} is not a directory that this user can write to; name another file",
+                    path.display(),
+                    dir.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Outcome> {
+        let cases: Vec<Case> = case::built_in()?;
+        if self.json.is_some() {
+            print_json(&cases)?;
+            return Ok(Outcome::Good);
+        }
+        let mut out = String::new();
+        for case in cases {
+            let when = if case.by_default { "default" } else { "--full" };
+            let pcts: Vec<String> = case.update_pcts.iter().map(u32::to_string).collect();
+            out.push_str(&format!(
+                "{:<18} {} ({when}; UPDATE_PCT {})\n",
+                case.id,
+                case.title,
+                pcts.join(" and ")
+            ));
+            text::paragraph(&mut out, "    ", &case.about);
+            if let Some(baseline) = &case.baseline {
+                out.push_str(&format!("    Compared with {baseline}.\n"));
+            }
+            if !case.published.is_empty() {
+                out.push_str(&format!("    Published: {}.\n", case.published.join(", ")));
+            }
+        }
+        print(&out)?;
+        Ok(Outcome::Good)
+    }
+}

@@ -1,0 +1,91 @@
+//! The program `tiersmith`: one file for each command in `command/`.
+//!
+//! What a command does is in the crates; here are options, output and exit codes. To add a command: a file in `command/` with its options,
+//! its help and a `run`, and a line in `command/mod.rs`; the tests in `tests/` ask every command for its help.
+//!
+//! **Invariants**: a command prints for a person, or JSON with `--json`, and then nothing else on standard output; what it makes for its
+//! own use is gone when it ends, also after Ctrl-C; an error is one sentence on standard error.
+
+#![forbid(unsafe_code)]
+
+mod command;
+mod error;
+mod probe;
+mod progress;
+mod signals;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tiersmith_lab::place::Leftovers;
+
+use command::Command;
+
+/// Attach a little fast storage to a database that lives on slower storage, without changing the database; measure what that buys.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tiersmith",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 good; 1 findings or differences; 2 error. `tiersmith help COMMAND` has examples."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// How a command ended when it did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Exit code 0.
+    Good,
+    /// Exit code 1: something was found that the user has to look at.
+    Findings,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    log_to_standard_error();
+    let leftovers = Leftovers::default();
+    if let Err(e) = signals::clean_up_on_interruption(&leftovers) {
+        eprintln!("tiersmith: {e}");
+        return ExitCode::from(2);
+    }
+    let ended = arguments.command.run(&leftovers);
+    leftovers.clean();
+    // The thread that watches for signals ends the program, with the exit code a shell expects.
+    while leftovers.stopped() {
+        std::thread::park();
+    }
+    match ended {
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
+        Ok(Outcome::Findings) => ExitCode::from(1),
+        Err(e) => {
+            // Standard error may be closed; the exit code says it all the same.
+            let _ = writeln!(std::io::stderr(), "tiersmith: {e}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Messages of the crates, warnings and errors only.
+fn log_to_standard_error() {
+    struct Lines;
+    impl log::Log for Lines {
+        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+            metadata.level() <= log::Level::Warn
+        }
+        fn log(&self, record: &log::Record<'_>) {
+            if self.enabled(record.metadata()) {
+                let _ = writeln!(std::io::stderr(), "tiersmith: {}", record.args());
+            }
+        }
+        fn flush(&self) {}
+    }
+    static LINES: Lines = Lines;
+    if log::set_logger(&LINES).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+}

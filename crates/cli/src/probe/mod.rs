@@ -1,0 +1,102 @@
+//! The mapped part of `tiersmith probe`: memory that is read and written with loads and stores.
+//!
+//! It is here and not in the lab because only the command line may know how persistent memory is mapped.
+//!
+//! **Invariants**: the same sizes, mixture and clock as for files; what is made for measuring is noted before and removed after.
+
+use std::path::Path;
+
+use tiersmith_lab::place::{FileSystem, Leftovers, bytes_free};
+use tiersmith_lab::probe::{AREA_BYTES, Measurement, Operation, Place, SIZES, is_read, timed};
+use tiersmith_pmem::{Access, Mapping, OpenOptions};
+
+use crate::error::{Error, Result};
+
+/// Measures a directory through a mapped file in it: persistent memory if it is on a DAX file system, else memory that stands for it.
+pub(crate) fn measure(
+    dir: &Path,
+    seconds: f64,
+    leftovers: &Leftovers,
+    progress: &dyn Fn(&str),
+) -> Result<Place> {
+    let is_on = FileSystem::of(dir);
+    if bytes_free(dir) < 2 * AREA_BYTES {
+        let needed = (2 * AREA_BYTES) >> 20;
+        return Err(Error::Usage(format!(
+            "cannot measure {}: {needed} MiB must be free; free space there",
+            dir.display()
+        )));
+    }
+    let access = if is_on.dax { Access::Dax } else { Access::Emulated };
+    let path = dir.join(format!(".tiersmith-probe.{}.mapped", std::process::id()));
+    leftovers.note(&path);
+    let options = OpenOptions { create: true, prefault: true, ..OpenOptions::new(access, AREA_BYTES) };
+    let measured = Mapping::open(&path, &options).map_err(Error::from).and_then(|mapping| {
+        let report = mapping.report().clone();
+        Ok((report, all(&mapping, seconds, leftovers, progress)?))
+    });
+    leftovers.clean();
+    let (report, measurements) = measured?;
+    let mut notes: Vec<String> =
+        report.to_string().lines().skip(1).map(|line| line.trim().to_owned()).collect();
+    if report.emulated {
+        notes.insert(
+            0,
+            "EMULATED: memory that stands for persistent memory; a write is durable nowhere".into(),
+        );
+    }
+    Ok(Place {
+        path: dir.display().to_string(),
+        is_on: is_on.to_string(),
+        access_mode: report.access.name().into(),
+        persistent: report.persistent,
+        notes,
+        measurements,
+    })
+}
+
+fn all(
+    mapping: &Mapping,
+    seconds: f64,
+    leftovers: &Leftovers,
+    progress: &dyn Fn(&str),
+) -> Result<Vec<Measurement>> {
+    if !mapping.claim(0, AREA_BYTES as usize) {
+        return Err(Error::Usage("BUG: a new mapping is in use".into()));
+    }
+    let mut found = Vec::new();
+    for size in SIZES {
+        for operation in Operation::ALL {
+            if leftovers.stopped() {
+                return Err(tiersmith_lab::Error::Interrupted.into());
+            }
+            progress(&format!("{} of {size} bytes, mapped", operation.name()));
+            found.push(one(mapping, operation, size, seconds));
+        }
+    }
+    Ok(found)
+}
+
+fn one(mapping: &Mapping, operation: Operation, size: usize, seconds: f64) -> Measurement {
+    let places = AREA_BYTES / size as u64;
+    let mut random = fastrand::Rng::with_seed(size as u64);
+    let mut bytes = vec![0xa5u8; size];
+    let how = match operation {
+        Operation::Read => "mapped, a copy",
+        _ => "mapped, non-temporal stores and a fence",
+    };
+    let measured = timed(operation, size, how, seconds, |n| {
+        let at = random.u64(0..places) * size as u64;
+        if operation == Operation::Read || (operation == Operation::Mixed && is_read(n)) {
+            mapping.read(at, &mut bytes);
+        } else {
+            mapping.nt_write(at, &bytes);
+            mapping.fence();
+        }
+        Ok::<(), std::convert::Infallible>(())
+    });
+    match measured {
+        Ok(measured) => measured,
+        Err(never) => match never {},
+    }
+}

@@ -1,0 +1,46 @@
+//! Ctrl-C, a terminal that closes, a service that is stopped: what a command made is removed before the program ends.
+//!
+//! **Invariant**: the exit code is 128 and the signal's number, as a shell expects it.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tiersmith_lab::place::Leftovers;
+
+use crate::error::{Error, Result};
+
+/// How long a command may take to stop by itself before what it made is taken away under its hands.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// Removes what `leftovers` knows when the program is interrupted, and ends it.
+pub(crate) fn clean_up_on_interruption(leftovers: &Leftovers) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|source| Error::Io {
+        what: "watch for signals in",
+        path: "this process".into(),
+        source,
+    })?;
+    let leftovers = leftovers.clone();
+    let watch = move || {
+        let Some(signal) = signals.forever().next() else { return };
+        leftovers.stop();
+        let asked = Instant::now();
+        // The command returns by itself within a step of its load and cleans up with nothing running; a long system call may keep it.
+        while asked.elapsed() < PATIENCE && !leftovers.is_empty() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        leftovers.clean();
+        let mut error = std::io::stderr();
+        if error.is_terminal() {
+            let _ = write!(error, "\r\x1b[K");
+        }
+        let _ = writeln!(error, "tiersmith: interrupted; what was made is removed");
+        std::process::exit(128 + signal);
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).map(|_| ()).map_err(|source| Error::Io {
+        what: "start a thread for",
+        path: "signals".into(),
+        source,
+    })
+}

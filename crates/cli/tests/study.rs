@@ -1,0 +1,170 @@
+//! The program as a user meets it: a small study, its files, its snapshots, and Ctrl-C.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn program(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tiersmith"));
+    command.current_dir(dir);
+    command
+}
+
+fn tiersmith(dir: &Path, arguments: &[&str]) -> Output {
+    program(dir).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn place() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["home", "fast"] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    dir
+}
+
+const SMALL: [&str; 10] =
+    ["study", "redo-on-tier", "--home", "home", "--fast", "fast", "--scale", "4M", "--size", "64M"];
+
+fn nothing_left(dir: &Path) {
+    for name in ["home", "fast"] {
+        let left: Vec<_> = std::fs::read_dir(dir.join(name)).unwrap().map(|e| e.unwrap().path()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn a_small_study_prints_writes_its_page_and_json_and_leaves_nothing_else() {
+    let dir = place();
+    let mut arguments = SMALL.to_vec();
+    arguments.extend([
+        "--seconds",
+        "0.2",
+        "--html",
+        "page.html",
+        "--json",
+        "result.json",
+        "--snapshots",
+        "snapshots",
+    ]);
+    let output = tiersmith(dir.path(), &arguments);
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        printed.contains("redo-on-tier") && printed.contains("EMULATED") && printed.contains("page: "),
+        "{printed}"
+    );
+    nothing_left(dir.path());
+    let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
+    assert!(page.starts_with("<!") && page.contains("EMULATED") && page.trim_end().ends_with("</html>"));
+    let result: Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.path().join("result.json")).unwrap()).unwrap();
+    assert_eq!(result["format"], 1);
+    assert_eq!(result["runs"].as_array().unwrap().len(), 4);
+    assert_eq!(result["places"]["emulated"], true);
+
+    let again = tiersmith(dir.path(), &["study", "--read", "result.json", "--html", "again.html"]);
+    let up_to_the_page = |text: &str| text[..text.find("page: ").unwrap()].to_owned();
+    assert_eq!(up_to_the_page(&text(&again.stdout)), up_to_the_page(&printed));
+    assert_eq!(std::fs::read_to_string(dir.path().join("again.html")).unwrap(), page);
+    assert_eq!(tiersmith(dir.path(), &["study", "--read", "page.html", "--no-html"]).status.code(), Some(2));
+
+    let list = tiersmith(dir.path(), &["awr", "list", "snapshots", "--json"]);
+    let list: Value = serde_json::from_slice(&list.stdout).unwrap();
+    let ids: Vec<String> =
+        list["snapshots"].as_array().unwrap().iter().map(|s| s["id"].to_string()).collect();
+    assert_eq!(ids.len(), 8);
+    let report = tiersmith(dir.path(), &["awr", "report", "--in", "snapshots", &ids[2], &ids[3]]);
+    assert!(text(&report.stdout).contains("log file parallel write"), "{}", text(&report.stderr));
+    let arguments = ["awr", "compare", "--in", "snapshots", &ids[0], &ids[1], &ids[2], &ids[3]];
+    let compared = tiersmith(dir.path(), &arguments);
+    assert!(compared.status.success() && text(&compared.stdout).contains("EMULATED"));
+    let json = tiersmith(dir.path(), &[&arguments[..], &["--json"]].concat());
+    let _: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let html = tiersmith(dir.path(), &[&arguments[..], &["--html", "compare.html"]].concat());
+    assert!(html.status.success() && dir.path().join("compare.html").exists());
+
+    // Snapshots of two runs are of two instances: their difference would be a wrong number.
+    let mixed = tiersmith(dir.path(), &["awr", "report", "--in", "snapshots", &ids[0], &ids[3]]);
+    assert_eq!(mixed.status.code(), Some(2));
+    // A damaged one is listed as such.
+    let path = list["snapshots"][0]["path"].as_str().unwrap();
+    std::fs::write(dir.path().join(path), "{").unwrap();
+    let listed = tiersmith(dir.path(), &["awr", "list", "snapshots"]);
+    assert_eq!(listed.status.code(), Some(1));
+    assert!(text(&listed.stdout).contains("damaged: "));
+}
+
+#[test]
+fn json_on_standard_output_is_all_there_is_on_it() {
+    let dir = place();
+    let mut arguments = SMALL.to_vec();
+    arguments.extend(["--seconds", "0.1", "--no-html", "--json"]);
+    let output = tiersmith(dir.path(), &arguments);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["seconds"], 0.1);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn interruption_at_any_time_leaves_no_files() {
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        for after_ms in [30, 300, 1500, 2600] {
+            let dir = place();
+            let mut child = program(dir.path())
+                .args(SMALL)
+                .args(["--seconds", "20", "--rounds", "2", "--no-html"])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_millis(after_ms));
+            let killed =
+                Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().unwrap();
+            assert!(killed.success());
+            let asked = Instant::now();
+            let status = child.wait().unwrap();
+            assert!(asked.elapsed() < Duration::from_secs(10), "it took {:?} to end", asked.elapsed());
+            use std::os::unix::process::ExitStatusExt;
+            let ended = status.code() == Some(128 + number) || status.signal() == Some(number);
+            assert!(ended, "{signal} after {after_ms} ms: {status}");
+            nothing_left(dir.path());
+        }
+    }
+}
+
+#[test]
+fn probe_lists_and_measures_and_removes_its_files() {
+    let dir = place();
+    let list = tiersmith(dir.path(), &["probe", "--list"]);
+    assert!(list.status.success() && text(&list.stdout).contains("Persistent memory"));
+    let output = tiersmith(dir.path(), &["probe", "home", "--seconds", "0.01", "--json"]);
+    let probe: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let figures = probe["measured"][0]["measurements"].as_array().unwrap();
+    assert_eq!(figures.len(), 9);
+    assert!(
+        figures
+            .iter()
+            .all(|f| f["count"].as_u64().unwrap() > 0 && f["p99_ns"].as_u64() >= f["median_ns"].as_u64())
+    );
+    nothing_left(dir.path());
+    let shared = Path::new("/dev/shm");
+    if shared.is_dir() {
+        let mapped = tiersmith(dir.path(), &["probe", "/dev/shm", "--seconds", "0.01"]);
+        let printed = text(&mapped.stdout);
+        assert!(
+            printed.contains("EMULATED") && printed.contains("mapped"),
+            "{printed}{}",
+            text(&mapped.stderr)
+        );
+        let left = std::fs::read_dir(shared).unwrap().filter_map(|e| e.ok()).map(|e| e.file_name());
+        assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with(".tiersmith-probe")));
+    }
+}

@@ -1,0 +1,401 @@
+//! Where a study puts its home and its tier, and how it takes them away again.
+//!
+//! Home is an ordinary directory on ordinary storage. The tier is on persistent memory when a DAX file system is mounted; else it is
+//! emulated: in /dev/shm when that is large enough, else a file, and every figure from it says so.
+//!
+//! **Invariants**: every path made is noted before it is made, and [`Leftovers::clean`] takes all of them away, whenever it is called;
+//! what was there before is never removed.
+//! **Deliberately absent**: signals (the program that has the terminal calls `clean`), and measuring (`probe`).
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{During, Error, Result};
+
+/// What has to go when the study ends, and whether it was asked to stop.
+#[derive(Clone, Debug, Default)]
+pub struct Leftovers {
+    paths: Arc<Mutex<Vec<PathBuf>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Leftovers {
+    /// Notes a path before it is made.
+    pub fn note(&self, path: &Path) {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_path_buf());
+    }
+
+    /// Asks the study to stop; it returns [`Error::Interrupted`] within a step of its load.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it was asked to stop.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Whether nothing is left to remove.
+    pub fn is_empty(&self) -> bool {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Removes everything noted. May be called from another thread while the study runs, and more than once.
+    pub fn clean(&self) {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        for path in paths.drain(..).rev() {
+            // Another thread may be making files in it still.
+            for _ in 0..100 {
+                let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+                if gone.is_ok() || fs::symlink_metadata(&path).is_err() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+/// What the user said about places.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// A directory on the slower storage.
+    pub home: Option<PathBuf>,
+    /// The fast storage: a directory, a file that is not there yet or empty, or a DAX device.
+    pub fast: Option<PathBuf>,
+    /// Call the tier emulated even where persistent memory was found.
+    pub emulate: bool,
+    /// Bytes of home a study needs.
+    pub home_bytes: u64,
+    /// Bytes of tier it needs.
+    pub tier_bytes: u64,
+    /// Databases, and so tier members, of one run.
+    pub members: u32,
+}
+
+/// All places of one study.
+#[derive(Debug)]
+pub struct Places {
+    /// An empty directory on the slower storage, for this study alone.
+    pub home: PathBuf,
+    /// What it is on.
+    pub home_is_on: FileSystem,
+    /// Where tier members go.
+    pub tier: TierPlace,
+    /// What it is on.
+    pub tier_is_on: FileSystem,
+    /// Whether the tier only stands for persistent memory.
+    pub emulated: bool,
+    /// What a reader of the figures must know about these places.
+    pub notes: Vec<String>,
+    /// What has to go.
+    pub leftovers: Leftovers,
+}
+
+/// Where tier members go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TierPlace {
+    /// An empty directory for this study alone.
+    Directory(PathBuf),
+    /// One file or device, for studies of one schema.
+    Member(PathBuf),
+}
+
+/// A mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSystem {
+    /// `ext4`, `xfs`, `tmpfs`, ...
+    pub kind: String,
+    /// The device.
+    pub source: String,
+    /// Where it is mounted.
+    pub at: PathBuf,
+    /// Mounted with DAX: mappings reach the persistent memory itself.
+    pub dax: bool,
+}
+
+impl FileSystem {
+    /// The one a path is on.
+    pub fn of(path: &Path) -> FileSystem {
+        let unknown =
+            || FileSystem { kind: "unknown".into(), source: "unknown".into(), at: "/".into(), dax: false };
+        mounts()
+            .into_iter()
+            .filter(|mount| path.starts_with(&mount.at))
+            // Of two at one place the later one hides the earlier.
+            .max_by_key(|mount| mount.at.as_os_str().len())
+            .unwrap_or_else(unknown)
+    }
+
+    /// Whether its files are in memory and gone after a reboot.
+    pub fn in_memory(&self) -> bool {
+        matches!(self.kind.as_str(), "tmpfs" | "ramfs")
+    }
+}
+
+impl std::fmt::Display for FileSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} on {}{}", self.kind, self.source, if self.dax { ", DAX" } else { "" })
+    }
+}
+
+/// Every mounted file system.
+pub fn mounts() -> Vec<FileSystem> {
+    parse_mounts(&fs::read_to_string("/proc/self/mounts").unwrap_or_default())
+}
+
+fn parse_mounts(text: &str) -> Vec<FileSystem> {
+    let mount = |line: &str| {
+        let mut fields = line.split(' ');
+        let (source, at, kind, options) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let plain = |text: &str| text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
+        let dax = options.split(',').any(|option| matches!(option, "dax" | "dax=always"));
+        Some(FileSystem { kind: kind.into(), source: plain(source), at: plain(at).into(), dax })
+    };
+    text.lines().filter_map(mount).collect()
+}
+
+/// Bytes free on the file system of `dir`, for somebody who is not root.
+pub fn bytes_free(dir: &Path) -> u64 {
+    rustix::fs::statvfs(dir).map_or(0, |s| s.f_bavail.saturating_mul(s.f_frsize))
+}
+
+/// Bytes of memory to be had, of the machine or of the control group, whichever has less.
+pub fn memory_available() -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        .map_or(0, |kib| kib << 10);
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let group = number("/sys/fs/cgroup/memory.max")
+        .map(|max| max.saturating_sub(number("/sys/fs/cgroup/memory.current").unwrap_or(0)));
+    group.map_or(machine, |group| machine.min(group))
+}
+
+/// Decides where everything goes and makes the directories.
+///
+/// # Errors
+/// [`Error::Place`] with the remedy: a directory that is not there, cannot be written, or is too small.
+pub fn choose(wishes: &Wishes, leftovers: Leftovers) -> Result<Places> {
+    let mut notes = Vec::new();
+    let parent = match &wishes.home {
+        Some(dir) => existing_directory("home", dir)?,
+        None => slow_place(),
+    };
+    let name = format!("tiersmith-study.{}", std::process::id());
+    let free = bytes_free(&parent);
+    if free < wishes.home_bytes {
+        let reason =
+            format!("{} MiB are free and {} needed; give --home", free >> 20, wishes.home_bytes >> 20);
+        return Err(Error::Place { what: "home", path: parent, reason });
+    }
+    let home_is_on = FileSystem::of(&parent);
+    let (place, emulated) = fast_place(wishes, &parent, &name, &mut notes)?;
+    let home = parent.join(&name);
+    make_directory(&home, "home", &leftovers)?;
+    let tier_is_on = match &place {
+        TierPlace::Directory(dir) => {
+            make_directory(dir, "tier", &leftovers)?;
+            FileSystem::of(dir)
+        }
+        TierPlace::Member(member) => {
+            if !member.exists() {
+                leftovers.note(member);
+            }
+            FileSystem::of(member)
+        }
+    };
+    Ok(Places { home, home_is_on, tier: place, tier_is_on, emulated, notes, leftovers })
+}
+
+impl Places {
+    /// The tier member of the database with this number.
+    pub fn member(&self, database: u32) -> PathBuf {
+        match &self.tier {
+            TierPlace::Directory(dir) => dir.join(format!("user{}.tier", database + 1)),
+            TierPlace::Member(member) => member.clone(),
+        }
+    }
+
+    /// Whether members are files that are made and removed for each run.
+    pub fn members_are_ours(&self) -> bool {
+        matches!(self.tier, TierPlace::Directory(_))
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.leftovers.clean();
+    }
+}
+
+fn make_directory(dir: &Path, what: &'static str, leftovers: &Leftovers) -> Result<()> {
+    if dir.exists() {
+        let reason = "it is there already, left by a study that was killed; remove it".into();
+        return Err(Error::Place { what, path: dir.into(), reason });
+    }
+    leftovers.note(dir);
+    fs::create_dir(dir).map_err(|e| Error::Place {
+        what,
+        path: dir.into(),
+        reason: format!("it cannot be made: {e}; give --{}", if what == "home" { "home" } else { "fast" }),
+    })
+}
+
+fn existing_directory(what: &'static str, dir: &Path) -> Result<PathBuf> {
+    if !dir.is_dir() {
+        let reason = "it is not a directory; make it first, or give another".into();
+        return Err(Error::Place { what, path: dir.into(), reason });
+    }
+    fs::canonicalize(dir).during("find", dir)
+}
+
+fn writable(dir: &Path) -> bool {
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// The directory the program was built in, when it is on a disk; else a place for large temporary files.
+fn slow_place() -> PathBuf {
+    let build = std::env::current_exe().ok().and_then(|exe| exe.ancestors().nth(2).map(Path::to_path_buf));
+    let candidates = build.into_iter().chain([PathBuf::from("/var/tmp"), std::env::temp_dir()]);
+    let usable: Vec<PathBuf> =
+        candidates.filter(|dir| writable(dir)).filter_map(|dir| fs::canonicalize(dir).ok()).collect();
+    let on_disk = usable.iter().find(|dir| !FileSystem::of(dir).in_memory());
+    on_disk.or(usable.first()).cloned().unwrap_or_else(std::env::temp_dir)
+}
+
+/// Where the tier goes, and whether it is emulated.
+fn fast_place(
+    wishes: &Wishes,
+    parent: &Path,
+    name: &str,
+    notes: &mut Vec<String>,
+) -> Result<(TierPlace, bool)> {
+    let name = format!("{name}.tier");
+    let needed = wishes.tier_bytes;
+    let fits = |dir: &Path| {
+        let memory = FileSystem::of(dir).in_memory().then(memory_available);
+        // A quarter of what is free stays free.
+        bytes_free(dir) / 4 * 3 >= needed && memory.is_none_or(|free| free / 2 >= needed)
+    };
+    let too_small = |dir: &Path| Error::Place {
+        what: "tier",
+        path: dir.into(),
+        reason: format!(
+            "{} MiB are free and {} needed, with a quarter to spare; give --fast",
+            bytes_free(dir) >> 20,
+            needed >> 20
+        ),
+    };
+    if let Some(fast) = &wishes.fast {
+        if fast.is_dir() {
+            let dir = existing_directory("tier", fast)?;
+            let emulated = wishes.emulate || !FileSystem::of(&dir).dax;
+            return if fits(&dir) {
+                Ok((TierPlace::Directory(dir.join(name)), emulated))
+            } else {
+                Err(too_small(&dir))
+            };
+        }
+        if wishes.members > 1 {
+            let reason =
+                format!("a load of {} schemas needs as many tiers; give a directory", wishes.members);
+            return Err(Error::Place { what: "tier", path: fast.clone(), reason });
+        }
+        let device = fs::metadata(fast).is_ok_and(|m| m.file_type().is_char_device());
+        let above = fast.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let above = existing_directory("tier", above)?;
+        let Some(file) = fast.file_name() else {
+            return Err(Error::Place { what: "tier", path: fast.clone(), reason: "it names no file".into() });
+        };
+        let emulated = wishes.emulate || !(device || FileSystem::of(&above).dax);
+        return if device || fits(&above) {
+            Ok((TierPlace::Member(above.join(file)), emulated))
+        } else {
+            Err(too_small(&above))
+        };
+    }
+    let dax = mounts().into_iter().filter(|mount| mount.dax).map(|mount| mount.at);
+    for dir in dax.chain([PathBuf::from("/dev/shm")]) {
+        if writable(&dir) && fits(&dir) {
+            let emulated = wishes.emulate || !FileSystem::of(&dir).dax;
+            return Ok((TierPlace::Directory(dir.join(name)), emulated));
+        }
+    }
+    notes.push(
+        "there is no DAX file system and /dev/shm is too small: the tier is a file on the home's own storage"
+            .into(),
+    );
+    if !fits(parent) {
+        return Err(too_small(parent));
+    }
+    Ok((TierPlace::Directory(parent.join(name)), true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_with_their_escapes_and_dax() {
+        let text =
+            "/dev/pmem0 /mnt/pm\\040em ext4 rw,dax=always 0 0\ntmpfs /dev/shm tmpfs rw 0 0\nnonsense\n";
+        let mounts = parse_mounts(text);
+        assert_eq!(mounts.len(), 2);
+        assert!(mounts[0].dax && mounts[0].at == Path::new("/mnt/pm em") && !mounts[0].in_memory());
+        assert!(!mounts[1].dax && mounts[1].in_memory());
+        let never = parse_mounts("/dev/pmem0 /a ext4 rw,dax=never 0 0\n/dev/pmem0 /b xfs rw,dax=inode 0 0\n");
+        assert!(never.iter().all(|mount| !mount.dax));
+    }
+
+    #[test]
+    fn what_was_made_is_gone_after_a_study_and_what_was_there_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let (slow, fast) = (place.path().join("slow"), place.path().join("fast"));
+        for dir in [&slow, &fast] {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join("mine"), "mine").unwrap();
+        }
+        let wishes =
+            Wishes { home: Some(slow.clone()), fast: Some(fast.clone()), members: 2, ..Wishes::default() };
+        let places = choose(&wishes, Leftovers::default()).unwrap();
+        assert!(places.home.is_dir() && places.member(1).parent().unwrap().is_dir());
+        assert!(places.emulated);
+        fs::write(places.home.join("user1.db"), "data").unwrap();
+        drop(places);
+        for dir in [&slow, &fast] {
+            let left: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+            assert_eq!(left, ["mine"]);
+        }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_used_is_refused_with_what_to_do() {
+        let place = tempfile::tempdir().unwrap();
+        let wish = |home: &Path, fast: &Path, bytes| Wishes {
+            home: Some(home.into()),
+            fast: Some(fast.into()),
+            tier_bytes: bytes,
+            members: 2,
+            ..Wishes::default()
+        };
+        let missing = place.path().join("missing");
+        for (wishes, expect) in [
+            (wish(&missing, place.path(), 0), "not a directory"),
+            (wish(place.path(), &missing, 0), "give a directory"),
+            (wish(place.path(), place.path(), 1 << 60), "needed"),
+            (Wishes { home_bytes: 1 << 60, ..wish(place.path(), place.path(), 0) }, "give --home"),
+        ] {
+            let error = choose(&wishes, Leftovers::default()).unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,454 @@
+//! Runs a load on a target: sessions, warm-up, the measured interval between two snapshots.
+//!
+//! After SLOB's `runit.sh`: all sessions start together, the first snapshot is taken when the warm-up is over, the second at the end of
+//! RUN_TIME, and a session that fails fails the run.
+//!
+//! **Invariants**: nothing that happened before the first snapshot or after the second is in a figure. With fixed arrivals, an
+//! operation's response time begins when it was due, however late it was begun (no coordinated omission).
+//! **Deliberately absent**: which case, which place: `study/`.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tiersmith_awr::Snapshot;
+use tiersmith_awr::events::{Histogram, Totals};
+
+use crate::error::{Error, Result};
+use crate::target::{COMMIT, COMMITS, EXECUTES, RESPONSE, ROWS, SELECT, Target, UPDATE, Work};
+use crate::workload::{Plan, slob};
+
+/// Slices of the measured interval whose throughputs are compared.
+pub const SLICES: usize = 20;
+/// How often the main thread looks whether to stop.
+const LOOK: Duration = Duration::from_millis(20);
+/// A wait for the due time is slept until so much before it, and then spun: a sleep ends late by about as much.
+const SPIN: Duration = Duration::from_micros(100);
+
+/// What to run, and how long.
+pub struct Plans<'a> {
+    /// The load.
+    pub slob: &'a slob::Settings,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Not measured.
+    pub warm_up: Duration,
+    /// Measured.
+    pub run_time: Duration,
+    /// Told the share done.
+    pub progress: &'a (dyn Fn(f64) + Sync),
+    /// Whether to give up.
+    pub stopped: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Counters at the beginning.
+    pub begin: Snapshot,
+    /// Counters at the end.
+    pub end: Snapshot,
+    /// Length of the interval, from snapshot to snapshot.
+    pub elapsed_s: f64,
+    /// Executions in each slice of the interval, per second.
+    pub slices: Vec<f64>,
+    /// Executions.
+    pub executes: u64,
+    /// Transactions committed.
+    pub transactions: u64,
+    /// Rows touched, each in a block of its own.
+    pub rows: u64,
+    /// SELECT statements.
+    pub select: Latency,
+    /// BEGIN and UPDATE.
+    pub update: Latency,
+    /// COMMIT.
+    pub commit: Latency,
+    /// From due time to end, when arrivals are fixed.
+    pub response: Option<Latency>,
+}
+
+/// A distribution of times, in short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean_ns: f64,
+    /// Median, within 1/128.
+    pub median_ns: u64,
+    /// 99 of 100 were no longer, within 1/128.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Latency {
+    /// Of a histogram.
+    pub fn of(histogram: &Histogram) -> Latency {
+        Latency {
+            count: histogram.count(),
+            mean_ns: histogram.mean_ns().unwrap_or(0.0),
+            median_ns: histogram.quantile_ns(0.5).unwrap_or(0),
+            p99_ns: histogram.quantile_ns(0.99).unwrap_or(0),
+            max_ns: histogram.max_ns().unwrap_or(0),
+        }
+    }
+}
+
+impl Measured {
+    /// Executions per second.
+    pub fn executes_per_s(&self) -> f64 {
+        self.executes as f64 / self.elapsed_s
+    }
+
+    /// Transactions per second.
+    pub fn transactions_per_s(&self) -> f64 {
+        self.transactions as f64 / self.elapsed_s
+    }
+
+    /// Standard deviation of the slices' throughput over its mean.
+    pub fn variation(&self) -> f64 {
+        let mean = self.slices.iter().sum::<f64>() / self.slices.len().max(1) as f64;
+        if mean == 0.0 || self.slices.len() < 2 {
+            return 0.0;
+        }
+        let squares: f64 = self.slices.iter().map(|slice| (slice - mean).powi(2)).sum();
+        (squares / (self.slices.len() - 1) as f64).sqrt() / mean
+    }
+}
+
+/// What all threads of a run see.
+struct Control<'a> {
+    plans: &'a Plans<'a>,
+    work: &'a Work,
+    stop: AtomicBool,
+    ended: AtomicUsize,
+    failed: Mutex<Option<Error>>,
+}
+
+impl Control<'_> {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn fail(&self, error: Error) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Runs the load.
+///
+/// # Errors
+/// What a session failed with; [`Error::Interrupted`].
+pub fn run(target: &dyn Target, plans: &Plans<'_>) -> Result<Measured> {
+    let sessions = plans.slob.sessions();
+    let work = Work::new(sessions);
+    let control = Control {
+        plans,
+        work: &work,
+        stop: AtomicBool::new(false),
+        ended: AtomicUsize::new(0),
+        failed: Mutex::new(None),
+    };
+    let start = Barrier::new(sessions as usize + 1);
+    let measured = std::thread::scope(|scope| {
+        for number in 0..sessions {
+            let (control, start) = (&control, &start);
+            let thread = std::thread::Builder::new().name(format!("session {number}"));
+            let body = move || session(target, control, start, number);
+            if let Err(e) = thread.spawn_scoped(scope, body) {
+                control.fail(Error::Io { what: "start a thread for", path: "a session".into(), source: e });
+                // Those that started wait for as many as were planned.
+                (number..sessions).for_each(|_| {
+                    scope.spawn(|| start.wait());
+                });
+                break;
+            }
+        }
+        start.wait();
+        let measured = measure(target, &control, sessions as usize);
+        control.stop.store(true, Ordering::SeqCst);
+        measured
+    });
+    if let Some(error) = control.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    measured
+}
+
+/// What a session's thread does.
+fn session(target: &dyn Target, control: &Control<'_>, start: &Barrier, number: u32) {
+    let slob = control.plans.slob;
+    let schema = number / slob.threads_per_schema;
+    let opened = target.session(control.work, number as usize, schema);
+    start.wait();
+    let done = opened.and_then(|mut session| {
+        let mut plan = slob.plan(schema, number % slob.threads_per_schema, control.plans.block_bytes);
+        let mut arrivals = Arrivals::new(slob, number);
+        let mut loops = 0;
+        while !control.stopped() && (slob.work_loop == 0 || loops < slob.work_loop) {
+            loops += 1;
+            let step = plan.next();
+            if let Some(think) = step.think {
+                sleep_until(Instant::now() + think, control);
+            }
+            let due = arrivals.as_mut().map(Arrivals::next);
+            if let Some(due) = due {
+                sleep_until(due, control);
+                if control.stopped() {
+                    break;
+                }
+            }
+            session.run(step.schema, step.operation, slob.redo_stress)?;
+            if let Some(due) = due {
+                let response_ns = due.elapsed().as_nanos().min(u128::from(u64::MAX)) as u64;
+                control.work.responses.record_ns(RESPONSE, response_ns, 0);
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = done {
+        control.fail(error);
+    }
+    control.ended.fetch_add(1, Ordering::SeqCst);
+}
+
+/// When the operations of a session are due.
+struct Arrivals {
+    next: Instant,
+    every: Duration,
+}
+
+impl Arrivals {
+    fn new(slob: &slob::Settings, number: u32) -> Option<Arrivals> {
+        if slob.arrivals_per_s <= 0.0 {
+            return None;
+        }
+        let sessions = f64::from(slob.sessions());
+        let every = Duration::from_secs_f64((sessions / slob.arrivals_per_s).min(1e6));
+        // Sessions take turns within the first interval.
+        Some(Arrivals { next: Instant::now() + every.mul_f64(f64::from(number) / sessions), every })
+    }
+
+    fn next(&mut self) -> Instant {
+        let due = self.next;
+        self.next += self.every;
+        due
+    }
+}
+
+fn sleep_until(due: Instant, control: &Control<'_>) {
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() || control.stopped() {
+            return;
+        }
+        match left.checked_sub(SPIN) {
+            Some(sleep) if !sleep.is_zero() => std::thread::sleep(sleep.min(LOOK)),
+            _ => std::hint::spin_loop(),
+        }
+    }
+}
+
+/// What the main thread does: it waits, and takes the snapshots.
+fn measure(target: &dyn Target, control: &Control<'_>, sessions: usize) -> Result<Measured> {
+    let plans = control.plans;
+    let whole = (plans.warm_up + plans.run_time).as_secs_f64().max(1e-9);
+    let began = Instant::now();
+    let wait_until = |due: Instant| -> Result<bool> {
+        loop {
+            if (plans.stopped)() {
+                return Err(Error::Interrupted);
+            }
+            let over = control.stopped() || control.ended.load(Ordering::SeqCst) == sessions;
+            let left = due.saturating_duration_since(Instant::now());
+            if over || left.is_zero() {
+                return Ok(over);
+            }
+            (plans.progress)(began.elapsed().as_secs_f64() / whole);
+            std::thread::sleep(left.min(LOOK));
+        }
+    };
+    wait_until(began + plans.warm_up)?;
+    let work = control.work;
+    let statements_before = work.statements.read();
+    let responses_before = work.responses.read();
+    let begin = target.snapshot(work);
+    let first = Instant::now();
+    let mut slices = Vec::with_capacity(SLICES);
+    let mut slice_began = (first, statements_before.counter(EXECUTES));
+    for n in 1..=SLICES {
+        let over = wait_until(first + plans.run_time.mul_f64(n as f64 / SLICES as f64))?;
+        let (now, executes) = (Instant::now(), work.statements.read().counter(EXECUTES));
+        let seconds = (now - slice_began.0).as_secs_f64();
+        if !over && seconds > 0.0 {
+            slices.push((executes - slice_began.1) as f64 / seconds);
+        }
+        slice_began = (now, executes);
+        if over {
+            break;
+        }
+    }
+    let statements = work.statements.read().since(&statements_before);
+    let responses = work.responses.read().since(&responses_before);
+    let end = target.snapshot(work);
+    Ok(measured(control, begin, end, slices, &statements, &responses))
+}
+
+fn measured(
+    control: &Control<'_>,
+    begin: Snapshot,
+    end: Snapshot,
+    slices: Vec<f64>,
+    statements: &Totals,
+    responses: &Totals,
+) -> Measured {
+    let latency = |totals: &Totals, event| Latency::of(totals.event(event).histogram());
+    let elapsed_ns = end.monotonic_ns.saturating_sub(begin.monotonic_ns).max(1);
+    Measured {
+        begin,
+        end,
+        elapsed_s: elapsed_ns as f64 / 1e9,
+        slices,
+        executes: statements.counter(EXECUTES),
+        transactions: statements.counter(COMMITS),
+        rows: statements.counter(ROWS),
+        select: latency(statements, SELECT),
+        update: latency(statements, UPDATE),
+        commit: latency(statements, COMMIT),
+        response: (control.plans.slob.arrivals_per_s > 0.0).then(|| latency(responses, RESPONSE)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size::ByteSize;
+    use crate::target::Session;
+    use crate::workload::Operation;
+    use crate::workload::slob::{RedoStress, Settings};
+
+    /// A target whose operations sleep, some of them for long, and may fail.
+    struct Slow {
+        usual: Duration,
+        stall_at: u64,
+        stall: Duration,
+        fail_at: u64,
+    }
+
+    struct SlowSession<'a>(&'a Slow, &'a Work, u64);
+
+    impl Target for Slow {
+        fn session<'a>(&'a self, work: &'a Work, _: usize, _: u32) -> Result<Box<dyn Session + 'a>> {
+            Ok(Box::new(SlowSession(self, work, 0)))
+        }
+
+        fn snapshot(&self, _: &Work) -> Snapshot {
+            Snapshot::now(tiersmith_awr::Source::default())
+        }
+
+        fn check(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Session for SlowSession<'_> {
+        fn run(&mut self, _: u32, _: Operation, _: RedoStress) -> Result<()> {
+            self.2 += 1;
+            if self.2 == self.0.fail_at {
+                return Err(Error::Target {
+                    what: "the test".into(),
+                    database: "x".into(),
+                    reason: "it failed".into(),
+                });
+            }
+            let start = self.1.statements.start();
+            std::thread::sleep(if self.2 == self.0.stall_at { self.0.stall } else { self.0.usual });
+            let _ = self.1.statements.record(SELECT, start);
+            self.1.statements.count(EXECUTES, 1);
+            Ok(())
+        }
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn slow() -> Slow {
+        Slow { usual: MS, stall_at: u64::MAX, stall: Duration::ZERO, fail_at: u64::MAX }
+    }
+
+    fn go(target: &Slow, slob: &Settings, run_time: Duration) -> Result<Measured> {
+        let plans = Plans {
+            slob,
+            block_bytes: 4096,
+            warm_up: 20 * MS,
+            run_time,
+            progress: &|_| {},
+            stopped: &|| false,
+        };
+        run(target, &plans)
+    }
+
+    fn settings() -> Settings {
+        Settings { scale: ByteSize(4 << 20), ..Settings::default() }
+    }
+
+    #[test]
+    fn a_stall_is_in_the_response_of_every_operation_that_was_due_meanwhile() {
+        let slob = Settings { arrivals_per_s: 200.0, ..settings() };
+        let target = Slow { stall_at: 20, stall: 250 * MS, ..slow() };
+        let measured = go(&target, &slob, 600 * MS).unwrap();
+        let response = measured.response.unwrap();
+        // One statement of some 120 took long, and some fifty operations were due while it did.
+        assert!(measured.select.max_ns >= 250_000_000);
+        assert!(measured.select.mean_ns < 10e6, "{}", measured.select.mean_ns);
+        assert!(response.mean_ns > 25e6, "{}", response.mean_ns);
+    }
+
+    #[test]
+    fn fixed_arrivals_come_at_their_rate_and_a_closed_loop_at_its_own() {
+        let slob = Settings { arrivals_per_s: 100.0, threads_per_schema: 2, ..settings() };
+        let measured = go(&slow(), &slob, 500 * MS).unwrap();
+        assert!((80.0..=120.0).contains(&measured.executes_per_s()), "{}", measured.executes_per_s());
+        let closed = go(&slow(), &settings(), 300 * MS).unwrap();
+        assert!(closed.executes_per_s() > 200.0 && closed.response.is_none());
+    }
+
+    #[test]
+    fn a_session_that_fails_fails_the_run() {
+        let error = go(&Slow { fail_at: 5, ..slow() }, &settings(), 10_000 * MS).unwrap_err();
+        assert!(error.to_string().contains("it failed"), "{error}");
+    }
+
+    #[test]
+    fn a_run_ends_when_every_session_did_its_loops() {
+        let began = Instant::now();
+        let slob = Settings { work_loop: 50, threads_per_schema: 2, ..settings() };
+        go(&slow(), &slob, 10_000 * MS).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_run_that_is_told_to_stop_stops() {
+        let plans = Plans {
+            slob: &settings(),
+            block_bytes: 4096,
+            warm_up: MS,
+            run_time: Duration::from_secs(60),
+            progress: &|_| {},
+            stopped: &|| true,
+        };
+        assert!(matches!(run(&slow(), &plans), Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn throughput_that_jumps_has_a_variation() {
+        let mut measured = go(&slow(), &settings(), 40 * MS).unwrap();
+        measured.slices = vec![10.0; 20];
+        assert_eq!(measured.variation(), 0.0);
+        measured.slices = vec![5.0, 15.0];
+        assert!(measured.variation() > 0.5);
+    }
+}

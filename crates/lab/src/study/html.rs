@@ -1,0 +1,156 @@
+//! A study as one page that needs nothing else: no script, no file beside it.
+//!
+//! First the comparison, then the warnings, the published figures, and for each case Oracle's Compare Periods report beside its baseline.
+//!
+//! **Invariant**: an emulated tier is a banner on top; that figures cannot be trusted is said before the first of them.
+
+use tiersmith_awr::page::{Bar, Chart, Page};
+use tiersmith_awr::{Item, Quantity, compare, figure, report};
+
+use super::result::{Row, StudyResult};
+use super::{tables, text};
+use crate::case::Placement;
+use crate::error::Result;
+
+/// The page.
+///
+/// # Errors
+/// If snapshots of a run do not belong together, which a study's own always do.
+pub fn render(result: &StudyResult) -> Result<String> {
+    let mut page = Page::new("Tiersmith study: what a fast tier does for SQLite");
+    let machine = &result.machine;
+    page.lead(format!(
+        "{} UTC, {}, {} processors, {}. SQLite {}, load by SLOB's method, {} s per run, {} round(s).",
+        figure::instant(result.taken_unix_ns),
+        machine.processor.as_deref().unwrap_or("unknown processor"),
+        machine.cpus,
+        machine.platform.as_deref().unwrap_or("unknown system"),
+        result.sqlite,
+        result.seconds,
+        result.rounds
+    ));
+    for (_, warning) in result.all_warnings().iter().filter(|(_, warning)| warning.code == "emulated") {
+        page.banner(warning.sentence.clone());
+    }
+    if result.has_warnings() {
+        page.warning("Some of these figures cannot be trusted. They are marked with (?); the reasons are in the section Warnings and notes.");
+    }
+    for pct in result.update_pcts() {
+        comparison(&mut page, result, pct);
+    }
+    page.section("Warnings and notes");
+    for (about, sentence, is_note) in result.grouped_warnings() {
+        let text = if about.is_empty() { sentence } else { format!("{about}: {sentence}") };
+        if is_note {
+            page.paragraph(&text)
+        } else {
+            page.warning(&text)
+        };
+    }
+    page.section("Where things were");
+    page.list([
+        format!("home: {}", result.places.home_is_on),
+        format!(
+            "tier: {}{}",
+            result.places.tier_is_on,
+            if result.places.emulated { ", EMULATED" } else { "" }
+        ),
+    ]);
+    page.section("Cases");
+    for case in &result.cases {
+        page.subsection(&format!("{}: {}", case.id, case.title));
+        page.paragraph(&case.about);
+    }
+    if let Some(table) = tables::published(result) {
+        page.section("What others printed");
+        if let Some(beside) = tables::beside_published(result) {
+            page.table(&beside);
+        }
+        page.table(&table);
+    }
+    for pct in result.update_pcts() {
+        for row in result.rows(pct) {
+            details(&mut page, &row)?;
+        }
+    }
+    page.section("The same as text");
+    page.folded("Everything above, to copy", &text::render(result));
+    let command = result.command.join(" ");
+    page.footer(format!(
+        "Tiersmith {}{}{command}",
+        result.version,
+        if command.is_empty() { "" } else { ": " }
+    ));
+    Ok(page.render())
+}
+
+fn comparison(page: &mut Page, result: &StudyResult, pct: u32) {
+    let rows = result.rows(pct);
+    page.section(&format!("Comparison at UPDATE_PCT {pct}"));
+    let on_tier = rows.iter().any(|row| row.case.placement != Placement::Home);
+    let label =
+        if result.places.emulated && on_tier { " Cases with something on the tier: EMULATED." } else { "" };
+    let bars = |value: &dyn Fn(&Row<'_>) -> f64, ratio: &dyn Fn(&Row<'_>) -> Option<f64>| {
+        rows.iter()
+            .enumerate()
+            .map(|(n, row)| Bar {
+                label: format!("{}{}", row.case.title, if row.doubted { tables::MARK } else { "" }),
+                value: value(row),
+                detail: ratio(row)
+                    .map_or_else(String::new, |ratio| format!("{} x the baseline", figure::number(ratio))),
+                colour: n as u8,
+            })
+            .collect::<Vec<Bar>>()
+    };
+    let commits = rows.iter().any(|row| row.run.measured.transactions > 0);
+    if commits {
+        page.chart(&Chart::Bars {
+            title: "Transactions per second".into(),
+            explanation: format!("Committed and durable; longer is better.{label}"),
+            quantity: Quantity::Number,
+            bars: bars(&|row| row.run.measured.transactions_per_s(), &|row| row.transactions_ratio()),
+        });
+    }
+    if pct < 100 {
+        page.chart(&Chart::Bars {
+            title: "Executions per second".into(),
+            explanation: format!("SELECT and UPDATE statements; longer is better.{label}"),
+            quantity: Quantity::Number,
+            bars: bars(&|row| row.run.measured.executes_per_s(), &|row| row.executes_ratio()),
+        });
+    }
+    if commits {
+        page.chart(&Chart::Bars {
+            title: "Commit, 99th percentile".into(),
+            explanation: format!("99 of 100 commits took no longer; shorter is better.{label}"),
+            quantity: Quantity::Nanoseconds,
+            bars: bars(&|row| row.run.measured.commit.p99_ns as f64, &|_| None),
+        });
+    }
+    page.table(&tables::comparison(result, pct));
+    page.table(&tables::waits(result, pct));
+}
+
+/// The workload repository's report of a case, as one section: beside its baseline, or alone if it is one.
+fn details(page: &mut Page, row: &Row<'_>) -> Result<()> {
+    let interval = row.run.interval()?;
+    let (title, report) = match row.baseline {
+        Some(baseline) => {
+            (format!("{} beside {}", row.case.id, baseline.case), compare(&baseline.interval()?, &interval))
+        }
+        None => (row.case.id.clone(), report(&interval)),
+    };
+    page.section(&format!("{title}, UPDATE_PCT {}", row.run.update_pct));
+    page.paragraph(&report.subtitle);
+    for section in &report.sections {
+        page.subsection(&section.title);
+        for item in &section.items {
+            match item {
+                Item::Text(text) => page.paragraph(text),
+                Item::Table(table) => page.table(table),
+                Item::Chart(chart) => page.chart(chart),
+            };
+        }
+    }
+    Ok(())
+}

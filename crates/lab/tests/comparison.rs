@@ -1,0 +1,213 @@
+//! What a study says of known figures: ratios, medians of rounds, marks, warnings.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+use std::path::PathBuf;
+
+use tiersmith_awr::{Snapshot, Source, statistic};
+use tiersmith_lab::case::Placement;
+use tiersmith_lab::published;
+use tiersmith_lab::run::{Latency, Measured};
+use tiersmith_lab::study::result::{CaseSummary, FORMAT, Machine, PlaceSummary, RunResult, StudyResult};
+use tiersmith_lab::study::trust::Warning;
+use tiersmith_lab::study::{html, tables, text};
+
+/// A run of ten seconds with so many executions, each a transaction, and commits of so many nanoseconds.
+fn run(case: &str, round: u32, executes: u64, commit_ns: u64) -> RunResult {
+    let source = Source { instance: format!("{case} {round}"), database: case.into(), ..Source::default() };
+    let snapshot = |at_s: u64, executes: u64| {
+        let mut snapshot =
+            Snapshot::at(source.clone(), (1_700_000_000 + at_s) * 1_000_000_000, at_s * 1_000_000_000);
+        snapshot.db_time_ns = Some(executes * commit_ns);
+        snapshot.db_cpu_ns = Some(executes * commit_ns / 4);
+        snapshot.add_counter(statistic::EXECUTE_COUNT, "executions", executes);
+        snapshot.add_counter(statistic::USER_COMMITS, "transactions", executes);
+        snapshot
+    };
+    let commit = Latency {
+        count: executes,
+        mean_ns: commit_ns as f64,
+        median_ns: commit_ns,
+        p99_ns: 2 * commit_ns,
+        max_ns: 3 * commit_ns,
+    };
+    RunResult {
+        case: case.into(),
+        update_pct: 100,
+        round,
+        measured: Measured {
+            begin: snapshot(1, 0),
+            end: snapshot(11, executes),
+            elapsed_s: 10.0,
+            slices: vec![executes as f64 / 10.0; 20],
+            executes,
+            transactions: executes,
+            rows: 63 * executes,
+            select: Latency::default(),
+            update: commit,
+            commit,
+            response: None,
+        },
+        snapshots: None,
+        warnings: Vec::new(),
+    }
+}
+
+fn case(id: &str, baseline: Option<&str>, placement: Placement) -> CaseSummary {
+    CaseSummary {
+        id: id.into(),
+        title: format!("The case <b>{id}</b>"),
+        about: "For a test.".into(),
+        baseline: baseline.map(Into::into),
+        placement,
+        published: if baseline.is_some() {
+            vec!["oracle-vsphere-pmem/redo-vpmem-ext4-dax".into()]
+        } else {
+            Vec::new()
+        },
+        tier_bytes: if placement == Placement::Home { 0 } else { 96 << 20 },
+        database_bytes: 64 << 20,
+    }
+}
+
+fn study() -> StudyResult {
+    StudyResult {
+        format: FORMAT,
+        version: "0.0.0".into(),
+        command: vec!["tiersmith".into(), "study".into(), "<script>alert(1)</script>".into()],
+        taken_unix_ns: 1_700_000_000_000_000_000,
+        took_s: 60.0,
+        seconds: 10.0,
+        rounds: 3,
+        machine: Machine { cpus: 2, ..Machine::default() },
+        places: PlaceSummary {
+            home: PathBuf::from("h"),
+            home_is_on: "ext4 on /dev/sda".into(),
+            tier: PathBuf::from("t"),
+            tier_is_on: "tmpfs on tmpfs".into(),
+            emulated: true,
+        },
+        sqlite: "3".into(),
+        cases: vec![case("slow", None, Placement::Home), case("fast", Some("slow"), Placement::All)],
+        runs: vec![
+            run("slow", 1, 1_000, 9_000_000),
+            run("fast", 1, 8_000, 1_000_000),
+            run("slow", 2, 5_000, 1_500_000),
+            run("fast", 2, 2_000, 4_000_000),
+            run("slow", 3, 2_000, 4_500_000),
+            run("fast", 3, 6_000, 1_200_000),
+        ],
+        warnings: Vec::new(),
+        published: vec![published::find("oracle-vsphere-pmem/redo-vpmem-ext4-dax").unwrap()],
+    }
+}
+
+fn warning(code: &str, sentence: &str, is_note: bool) -> Warning {
+    Warning { code: code.into(), sentence: sentence.into(), is_note }
+}
+
+#[test]
+fn the_median_round_is_compared_with_the_median_round_of_the_baseline() {
+    let study = study();
+    let rows = study.rows(100);
+    assert_eq!((rows[0].run.round, rows[1].run.round), (3, 3));
+    assert_eq!(rows[1].executes_ratio(), Some(3.0));
+    assert_eq!(rows[1].spread, (200.0, 800.0));
+    assert!(rows[0].baseline.is_none() && rows[0].executes_ratio().is_none());
+}
+
+#[test]
+fn the_comparison_prints_the_figures_and_nothing_else() {
+    let mut out = String::new();
+    tiersmith_awr::write_table(&mut out, &tables::comparison(&study(), 100));
+    let fast: Vec<&str> =
+        out.lines().find(|line| line.starts_with("fast")).unwrap().split_whitespace().collect();
+    assert_eq!(
+        fast,
+        [
+            "fast", "data", "and", "redo", "600.0", "3.00", "600.0", "3.00", "1.20ms", "2.40ms", "200.0",
+            "800.0"
+        ]
+    );
+    let slow: Vec<&str> =
+        out.lines().find(|line| line.starts_with("slow")).unwrap().split_whitespace().collect();
+    assert_eq!(slow, ["slow", "nothing", "200.0", "200.0", "4.50ms", "9.00ms", "100.0", "500.0"]);
+    assert!(out.contains("EMULATED"));
+}
+
+#[test]
+fn a_published_ratio_stands_beside_the_one_measured_here() {
+    let table = tables::beside_published(&study()).unwrap();
+    let mut out = String::new();
+    tiersmith_awr::write_table(&mut out, &table);
+    let executes: Vec<&str> =
+        out.lines().find(|line| line.contains("executes")).unwrap().split_whitespace().collect();
+    assert_eq!(executes, ["fast", "oracle-vsphere-pmem/redo-vpmem-ext4-dax", "executes", "1.05", "3.00"]);
+    assert!(out.contains("other hardware"));
+}
+
+#[test]
+fn a_warning_marks_its_case_and_a_baseline_marks_those_compared_with_it() {
+    let mut study = study();
+    assert!(!study.has_warnings() && !text::render(&study).contains("(?)"));
+    study.runs[0].warnings.push(warning("host-unknown", "A note.", true));
+    assert!(!study.has_warnings());
+    study.runs[1].warnings.push(warning("steal", "Somebody else had the processor.", false));
+    let rows = study.rows(100);
+    assert!(!rows[0].doubted && rows[1].doubted);
+    study.runs[1].warnings.clear();
+    study.runs[4].warnings.push(warning("steal", "Somebody else had the processor.", false));
+    let rows = study.rows(100);
+    assert!(rows[0].doubted && rows[1].doubted);
+    let text = text::render(&study);
+    assert!(
+        text.contains("fast (?)") && text.contains("slow at UPDATE_PCT 100, round 3: Somebody else"),
+        "{text}"
+    );
+    let page = html::render(&study).unwrap();
+    assert!(page.contains("cannot be trusted") && page.contains("Somebody else had the processor."));
+}
+
+#[test]
+fn the_same_warning_of_many_runs_is_said_once() {
+    let mut study = study();
+    for run in &mut study.runs {
+        run.warnings.push(warning("short", "Too short.", false));
+    }
+    study.warnings.push(warning("machine-busy", "Busy.", false));
+    let grouped = study.grouped_warnings();
+    assert_eq!(grouped.len(), 2);
+    assert_eq!(grouped[0], (String::new(), "Busy.".into(), false));
+    assert_eq!(grouped[1].0, "slow at UPDATE_PCT 100, round 1, and 5 more runs");
+}
+
+#[test]
+fn text_from_outside_reaches_neither_the_page_as_a_tag_nor_the_terminal_as_an_escape() {
+    let mut study = study();
+    study.places.home_is_on = "ext4 \u{1b}[31m on <img src=x>".into();
+    study.warnings.push(warning("x", "\u{1b}[2J<script>alert(2)</script>", false));
+    let text = text::render(&study);
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let page = html::render(&study).unwrap();
+    for tag in ["<script", "<img", "<b>"] {
+        assert!(!page.contains(tag), "{tag}");
+    }
+}
+
+#[test]
+fn a_result_is_read_back_as_it_was_and_a_foreign_one_is_refused() {
+    let study = study();
+    let json = study.to_json().unwrap();
+    let again = StudyResult::from_json(&json, "result.json").unwrap();
+    assert_eq!(text::render(&again), text::render(&study));
+    let error = StudyResult::from_json(
+        &json.replace("\"format\": 1,\n  \"version\"", "\"format\": 9,\n  \"version\""),
+        "result.json",
+    );
+    assert!(error.unwrap_err().to_string().contains("format 9"));
+    for cut in (0..json.len()).step_by(997) {
+        if json.is_char_boundary(cut) {
+            assert!(StudyResult::from_json(&json[..cut], "result.json").is_err());
+        }
+    }
+}
