@@ -138,6 +138,33 @@ impl Registry {
         Start(end)
     }
 
+    /// Records a wait as [`Registry::record_n`] does and adds `n` to a counter: the thread's shard is looked up once.
+    ///
+    /// # Panics
+    /// If `event` or `counter` is not an index into this registry's tables.
+    #[inline]
+    pub fn record_and_count(
+        &self,
+        event: EventId,
+        start: Start,
+        bytes: u64,
+        counter: CounterId,
+        n: u64,
+    ) -> Start {
+        if !self.is_enabled() {
+            return Start(0);
+        }
+        let clock = clock();
+        let end = clock.now();
+        self.with_shard(|shard| {
+            if start.0 != 0 {
+                shard.record(event.index(), clock.ns_between(start.0, end), bytes);
+            }
+            shard.count(counter.index(), n);
+        });
+        Start(end)
+    }
+
     /// Records a wait whose duration is known.
     ///
     /// # Panics
@@ -443,6 +470,21 @@ mod tests {
         let totals = registry.read();
         assert_eq!((totals.event(WAIT).count(), totals.counter(THINGS)), (0, 0));
         assert_eq!(totals.events().count(), 0);
+    }
+
+    #[test]
+    fn a_wait_and_a_count_recorded_together_are_both_there() {
+        let registry = Registry::new(EVENTS, COUNTERS);
+        let next = registry.record_and_count(WAIT, registry.start(), 100, THINGS, 7);
+        let _ = registry.record_and_count(OTHER, next, 1, THINGS, 1);
+        // What began when nothing was recorded has no duration; what is counted is counted.
+        let _ = registry.record_and_count(WAIT, Registry::disabled().start(), 5, THINGS, 2);
+        let totals = registry.read();
+        assert_eq!((totals.event(WAIT).count(), totals.event(WAIT).bytes()), (1, 100));
+        assert_eq!((totals.event(OTHER).count(), totals.counter(THINGS)), (1, 10));
+        let disabled = Registry::disabled();
+        let _ = disabled.record_and_count(WAIT, disabled.start(), 1, THINGS, 1);
+        assert_eq!(disabled.read().counter(THINGS), 0);
     }
 
     #[test]

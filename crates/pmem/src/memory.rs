@@ -118,6 +118,9 @@ impl Drop for Memory {
                 let done =
                     unsafe { rustix::mm::munmap(mapped.reserved_at.as_ptr().cast(), mapped.reserved_len) };
                 debug_assert!(done.is_ok(), "BUG: munmap of a reservation refused");
+                // Closing would do, but for a child that some thread has just forked: until it executes its program it has a copy of the
+                // descriptor, and would keep the file locked.
+                let _ = rustix::fs::flock(&mapped.file, rustix::fs::FlockOperation::Unlock);
             }
             #[cfg(miri)]
             Kind::Mapped(_) => {}

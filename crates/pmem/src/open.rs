@@ -164,7 +164,8 @@ pub(crate) fn grow(path: &Path, memory: &Memory, old_len: u64, new_len: u64) -> 
 
 fn open_file(path: &Path, options: &OpenOptions) -> Result<(File, bool), Error> {
     let attempt = |exclusive: bool| {
-        let flags = rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::NONBLOCK;
+        // Not through a link: who may write in the directory could swap one in after somebody has looked at the file.
+        let flags = rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
         StdOpenOptions::new()
             .read(true)
             .write(true)
@@ -196,6 +197,9 @@ fn open_error(path: &Path, source: io::Error) -> Error {
         Some(Errno::ISDIR) => Error::NotMappable { path, found: "a directory", remedy: "give a file in it" },
         Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Error::ReadOnly { path, source },
         Some(Errno::NOSPC | Errno::DQUOT) => Error::NoSpace { path, wanted: 0, source },
+        Some(Errno::LOOP) => {
+            Error::NotMappable { path, found: "a symbolic link", remedy: "give the file that it leads to" }
+        }
         Some(Errno::NXIO | Errno::NODEV) => Error::NotMappable {
             path,
             found: "a socket or a device without a driver",

@@ -206,3 +206,16 @@ fn a_tebibyte_reserved_costs_no_memory_to_speak_of() {
     assert!(mapping.claim(0, LEN as usize));
     assert!(resident() < before + (16 << 20));
 }
+
+#[test]
+fn a_link_is_refused_and_what_it_leads_to_stays_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+    fs::write(&file, b"").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    assert!(refused(&link, &options()).to_string().contains("symbolic link"));
+    assert_eq!(fs::metadata(&file).unwrap().len(), 0);
+    std::os::unix::fs::symlink(directory.path().join("new"), directory.path().join("dangling")).unwrap();
+    assert!(refused(&directory.path().join("dangling"), &options()).to_string().contains("symbolic link"));
+    assert!(!directory.path().join("new").exists());
+}

@@ -19,10 +19,12 @@
 //! | 4 | the attachment note is removed | a plain home; the tier is free |
 //! | 5 | the superblocks say `detached` | the same |
 
+use crate::address::FRAME;
 use crate::attached::{AttachedHome, Inner, Running, spawn_background};
 use crate::error::{Error, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
-use crate::home::{Home, HomeError, RealHome};
+use crate::home::model::HomeModel;
+use crate::home::{Home, HomeError, HomeStat, RealHome};
 use crate::note::Note;
 use crate::planted::Planted;
 use crate::profile::Profile;
@@ -31,7 +33,7 @@ use crate::tier::open::{self, Found};
 use crate::tier::{Member, Tier};
 use crate::waits;
 use parking_lot::{Condvar, Mutex};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -166,12 +168,20 @@ pub enum Guard {
 /// How to attach.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which files are redo, data or pass. `None`: by looking into the directory, else `generic`.
+    /// Which files are redo, data or pass. `None`: the built-in one the home is attached with, else by looking into the directory, else
+    /// `generic`.
     pub profile: Option<Profile>,
     /// Promise 7.
     pub guard: Guard,
-    /// Bytes of each redo file that stay in the tier; older redo is drained to home.
+    /// The file `profile` was read from, when it is not a built-in one; only noted, for attaching again.
+    pub profile_file: Option<PathBuf>,
+    /// The door's own settings, noted as they are, for attaching again.
+    pub door: BTreeMap<String, String>,
+    /// Bytes of each redo file that stay in the tier; older redo is drained to home. Never more than a quarter of the tier, and all redo
+    /// files together half of it.
     pub redo_keep_bytes: u64,
+    /// Behave as if home were on this slow storage: for studies, which label their figures with it.
+    pub home_model: Option<HomeModel>,
     /// Copy home blocks into the tier when they are read (second-level flash cache).
     pub admit: bool,
     /// Run a thread that drains redo and keeps blocks free. Without it [`AttachedHome::background_step`] does.
@@ -189,7 +199,10 @@ impl Default for Options {
         Self {
             profile: None,
             guard: Guard::MoveAside,
+            profile_file: None,
+            door: BTreeMap::new(),
             redo_keep_bytes: 256 << 20,
+            home_model: None,
             admit: true,
             background: true,
             record_waits: true,
@@ -213,22 +226,56 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
         spec.check()?;
     }
     raise_file_limit();
-    let real = RealHome::open(home).map_err(|e| home_error(home, e))?;
-    real.lock().map_err(|e| owned_or_home(home, &real, e))?;
+    // Kept until what a failed attach made is removed: the home stays locked so long.
+    let real = Arc::new(open_and_lock(home)?);
     let members = tiers.iter().flat_map(|spec| &spec.members);
     let before: Vec<(PathBuf, Option<u64>)> =
         members.map(|p| (p.clone(), std::fs::metadata(p).ok().map(|m| m.len()))).collect();
-    let attached = map_and_attach(real, tiers, options, started);
+    let attached = map_and_attach(real.clone(), tiers, options, started);
     if attached.is_err() {
         for (path, len) in before.iter().filter(|(_, len)| len.is_none_or(|len| len == 0)) {
-            open::undo_unformatted(path, len.is_some());
+            open::undo_new(path, len.is_some());
         }
     }
     attached
 }
 
+/// Opens the home and becomes its owner. Another process may attach or detach it between the two, which moves the directory.
+fn open_and_lock(home: &Path) -> Result<RealHome> {
+    for _ in 0..100 {
+        let real = RealHome::open(home).map_err(|e| home_error(home, e))?;
+        refuse_aside(&real)?;
+        real.lock().map_err(|e| owned_or_home(home, &real, e))?;
+        if real.is_current().map_err(|e| home_error(home, e))? {
+            return Ok(real);
+        }
+    }
+    Err(Error::Home {
+        path: home.to_path_buf(),
+        reason: "it is being moved all the time; try again when that has ended".into(),
+    })
+}
+
+/// The place a home was moved aside to is not its name: attached by that, it would be moved aside once more.
+fn refuse_aside(real: &RealHome) -> Result<()> {
+    use crate::home::{ASIDE_SUFFIX, ATTACHMENT};
+    let path = real.path();
+    let name = path.file_name().and_then(|name| name.as_bytes().strip_suffix(ASIDE_SUFFIX.as_bytes()));
+    let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(()) };
+    if rustix::fs::statat(real.directory(), ATTACHMENT, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_err() {
+        return Ok(());
+    }
+    let home = path.with_file_name(std::ffi::OsStr::from_bytes(name));
+    let reason = format!(
+        "it is where Tiersmith moved the files of {} aside; give {} instead",
+        home.display(),
+        home.display()
+    );
+    Err(Error::Home { path: path.to_path_buf(), reason })
+}
+
 fn map_and_attach(
-    real: RealHome,
+    real: Arc<RealHome>,
     tiers: &[TierSpec],
     options: Options,
     started: Instant,
@@ -243,7 +290,11 @@ fn map_and_attach(
         Some(profile) => profile.clone(),
         None => real_profile(&real)?,
     };
-    attach_mapped(Arc::new(real), &path, mapped, profile, options, started)
+    let mut home: Arc<dyn Home> = real;
+    if let Some(model) = &options.home_model {
+        home = model.wrap(home);
+    }
+    attach_mapped(home, &path, mapped, profile, options, started)
 }
 
 /// Every known file is held open, so that its inode number is not used again while the tier has blocks of it.
@@ -258,8 +309,15 @@ fn raise_file_limit() {
     }
 }
 
+/// The built-in profile the home is attached with, else one by looking into it: what a file is must not change because a file that tells the
+/// database is gone.
 fn real_profile(real: &RealHome) -> Result<Profile> {
     use std::os::fd::AsRawFd;
+    let note = real.read_attachment().ok().flatten().and_then(|bytes| Note::parse(&bytes, real.path()).ok());
+    let noted = note.filter(|note| note.profile_file.is_none()).and_then(|note| note.profile);
+    if let Some(profile) = noted.and_then(|name| Profile::named(&name).ok()) {
+        return Ok(profile);
+    }
     let place = PathBuf::from(format!("/proc/self/fd/{}", real.directory().as_raw_fd()));
     match Profile::detect(&place) {
         Some(profile) => Ok(profile),
@@ -366,6 +424,70 @@ pub(crate) fn attach_mapped(
         };
         tiers.push((open::assemble(tier.members, superblocks, &spec, options.planted), fresh));
     }
+    for (tier, _) in &tiers {
+        check_redo_fits(tier, &profile)?;
+    }
+    let first = note.is_none();
+    let taken = Taken { attachment, note, path, identity, recovery_reopened: reopened };
+    let was_closed = home.door_closed().unwrap_or(true);
+    let attached = take(home.clone(), taken, tiers, profile, options, started);
+    if attached.is_err() && first && !was_closed && !reopened {
+        make_plain_again(&*home, path);
+    }
+    attached
+}
+
+/// What is known when home and tiers are found to belong together.
+struct Taken<'a> {
+    attachment: [u8; 16],
+    note: Option<Note>,
+    path: &'a Path,
+    identity: HomeStat,
+    recovery_reopened: bool,
+}
+
+/// A tier that holds redo has to have room for it to move.
+fn check_redo_fits(tier: &Tier, profile: &Profile) -> Result<()> {
+    let superblock = tier.superblocks.lock()[0].clone();
+    let overhead = tier.geometry.data_start.iter().sum::<u64>();
+    let room =
+        (superblock.max_len.max(superblock.len) * u64::from(superblock.members)).saturating_sub(overhead);
+    let wanted = profile.redo_at_least();
+    if !tier.holds_redo || room >= wanted {
+        return Ok(());
+    }
+    let each = (wanted + overhead).div_ceil(u64::from(superblock.members)).next_multiple_of(1 << 20);
+    Err(Error::Options(format!(
+        "tier `{}` has room for {room} bytes of blocks, and the redo of profile `{}` needs {wanted}; give each member at least {} MiB",
+        tier.name,
+        profile.name(),
+        each >> 20
+    )))
+}
+
+/// After a first attach that failed: no note, and the directory at its path. What was formatted is not attached to anything.
+fn make_plain_again(home: &dyn Home, path: &Path) {
+    let undo = || {
+        if home.door_closed()? {
+            home.open_door()?;
+        }
+        home.remove_attachment()
+    };
+    if let Err(e) = undo() {
+        log::warn!("{}: {e}; the next attach or detach makes it whole", path.display());
+    }
+}
+
+/// Recovers, closes the door and starts the work.
+fn take(
+    home: Arc<dyn Home>,
+    taken: Taken<'_>,
+    tiers: Vec<(Tier, bool)>,
+    profile: Profile,
+    mut options: Options,
+    started: Instant,
+) -> Result<AttachedHome> {
+    let Taken { attachment, note, path, identity, recovery_reopened: reopened } = taken;
     let events = if options.record_waits {
         Registry::new(waits::EVENTS, waits::COUNTERS)
     } else {
@@ -374,8 +496,12 @@ pub(crate) fn attach_mapped(
     let recovery_started = events.start();
     let mut report = RecoveryReport { reopened, ..RecoveryReport::default() };
     let (tiers, recovered) = crate::recover::recover(&home, tiers, &mut report)?;
-    if note.is_none() {
-        home.write_attachment(&Note::new(attachment, &tiers).encode())
+    let redo_tiers = tiers.iter().filter(|t| t.holds_redo);
+    let share = redo_tiers.map(|t| t.allocator.total_frames() * FRAME as u64 / 4).min();
+    options.redo_keep_bytes = options.redo_keep_bytes.min(share.unwrap_or(u64::MAX));
+    let now = Note::new(attachment, profile.name(), &options, &tiers);
+    if note != Some(now.clone()) {
+        home.write_attachment(&now.encode())
             .map_err(Error::io("cannot write the attachment note of", path))?;
     }
     if options.guard == Guard::MoveAside {
@@ -405,6 +531,7 @@ pub(crate) fn attach_mapped(
         eviction_hand: AtomicU64::new(0),
         closed: AtomicBool::new(false),
         recovery: report,
+        admissions: Default::default(),
         last_background_error: Mutex::new(None),
         wake: Arc::new((Mutex::new(false), Condvar::new())),
         options,
@@ -577,7 +704,7 @@ pub(crate) fn undo_detach(inner: &Arc<Inner>) {
 }
 
 /// The path the home was attached by.
-fn home_path(inner: &Inner) -> PathBuf {
+pub(crate) fn home_path(inner: &Inner) -> PathBuf {
     let bytes = inner.tiers.first().map(|t| t.superblocks.lock()[0].home_path.clone()).unwrap_or_default();
     PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }

@@ -7,8 +7,9 @@ use crate::attach::Options;
 use crate::destage;
 use crate::error::{Error, Result};
 use crate::file::FileState;
+use crate::file::admit::Admissions;
 use crate::file::resize::Resize;
-use crate::home::{Home, HomeStat};
+use crate::home::{Home, HomeStat, RenameFlags};
 use crate::profile::{FileClass, Profile};
 use crate::stats::{RecoveryReport, Stats};
 use crate::tier::Tier;
@@ -37,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) names: Mutex<()>,
     pub(crate) events: Registry,
     pub(crate) eviction_hand: AtomicU64,
+    /// What was read from home and waits for admission.
+    pub(crate) admissions: Admissions,
     pub(crate) closed: AtomicBool,
     pub(crate) recovery: RecoveryReport,
     pub(crate) last_background_error: Mutex<Option<String>>,
@@ -112,6 +115,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop();
         if !self.inner.closed.swap(true, Ordering::AcqRel) {
+            self.inner.keep_times();
             for tier in &self.inner.tiers {
                 tier.quiesce_lanes();
             }
@@ -162,7 +166,7 @@ impl AttachedHome {
     /// After [`AttachedHome::sync_dir`], as on any file system; durable on return when a file with dirty blocks was replaced.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.inner.usable()?;
-        self.inner.rename(from.as_ref(), to.as_ref())
+        self.inner.rename_with(from.as_ref(), to.as_ref(), RenameFlags::None)
     }
 
     /// Gives a file another name.
@@ -350,7 +354,7 @@ impl AttachedHome {
 
 /// An open file of an attached home.
 pub struct File {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     pub(crate) state: Arc<FileState>,
     read_only: bool,
 }
@@ -375,7 +379,7 @@ impl Drop for File {
 }
 
 impl File {
-    fn writable(&self, what: &'static str) -> Result<()> {
+    pub(crate) fn writable(&self, what: &'static str) -> Result<()> {
         self.inner.usable()?;
         if self.read_only {
             return Err(self.state.invalid(what, "it was opened for reading only"));
@@ -409,7 +413,9 @@ impl File {
     /// volatile tier, and for pass files, durable after [`File::sync`].
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.writable("write")?;
-        self.inner.write(&self.state, offset, data)
+        let written = self.inner.write(&self.state, offset, data);
+        self.inner.mark_written(&self.state);
+        written
     }
 
     /// Writes several whole blocks, all or none.
@@ -422,7 +428,9 @@ impl File {
     /// On return all blocks survive a power cut; after a cut before that, all or none.
     pub fn write_batch(&self, blocks: &[(u64, &[u8])]) -> Result<()> {
         self.writable("write a batch to")?;
-        self.inner.write_batch(&self.state, blocks)
+        let written = self.inner.write_batch(&self.state, blocks);
+        self.inner.mark_written(&self.state);
+        written
     }
 
     /// Whether [`File::write_batch`] works here: data files on a persistent tier.
@@ -439,7 +447,10 @@ impl File {
     /// On a persistent tier durable on return, else after [`File::sync`].
     pub fn truncate(&self, size: u64) -> Result<()> {
         self.writable("truncate")?;
-        self.inner.resize(&self.state, size, Resize::Exactly)
+        let _ranging = self.state.ranging.lock();
+        let resized = self.inner.resize(&self.state, size, Resize::Exactly);
+        self.inner.mark_written(&self.state);
+        resized
     }
 
     /// Makes the file at least `size` bytes long.
@@ -451,7 +462,9 @@ impl File {
     /// As [`File::truncate`].
     pub fn extend(&self, size: u64) -> Result<()> {
         self.writable("extend")?;
-        self.inner.resize(&self.state, size, Resize::AtLeast)
+        let resized = self.inner.resize(&self.state, size, Resize::AtLeast);
+        self.inner.mark_written(&self.state);
+        resized
     }
 
     /// Makes all writes that have returned durable.
@@ -490,9 +503,7 @@ impl File {
     /// # Errors
     /// Those of the home's file system.
     pub fn stat(&self) -> Result<HomeStat> {
-        let mut stat = self.state.home.stat().map_err(self.state.io("cannot stat"))?;
-        stat.size = self.len()?;
-        Ok(stat)
+        self.inner.stat_of(&self.state)
     }
 
     /// The class of the file.

@@ -10,10 +10,12 @@
 
 use crate::address::BlockIndex;
 use crate::attached::Inner;
+use crate::door::times::give_mtime;
 use crate::error::Result;
 use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
-use crate::format::slot::DESTAGING;
+use crate::format::slot::{DESTAGING, TRUNCATING, encode_time};
+use crate::home::FileTime;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::waits;
@@ -22,6 +24,8 @@ use std::sync::atomic::Ordering;
 
 /// Bytes of one round: written, synced and switched together.
 pub(crate) const ROUND_BYTES: usize = 4 << 20;
+/// How long changes of home may share what the state line says of them. Much less than recovery gives them.
+const RENEW_AFTER_NS: u64 = 10_000_000_000;
 /// Bytes of one write to home.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -66,19 +70,56 @@ impl Inner {
         if file.home.stat().map_err(file.io("cannot stat"))?.size >= size {
             return Ok(());
         }
-        self.mark_destaging(placed);
+        let mtime = self.begin_home_change(file, placed, DESTAGING)?;
         file.home.set_len(size).map_err(file.io("cannot lengthen"))?;
+        give_mtime(file, mtime);
         file.home.sync().map_err(file.io("cannot sync"))?;
         self.stamp(file, placed, &mut placed.meta.lock())
     }
 
-    /// Step 2.
-    fn mark_destaging(&self, placed: &Placed) {
+    /// Step 2, and of every other change of the home file: the state line says that it is ours, durable on return. Returns the
+    /// modification time to give home.
+    ///
+    /// The line knows one change. An earlier one that it knows of is made durable and stamped first, unless it began just now and gives home
+    /// the same time: its own time at home must stay one that recovery takes for ours.
+    pub(crate) fn begin_home_change(&self, file: &FileState, placed: &Placed, flag: u64) -> Result<FileTime> {
+        self.begin_home_change_to(file, placed, flag, None)
+    }
+
+    /// The same, with a new size of the file in the same line.
+    pub(crate) fn begin_home_change_to(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        flag: u64,
+        size: Option<u64>,
+    ) -> Result<FileTime> {
+        let mtime = self.times_before_change(file, placed)?;
         let mut meta = placed.meta.lock();
-        meta.line.flags |= DESTAGING;
-        meta.line.since_ns = self.home.now_ns();
+        let now = self.home.now_ns();
+        let word = encode_time(mtime);
+        let under_way = meta.line.flags & (DESTAGING | TRUNCATING) != 0;
+        let goes_on =
+            under_way && meta.line.mtime == word && now.saturating_sub(meta.line.since_ns) < RENEW_AFTER_NS;
+        if goes_on && meta.line.flags & flag != 0 && size.is_none() {
+            return Ok(mtime);
+        }
+        if under_way && !goes_on {
+            file.home.sync().map_err(file.io("cannot sync"))?;
+            self.stamp(file, placed, &mut meta)?;
+            self.times_before_change(file, placed)?;
+        }
+        meta.line.flags |= flag;
+        meta.line.mtime = word;
+        if !goes_on {
+            meta.line.since_ns = now;
+        }
+        if let Some(size) = size {
+            meta.line.size = size;
+        }
         placed.write_line(&mut meta);
         placed.tier.fence();
+        Ok(mtime)
     }
 
     /// One round from block `from` on. Returns how many blocks went, and where to go on if the map is not at its end.
@@ -157,7 +198,7 @@ impl Inner {
         blocks: &[(BlockIndex, &[u8])],
         size: u64,
     ) -> Result<()> {
-        self.mark_destaging(placed);
+        let mtime = self.begin_home_change(file, placed, DESTAGING)?;
         let bytes = placed.block_size.bytes();
         let per_write = (WRITE_BYTES / bytes).max(1);
         let mut from = 0;
@@ -178,6 +219,7 @@ impl Inner {
             }
             from = to;
         }
+        give_mtime(file, mtime);
         if !placed.tier.planted.is(Planted::DestageWithoutSync) {
             file.home.sync().map_err(file.io("cannot sync"))?;
         }
@@ -186,7 +228,7 @@ impl Inner {
 
     /// Step 5: takes down what home looks like now that it is in step. Durable on return.
     pub(crate) fn stamp(&self, file: &FileState, placed: &Placed, meta: &mut Meta) -> Result<()> {
-        let stat = file.home.stat().map_err(file.io("cannot stat"))?;
+        let stat = self.times_after_change(file, placed, &mut meta.line)?;
         meta.line.flags &= !DESTAGING;
         meta.line.home_size = stat.size;
         meta.line.home_mtime_ns = stat.mtime_ns;
@@ -201,6 +243,7 @@ impl Inner {
         let mut done = 0;
         for file in self.all_files() {
             done += self.destage_file(&file, u64::MAX)?;
+            self.settle_times(&file)?;
         }
         for tier in &self.tiers {
             tier.quiesce_lanes();
@@ -273,6 +316,7 @@ impl Inner {
     /// One step of background work; see [`crate::AttachedHome::background_step`].
     pub(crate) fn background_step(&self) -> Result<()> {
         let mut failed = self.retry_unlinks().err();
+        self.admit_waiting();
         for tier in &self.tiers {
             tier.settle_idle_lanes();
             let total = tier.allocator.total_frames();
@@ -287,6 +331,7 @@ impl Inner {
                     failed = self.drain_redo(file, placed, self.redo_keep_blocks(placed)).err().or(failed);
                 }
             }
+            failed = self.drain_idle_redo(&files, total / 2).err().or(failed);
             // A quarter free is the mark: below it dirty blocks go home until an eighth more could be free.
             let free = tier.allocator.free_frames();
             if free < total / 4 {
@@ -313,6 +358,36 @@ impl Inner {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Keeps all redo files of a tier together within `budget` frames: those go home first that were written longest ago, as a segment
+    /// that is full and waits to be used again. A database with many segments would else fill the tier with them.
+    fn drain_idle_redo(&self, files: &[Arc<FileState>], budget: u64) -> Result<()> {
+        let mut redo: Vec<(FileTime, u64, &Arc<FileState>)> = Vec::new();
+        for file in files {
+            let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
+            let held = placed.map.counts().0 * placed.block_size.frames();
+            if placed.class == FileClass::Redo && !placed.pinned.load(Ordering::Relaxed) && held > 0 {
+                redo.push((FileTime::default(), held, file));
+            }
+        }
+        let mut held: u64 = redo.iter().map(|(_, held, _)| held).sum();
+        if held <= budget {
+            return Ok(());
+        }
+        for (written, _, file) in &mut redo {
+            *written = self.overlay(file)?.1.map_or(FileTime::default(), |seen| seen.mtime);
+        }
+        redo.sort_by_key(|(written, _, file)| (*written, file.identity.ino));
+        for (_, frames, file) in redo {
+            if held <= budget {
+                break;
+            }
+            let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
+            self.drain_redo(file, placed, 0)?;
+            held = held.saturating_sub(frames);
+        }
+        Ok(())
     }
 
     /// Gives up all clean copies of a file.

@@ -74,6 +74,8 @@ pub enum Error {
         dirty_blocks: u64,
         /// Size or time, expected and found.
         how: String,
+        /// What the tier takes the home file to be; `None` when the file is gone.
+        expected: Option<HomeStamp>,
     },
     /// Every block of the tier is pinned or too few blocks are left to work with.
     #[error(
@@ -123,6 +125,15 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+}
+
+/// Size and modification time by which a changed home file is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HomeStamp {
+    /// Length in bytes.
+    pub size: u64,
+    /// Modification time, as [`crate::home::HomeStat`] has it.
+    pub mtime_ns: u64,
 }
 
 fn remedy(e: &io::Error) -> &'static str {

@@ -38,6 +38,7 @@ pub mod check;
 #[cfg(any(test, feature = "testing"))]
 pub mod crash;
 mod destage;
+mod door;
 mod error;
 mod file;
 mod format;
@@ -58,10 +59,15 @@ pub mod waits;
 pub use address::BlockSize;
 pub use attach::{Guard, Medium, Options, TierSpec, attach};
 pub use attached::{AttachedHome, BlockRef, File, OpenMode};
-pub use error::{Error, Result};
+pub use door::list::{Candidate, FileInTier};
+pub use door::times::{Overlay, SetTime};
+pub use error::{Error, HomeStamp, Result};
 pub use format::entry::State;
+pub use home::model::HomeModel;
+pub use home::{FileTime, RenameFlags};
+pub use note::{AttachedTier, Attachment, attachment};
 pub use planted::Planted;
-pub use profile::{FileClass, Profile};
+pub use profile::{FileClass, Placement, Profile};
 pub use stats::{RecoveryReport, Stats, TierStats};
 /// Wait events, of which [`AttachedHome::events`] is a registry; a door records its own with them.
 pub use tiersmith_events as events;

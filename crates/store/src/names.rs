@@ -15,12 +15,14 @@
 
 use crate::address::BlockIndex;
 use crate::attached::{Inner, OpenMode};
+use crate::door::times::Times;
 use crate::error::{Error, Result};
+use crate::file::latch::Latch;
 use crate::file::map::FileMap;
-use crate::file::{FileState, Meta, Placed};
+use crate::file::{FileState, HomeHandle, Meta, Placed};
 use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS, Place, seal, seal_value};
 use crate::format::slot::{Identity, PINNED, ROOTS_AT, SLOT, StateLine, UNLINKING, encode_path};
-use crate::home::{FileKind, HomeFile, HomeStat};
+use crate::home::{FileKind, HomeStat};
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::tier::Tier;
@@ -33,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 impl Inner {
     /// Changes of names: not of Tiersmith's own, and not on a home that was detached while the lock was waited for.
-    fn may_name(&self, paths: &[&Path]) -> Result<()> {
+    pub(crate) fn may_name(&self, paths: &[&Path]) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Detached);
         }
@@ -50,7 +52,9 @@ impl Inner {
     pub(crate) fn link(&self, from: &Path, to: &Path) -> Result<()> {
         let _names = self.names.lock();
         self.may_name(&[from, to])?;
-        self.home.link(from, to).map_err(Error::io("cannot link", from))
+        self.home.link(from, to).map_err(Error::io("cannot link", from))?;
+        self.names_changed(to);
+        Ok(())
     }
 
     pub(crate) fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<FileState>> {
@@ -59,35 +63,66 @@ impl Inner {
         self.usable()?;
         // A placed file is written by destaging, so home is opened for writing when it can be.
         let wide = OpenMode { read_only: false, ..mode };
-        let home = match self.home.open(path, wide) {
-            Err(_) if mode.read_only => self.home.open(path, mode),
-            other => other,
-        }
-        .map_err(Error::io("cannot open", path))?;
+        let (home, read_only) = match self.home.open(path, wide) {
+            Err(_) if mode.read_only => (self.home.open(path, mode), true),
+            other => (other, false),
+        };
+        let home = home.map_err(Error::io("cannot open", path))?;
         let stat = home.stat().map_err(Error::io("cannot stat", path))?;
-        if let Some(known) = self.files.lock().get(&stat.key()).cloned() {
+        let known = self.files.lock().get(&stat.key()).cloned();
+        if let Some(known) = known {
             let id = &known.identity;
-            if stat.same_file(id.ino, id.generation, id.btime_ns) {
+            if stat.same_file(id.ino, id.generation, id.btime_ns) && !self.starts_anew(&known) {
+                if !read_only {
+                    known.home.widen(home);
+                }
                 known.handles.fetch_add(1, Ordering::AcqRel);
                 *known.path.lock() = path.to_path_buf();
                 return Ok(known);
             }
-            // Removed behind our back and its inode number used again.
+            // Removed behind our back and its inode number used again; or it starts anew, and is forgotten already.
             self.forget_replaced(&known)?;
         }
-        let state = Arc::new(self.new_state(path, stat, home)?);
+        let state = Arc::new(self.new_state(path, stat, HomeHandle::new(home, read_only))?);
         self.files.lock().insert(stat.key(), state.clone());
         Ok(state)
     }
 
+    /// Whether a file that changed its class with a rename, and is not open, went home and is known no more: it gets its new class then.
+    fn starts_anew(&self, known: &Arc<FileState>) -> bool {
+        let waits = known.replace.load(Ordering::Acquire) && known.handles.load(Ordering::Acquire) == 0;
+        let Some(placed) = known.placed.as_ref().filter(|_| waits) else { return false };
+        match self.leave_tier(known, placed) {
+            Ok(()) => true,
+            Err(e) => {
+                log::warn!("{e}; the file keeps its class until it can be destaged");
+                false
+            }
+        }
+    }
+
+    /// Everything of a file goes home, its times too, and its slot is freed. Nobody has it open.
+    fn leave_tier(&self, file: &Arc<FileState>, placed: &Placed) -> Result<()> {
+        self.destage_file(file, u64::MAX)?;
+        let dirty = placed.map.counts().0;
+        if dirty > 0 {
+            return Err(file.invalid("take out of the tier", format!("{dirty} of its blocks are in use")));
+        }
+        self.settle_times(file)?;
+        self.free_slot(placed);
+        self.files.lock().remove(&file.identity.key());
+        Ok(())
+    }
+
     fn forget_replaced(&self, known: &Arc<FileState>) -> Result<()> {
-        if let Some(placed) = &known.placed {
+        if let Some(placed) = known.placed.as_ref().filter(|p| !p.is_gone()) {
             let (dirty, _) = placed.map.counts();
             if dirty > 0 {
                 return Err(Error::HomeChanged {
                     path: known.path.lock().clone(),
                     dirty_blocks: dirty,
                     how: "it was removed and another file has its inode number".into(),
+                    expected: None,
                 });
             }
             self.free_slot(placed);
@@ -96,7 +131,7 @@ impl Inner {
         Ok(())
     }
 
-    fn new_state(&self, path: &Path, stat: HomeStat, home: Arc<dyn HomeFile>) -> Result<FileState> {
+    fn new_state(&self, path: &Path, stat: HomeStat, home: HomeHandle) -> Result<FileState> {
         let placement = self.profile.placement(path);
         let tier = self.tiers.iter().find(|t| match placement.class {
             FileClass::Redo => t.holds_redo,
@@ -137,6 +172,7 @@ impl Inner {
             unlinked: AtomicBool::new(false),
             removal_durable: AtomicBool::new(false),
             replace: AtomicBool::new(false),
+            ranging: Mutex::new(()),
         })
     }
 
@@ -157,14 +193,8 @@ impl Inner {
                 }
             }
             Some(placed) if state.replace.load(Ordering::Acquire) => {
-                if let Err(e) = self.destage_file(state, u64::MAX) {
-                    log::warn!(
-                        "{}: {e}; the file keeps its class until it can be destaged",
-                        state.path.lock().display()
-                    );
-                } else {
-                    self.free_slot(placed);
-                    self.files.lock().remove(&key);
+                if let Err(e) = self.leave_tier(state, placed) {
+                    log::warn!("{e}; the file keeps its class until it can be destaged");
                 }
             }
             Some(_) => {}
@@ -172,14 +202,24 @@ impl Inner {
     }
 
     pub(crate) fn stat(&self, path: &Path) -> Result<HomeStat> {
-        let mut stat = self.home.stat(path).map_err(Error::io("cannot stat", path))?;
-        if let Some(placed) = self.find(&stat).as_ref().and_then(|f| f.placed.as_ref()) {
-            stat.size = placed.size();
+        let stat = self.home.stat(path).map_err(Error::io("cannot stat", path))?;
+        match self.find(&stat) {
+            Some(file) => self.stat_of(&file),
+            None => Ok(stat),
+        }
+    }
+
+    /// Home's attributes with the size and times that the tier knows.
+    pub(crate) fn stat_of(&self, file: &FileState) -> Result<HomeStat> {
+        let (mut stat, overlay) = self.overlay(file)?;
+        if let Some(seen) = overlay {
+            stat.size = seen.size;
+            (stat.mtime_ns, stat.ctime_ns) = (seen.mtime.wrapped_ns(), seen.ctime.wrapped_ns());
         }
         Ok(stat)
     }
 
-    fn find(&self, stat: &HomeStat) -> Option<Arc<FileState>> {
+    pub(crate) fn find(&self, stat: &HomeStat) -> Option<Arc<FileState>> {
         let known = self.files.lock().get(&stat.key()).cloned()?;
         let id = &known.identity;
         stat.same_file(id.ino, id.generation, id.btime_ns).then_some(known)
@@ -197,36 +237,14 @@ impl Inner {
         let victim = self.find(&stat).filter(|_| stat.nlink <= 1);
         self.before_last_name_goes(victim.as_ref());
         let gone = self.home.unlink(path).map_err(Error::io("cannot unlink", path));
+        if let Some(file) = self.find(&stat) {
+            self.mark_changed(&file);
+        }
         self.after_last_name_went(victim, path, gone)
     }
 
-    pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        let _names = self.names.lock();
-        self.may_name(&[from, to])?;
-        let moved = self.home.stat(from).map_err(Error::io("cannot rename", from))?;
-        let victim = match self.home.stat(to) {
-            Ok(stat) if stat.key() != moved.key() && stat.nlink <= 1 => self.find(&stat),
-            _ => None,
-        };
-        self.before_last_name_goes(victim.as_ref());
-        let gone = self.home.rename(from, to).map_err(Error::io("cannot rename", from));
-        if gone.is_ok()
-            && let Some(file) = self.find(&moved)
-        {
-            *file.path.lock() = to.to_path_buf();
-            let old = file.placed.as_ref().map_or(FileClass::Pass, |p| p.class);
-            if self.profile.placement(to).class != old {
-                file.replace.store(true, Ordering::Release);
-            }
-            if let Some(placed) = &file.placed {
-                write_path(placed, to);
-            }
-        }
-        self.after_last_name_went(victim, to, gone)
-    }
-
     /// Step 1.
-    fn before_last_name_goes(&self, victim: Option<&Arc<FileState>>) {
+    pub(crate) fn before_last_name_goes(&self, victim: Option<&Arc<FileState>>) {
         if let Some(placed) = victim.and_then(|f| f.placed.as_ref()) {
             if placed.tier.planted.is(Planted::UnlinkFreesFirst) {
                 self.free_slot(placed);
@@ -237,7 +255,7 @@ impl Inner {
     }
 
     /// Steps 3 to 5, or back to before step 1 when home refused.
-    fn after_last_name_went(
+    pub(crate) fn after_last_name_went(
         &self,
         victim: Option<Arc<FileState>>,
         path: &Path,
@@ -380,6 +398,7 @@ impl Inner {
         let mut buffer = vec![0; bytes];
         for block in 0..placed.size().div_ceil(bytes as u64) {
             let block = BlockIndex(block);
+            let mut turn = None;
             while placed.map.get(block) == Entry::HOME {
                 let start = placed.block_size.start_of(block);
                 if start >= placed.size() {
@@ -391,12 +410,12 @@ impl Inner {
                     continue;
                 }
                 while !placed.map.make_leaf(&placed.tier, placed.id, placed.slot, block)? {
-                    self.make_room(&placed.tier, Purpose::Pages)?;
+                    self.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
                 }
                 let evictions = placed.evictions.load(Ordering::Acquire);
                 self.read_home_block(file, placed, start, &mut buffer)?;
                 if !self.admit_block(placed, block, &buffer, evictions) {
-                    self.make_room(&placed.tier, Purpose::Blocks(placed.block_size))?;
+                    self.make_room(&placed.tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 }
             }
         }
@@ -426,6 +445,7 @@ fn new_slot(tier: &Arc<Tier>, path: &Path, identity: &Identity, stat: &HomeStat)
         home_size: stat.size,
         home_mtime_ns: stat.mtime_ns,
         since_ns: 0,
+        mtime: 0,
     };
     let mut bytes = vec![0; SLOT];
     bytes[16..64].copy_from_slice(&identity.encode(tier.seed, id));
@@ -461,6 +481,7 @@ pub(crate) fn placed(
     meta: Meta,
     map: FileMap,
 ) -> Placed {
+    let ahead = map.counts().0 > 0;
     Placed {
         tier: tier.clone(),
         id,
@@ -469,14 +490,15 @@ pub(crate) fn placed(
         block_size: identity.block_size,
         map,
         size: AtomicU64::new(meta.line.size),
-        sizing: Mutex::new(()),
+        sizing: Latch::new(()),
         growing: AtomicU64::new(0),
         moving: Mutex::new(()),
         evictions: AtomicU64::new(0),
         pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
         cutting: AtomicBool::new(false),
         gone: AtomicBool::new(false),
-        meta: Mutex::new(meta),
+        times: Times::of(&meta.line, tier.durable && ahead),
+        meta: Latch::new(meta),
     }
 }
 

@@ -53,11 +53,15 @@ pub enum Planted {
     MapPageLinkedFirst,
     /// A file slot is put in use before its contents are durable.
     SlotInUseFirst,
+    /// A redo file grows by a piece that still holds what it held before.
+    RedoPieceNotZeroed,
+    /// Punching gives home's space back before the tier has the zeros.
+    PunchHomeFirst,
 }
 
 impl Planted {
     /// All planted bugs.
-    pub const ALL: [Planted; 22] = [
+    pub const ALL: [Planted; 24] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -80,6 +84,8 @@ impl Planted {
         Planted::RecoveryWithoutSync,
         Planted::MapPageLinkedFirst,
         Planted::SlotInUseFirst,
+        Planted::RedoPieceNotZeroed,
+        Planted::PunchHomeFirst,
     ];
 
     #[cfg(feature = "testing")]

@@ -16,18 +16,18 @@
 
 use crate::address::{BlockIndex, FRAME, Frame, WordAt};
 use crate::attached::{Inner, OpenMode};
-use crate::error::{Error, Result};
+use crate::error::{Error, HomeStamp, Result};
 use crate::file::map::{FileMap, Leaf};
-use crate::file::{FileState, Meta, Placed};
+use crate::file::{FileState, HomeHandle, Meta, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value};
 use crate::format::get_u64;
 use crate::format::record::{
     self, BATCH_RECORD, BatchHeader, BatchItem, ITEMS_OVERFLOW, LANE_RECORD, LaneRecord, NO_FRAME,
 };
 use crate::format::slot::{
-    DESTAGING, Identity, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path,
+    DESTAGING, Identity, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path, decode_time,
 };
-use crate::home::{Home, HomeFile, HomeStat};
+use crate::home::{FileTime, Home, HomeFile, HomeStat};
 use crate::names;
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// How long after destaging began a changed modification time still counts as ours. Longer than any round.
-const OURS_FOR_NS: u64 = 30_000_000_000;
+const OURS_FOR_NS: u64 = 120_000_000_000;
 /// Coarseness of file time stamps: a stamp may be this much older than the clock.
 const CLOCK_GRAIN_NS: u64 = 20_000_000;
 
@@ -62,6 +62,7 @@ struct AtHome {
     path: PathBuf,
     stat: HomeStat,
     file: Arc<dyn HomeFile>,
+    read_only: bool,
 }
 
 /// A file of a tier and what was found of it at home.
@@ -89,6 +90,7 @@ pub(crate) fn recover(
         if fresh {
             tier.slots.lock().free = (0..tier.geometry.slots).rev().collect();
         } else {
+            spoil_torn_lines(&tier);
             apply_records(&tier, len, report)?;
             files = read_files(&tier, &mut census, report)?;
         }
@@ -111,6 +113,30 @@ pub(crate) fn recover(
 }
 
 // --- step 1 ---
+
+/// Makes state lines that were being written as power went unreadable for good. The next line takes the number of the torn one: words that the
+/// two have in common could complete the torn one, if power went again as it is written.
+fn spoil_torn_lines(tier: &Tier) {
+    let first = tier.mapping(0);
+    let mut spoiled = false;
+    for slot in 0..tier.geometry.slots {
+        let at = tier.geometry.slot_at(slot);
+        let Some(id) =
+            unseal_value(tier.seed, 0, Place::Slot(slot), first.load_u64(at)).filter(|id| *id != 0)
+        else {
+            continue;
+        };
+        let mut bytes = [0; SLOT];
+        first.read(at, &mut bytes);
+        for check in StateLine::torn(&bytes, tier.seed, id) {
+            tier.store_word(WordAt::new(0, at + check), 0);
+            spoiled = true;
+        }
+    }
+    if spoiled {
+        tier.fence();
+    }
+}
 
 fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<()> {
     let first = tier.mapping(0);
@@ -427,14 +453,16 @@ fn match_home(home: &Arc<dyn Home>, tier: &Arc<Tier>, file: OnTier) -> Result<Re
 
 /// The home file at `path`, if it is the one meant.
 fn open_same(home: &Arc<dyn Home>, path: &Path, id: &Identity) -> Result<Option<AtHome>> {
-    let file = match home.open(path, OpenMode::WRITE).or_else(|_| home.open(path, OpenMode::READ)) {
+    let wide = home.open(path, OpenMode::WRITE);
+    let read_only = wide.is_err();
+    let file = match wide.or_else(|_| home.open(path, OpenMode::READ)) {
         Ok(file) => file,
         Err(e) if is_elsewhere(&e) => return Ok(None),
         Err(e) => return Err(Error::io("cannot open", path)(e)),
     };
     let stat = file.stat().map_err(Error::io("cannot stat", path))?;
     let same = stat.same_file(id.ino, id.generation, id.btime_ns);
-    Ok(same.then(|| AtHome { path: path.to_path_buf(), stat, file }))
+    Ok(same.then(|| AtHome { path: path.to_path_buf(), stat, file, read_only }))
 }
 
 /// Whether the error says that no ordinary file has that path. Any other (too many open files, no permission, a failing disk)
@@ -484,7 +512,10 @@ fn compare(recovered: &[Recovered]) -> Result<()> {
         }
         if let Some(how) = changed(file) {
             let path = file.home.as_ref().map_or(&file.hint, |at| &at.path).clone();
-            return Err(Error::HomeChanged { path, dirty_blocks: dirty, how });
+            let line = file.placed.meta.lock().line.clone();
+            let stamp = HomeStamp { size: line.home_size, mtime_ns: line.home_mtime_ns };
+            let expected = file.home.as_ref().map(|_| stamp);
+            return Err(Error::HomeChanged { path, dirty_blocks: dirty, how, expected });
         }
     }
     Ok(())
@@ -500,7 +531,15 @@ fn changed(file: &Recovered) -> Option<String> {
     }
     if line.flags & (DESTAGING | TRUNCATING) != 0 {
         let from = line.since_ns.saturating_sub(CLOCK_GRAIN_NS);
+        // The time it was being given, as far as home keeps parts of a second.
+        let given = decode_time(line.mtime).map(FileTime::wrapped_ns);
         if stat.mtime_ns == line.home_mtime_ns
+            || given.is_some_and(|t| {
+                t == stat.mtime_ns
+                    || (t > stat.mtime_ns
+                        && t - stat.mtime_ns < 1_000_000_000
+                        && stat.mtime_ns.is_multiple_of(1_000_000_000))
+            })
             || (from..=line.since_ns + OURS_FOR_NS).contains(&stat.mtime_ns)
         {
             return None;
@@ -523,7 +562,7 @@ pub(crate) fn finish(
     for file in recovered {
         let differs = changed(&file).is_some();
         let Recovered { placed, flags, home, .. } = file;
-        let Some(AtHome { path, stat, file: home }) = home.filter(|_| !differs) else {
+        let Some(AtHome { path, stat, file: home, read_only }) = home.filter(|_| !differs) else {
             // Removed as asked, or nothing but clean copies of something else.
             inner.free_slot(&placed);
             if flags & UNLINKING != 0 {
@@ -536,13 +575,14 @@ pub(crate) fn finish(
         let state = Arc::new(FileState {
             path: Mutex::new(path.clone()),
             identity: stat,
-            home,
+            home: HomeHandle::new(home, read_only),
             placed: Some(placed),
             resizing: Mutex::new(()),
             handles: AtomicUsize::new(0),
             unlinked: AtomicBool::new(false),
             removal_durable: AtomicBool::new(false),
             replace: AtomicBool::new(false),
+            ranging: Mutex::new(()),
         });
         let placed = state.placed.as_ref().expect("BUG: it was just put in");
         let size = placed.size();

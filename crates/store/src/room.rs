@@ -1,7 +1,17 @@
 //! Waiting for free fast blocks: promise 6, full is not fatal.
 //!
-//! Whoever finds the tier full comes here, with no lock but `sizing` of its file. One at a time makes room, in this order: pieces that lanes hold back, growth by a step,
-//! clean blocks, dirty blocks after destaging. The others wait for it and look again. The time is the event `free buffer waits`.
+//! Whoever finds the tier full comes here, with no lock but `sizing` of its file. One at a time has the turn to make room, in this order: pieces
+//! that lanes hold back, growth by a step, clean blocks, dirty blocks after destaging. The others wait for their turn and look again.
+//! The time is the event `free buffer waits`.
+//!
+//! # Who made room gets it
+//! What becomes free is reserved for the one whose turn it is, and the turn ends only when it has taken its piece or given up ([`Turn`]). Otherwise a
+//! tier of few units could be called full while most of it is free: the others would take each piece as it comes, and the unit that a
+//! block size (or a map page) waits for is never free as a whole.
+//!
+//! # When it is full
+//! When everything was destaged and evicted, nothing moved any more, and no other thread holds pieces that are not in a map yet. Then
+//! the writer gets an error: home's, if home refused blocks.
 
 use crate::attached::Inner;
 use crate::error::{Error, Result};
@@ -9,32 +19,77 @@ use crate::profile::FileClass;
 use crate::tier::Tier;
 use crate::tier::alloc::Purpose;
 use crate::waits;
+use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Rounds in which nothing could be moved, before the tier is called full.
+const IDLE_ROUNDS: u32 = 3;
+/// The same while somebody else has pieces in hand that are in no map yet: a write or a removal that is under way, or a thread that the
+/// processor has left.
+const IDLE_ROUNDS_BUSY: u32 = 3000;
+/// Pause after a round in which nothing could be moved.
+const IDLE_PAUSE: Duration = Duration::from_millis(1);
+
+/// The turn to make room, and to take what was made: pieces that become free meanwhile are reserved for this thread. Keep it until the piece
+/// is taken, and let it go before waiting for anything else.
+pub(crate) struct Turn<'a> {
+    tier: &'a Tier,
+    _lock: MutexGuard<'a, ()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.tier.allocator.end_reservation();
+    }
+}
 
 impl Inner {
-    /// Returns when at least one piece for `purpose` is free.
+    /// Returns when at least one piece for `purpose` is free; it is this thread's for as long as it keeps `turn`, which ends the one before.
     ///
     /// # Errors
     /// [`Error::TierFull`] when everything is pinned; home's error when nothing can be destaged (home full).
-    pub(crate) fn make_room(&self, tier: &Arc<Tier>, purpose: Purpose) -> Result<()> {
-        self.make_room_until(tier, purpose.frames(), &|| has_room(tier, purpose))
+    pub(crate) fn make_room<'a>(
+        &self,
+        tier: &'a Arc<Tier>,
+        purpose: Purpose,
+        turn: &mut Option<Turn<'a>>,
+    ) -> Result<()> {
+        self.wait_for_room(tier, purpose.frames(), Some(purpose), &|| has_room(tier, purpose), turn)
     }
 
-    /// Returns when `has_room` says so, for about that many frames.
+    /// Returns when `has_room` says so, for about that many frames of whatever purpose.
     ///
     /// # Errors
     /// As [`Inner::make_room`].
-    pub(crate) fn make_room_until(
+    pub(crate) fn make_room_until<'a>(
         &self,
-        tier: &Arc<Tier>,
+        tier: &'a Arc<Tier>,
         frames: u64,
         has_room: &dyn Fn() -> bool,
+        turn: &mut Option<Turn<'a>>,
+    ) -> Result<()> {
+        self.wait_for_room(tier, frames, None, has_room, turn)
+    }
+
+    fn wait_for_room<'a>(
+        &self,
+        tier: &'a Arc<Tier>,
+        frames: u64,
+        purpose: Option<Purpose>,
+        has_room: &dyn Fn() -> bool,
+        turn: &mut Option<Turn<'a>>,
     ) -> Result<()> {
         let start = self.events.start();
-        let turn = tier.room.lock();
+        // The lock is not to be had twice.
+        *turn = None;
+        *turn = Some(Turn { tier, _lock: tier.room.lock() });
+        tier.allocator.reserve_for(purpose);
         let result = self.make_room_in_turn(tier, frames, has_room);
-        drop(turn);
+        if result.is_err() {
+            *turn = None;
+        }
         let _ = self.events.record(waits::FREE_WAIT, start);
         result
     }
@@ -66,30 +121,66 @@ impl Inner {
                 return Ok(());
             }
         }
-        let mut failed = None;
-        for round in [(frames * 4).max(256), u64::MAX] {
-            for file in self.all_files() {
-                let Some(placed) = &file.placed else { continue };
-                if !Arc::ptr_eq(&placed.tier, tier) || placed.pinned.load(Ordering::Relaxed) {
-                    continue;
-                }
-                let moved = if placed.class == FileClass::Redo {
-                    let keep = if round == u64::MAX { 0 } else { self.redo_keep_blocks(placed) / 2 };
-                    self.drain_redo(&file, placed, keep)
-                } else {
-                    self.destage_file(&file, round)
-                };
-                if let Err(e) = moved {
-                    failed = Some(e);
-                }
-            }
-            self.evict(tier, u64::MAX);
+        let mut idle = 0;
+        let mut most = (frames * 4).max(256);
+        loop {
+            let (moved, failed) = self.move_home(tier, most);
             tier.reclaim_lanes();
             if has_room() {
                 return Ok(());
             }
+            if most == u64::MAX && moved == 0 {
+                idle += 1;
+                if idle >= IDLE_ROUNDS && (idle >= IDLE_ROUNDS_BUSY || self.frames_in_hand(tier) == 0) {
+                    return Err(failed.unwrap_or_else(|| {
+                        self.full(tier, "all that is left is pinned, or in use by readers")
+                    }));
+                }
+                std::thread::sleep(IDLE_PAUSE);
+            } else {
+                idle = 0;
+            }
+            // From now on nobody else gets anything: what is destaged must not fill again with other blocks, and writers come to rest here.
+            most = u64::MAX;
+            tier.allocator.reserve_for(None);
         }
-        Err(failed.unwrap_or_else(|| self.full(tier, "all that is left is pinned, or in use by readers")))
+    }
+
+    /// Destages up to `most` blocks of each file that is not pinned, with [`u64::MAX`] all of them and redo to the last block, and evicts what is
+    /// clean then. Returns how many blocks moved, and what home said when it refused some.
+    fn move_home(&self, tier: &Arc<Tier>, most: u64) -> (u64, Option<Error>) {
+        let (mut moved, mut failed) = (0, None);
+        for file in self.all_files() {
+            let Some(placed) = &file.placed else { continue };
+            if !Arc::ptr_eq(&placed.tier, tier) || placed.pinned.load(Ordering::Relaxed) {
+                continue;
+            }
+            let result = if placed.class == FileClass::Redo {
+                let keep = if most == u64::MAX { 0 } else { self.redo_keep_blocks(placed) / 2 };
+                self.drain_redo(&file, placed, keep)
+            } else {
+                self.destage_file(&file, most)
+            };
+            match result {
+                Ok(count) => moved += count,
+                Err(e) => failed = Some(e),
+            }
+        }
+        (moved + self.evict(tier, u64::MAX), failed)
+    }
+
+    /// Frames that are neither free nor in a map: those of writes and removals under way. As good as a look at many counters can be while
+    /// they change.
+    fn frames_in_hand(&self, tier: &Arc<Tier>) -> u64 {
+        let held = |placed: &crate::file::Placed| {
+            let (dirty, cached) = placed.map.counts();
+            (dirty + cached) * placed.block_size.frames() + placed.map.page_count() as u64
+        };
+        let files = self.all_files();
+        let on_tier =
+            files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier)).map(held);
+        let known = tier.allocator.free_frames() + on_tier.sum::<u64>();
+        tier.allocator.total_frames().saturating_sub(known)
     }
 
     pub(crate) fn full(&self, tier: &Tier, reason: &str) -> Error {

@@ -90,6 +90,10 @@ pub struct Stats {
     pub waits: Totals,
     /// What attaching found.
     pub recovery: RecoveryReport,
+    /// Name of the profile.
+    pub profile: String,
+    /// The slow storage that home is made to look like: no figure of this home is one of the real storage, and reports must say so.
+    pub home_model: Option<String>,
     /// The last error of background work, if it has not succeeded since.
     pub background_error: Option<String>,
 }
@@ -130,6 +134,8 @@ impl Stats {
             tiers,
             waits: inner.events.read(),
             recovery: inner.recovery.clone(),
+            profile: inner.profile.name().to_owned(),
+            home_model: inner.options.home_model.as_ref().map(|model| model.name().to_owned()),
             background_error: inner.last_background_error.lock().clone(),
         }
     }

@@ -326,3 +326,101 @@ fn power_cut_after_a_kill_and_its_recovery_takes_nothing_back() {
     print_count("kill, recovery, power cut", &report);
     report.assert_sound();
 }
+
+#[test]
+fn power_cut_in_clearing_a_range_leaves_each_block_old_or_zero() {
+    let punch = |name, at, len| Op::Punch { name, at, len };
+    let zero = |name, at, len| Op::Zero { name, at, len };
+    let ops = [
+        write("a.db", 0, 4096),
+        punch("a.db", 0, 8192),
+        write("a.db", 0, 4096),
+        Op::Destage { name: "a.db" },
+        punch("a.db", 100, 9000),
+        zero("a.db", 12288, 8000),
+        write("a.db", 16384, 100),
+        Op::Read { name: "a.db" },
+        zero("a.db", 4096, 4096),
+        Op::Destage { name: "a.db" },
+        punch("b.big", 8192, 8192),
+        write("b.big", 8192, 8192),
+        Op::Destage { name: "b.big" },
+        punch("b.big", 0, 100_000),
+        write("r.redo", 0, 6000),
+        punch("r.redo", 1000, 4000),
+        zero("r.redo", 5000, 3000),
+        Op::Background,
+        Op::Evict,
+        punch("a.db", 0, 30000),
+    ];
+    sound("clear ranges", Shape::default(), &[("a.db", 16384), ("b.big", 20000), ("r.redo", 0)], &ops);
+}
+
+#[test]
+fn power_cut_after_reserving_space_or_setting_times_finds_home_as_ours() {
+    let ops = [
+        write("a.db", 0, 4096),
+        Op::Allocate { name: "a.db", len: 40960 },
+        write("a.db", 4096, 4096),
+        Op::SetTime { name: "a.db" },
+        Op::Destage { name: "a.db" },
+        write("a.db", 0, 4096),
+        Op::Allocate { name: "a.db", len: 40960 },
+        Op::Truncate { name: "a.db", size: 6000 },
+        Op::Allocate { name: "a.db", len: 40960 },
+        Op::SetTime { name: "a.db" },
+        Op::Reopen,
+        write("a.db", 0, 4096),
+        Op::SetTime { name: "a.db" },
+        Op::Destage { name: "a.db" },
+        Op::Allocate { name: "r.redo", len: 40960 },
+        write("r.redo", 0, 6000),
+        Op::SetTime { name: "r.redo" },
+        Op::Destage { name: "r.redo" },
+        write("r.redo", 6000, 600),
+    ];
+    sound("reserve and times", Shape::default(), &[("a.db", 16384), ("r.redo", 0)], &ops);
+}
+
+#[test]
+fn power_cut_in_an_exchange_of_names_keeps_the_blocks_with_their_files() {
+    let exchange = |from, to| Op::Exchange { from, to };
+    let ops = [
+        write("a.db", 0, 4096),
+        write("b.db", 4096, 4096),
+        exchange("a.db", "b.db"),
+        write("a.db", 0, 4096),
+        exchange("a.db", "r.redo"),
+        write("a.db", 0, 700),
+        Op::Destage { name: "a.db" },
+        exchange("r.redo", "b.db"),
+        write("r.redo", 4096, 4096),
+        Op::Reopen,
+        write("b.db", 0, 4096),
+        exchange("a.db", "p.txt"),
+        write("a.db", 0, 100),
+        write("p.txt", 0, 100),
+    ];
+    let files = [("a.db", 8192), ("b.db", 8192), ("r.redo", 300), ("p.txt", 5000)];
+    sound("exchange", Shape::default(), &files, &ops);
+}
+
+#[test]
+fn power_cut_after_a_kill_in_clearing_and_exchanging_takes_nothing_back() {
+    let ops = [
+        write("a.db", 0, 8192),
+        Op::Allocate { name: "a.db", len: 40960 },
+        Op::Destage { name: "a.db" },
+        Op::Punch { name: "a.db", at: 0, len: 8192 },
+        write("a.db", 0, 4096),
+        Op::Exchange { from: "a.db", to: "b.db" },
+        Op::SetTime { name: "b.db" },
+        Op::Zero { name: "b.db", at: 0, len: 14000 },
+        Op::Allocate { name: "b.db", len: 40960 },
+        write("a.db", 0, 100),
+    ];
+    let run = Run::new(Shape::default(), &[("a.db", 12288), ("b.db", 8192)], &ops, Planted::None);
+    let report = crash_support::explore_after_kill(&run, 40, 1, Planted::None);
+    print_count("kill, recovery, power cut among ranges", &report);
+    report.assert_sound();
+}

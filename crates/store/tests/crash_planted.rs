@@ -38,6 +38,9 @@ fn everything() -> Vec<Op> {
         write("c.db", 0, 4096),
         Op::Background,
         write("r.redo", 5700, 4000),
+        Op::Destage { name: "c.db" },
+        Op::Punch { name: "c.db", at: 0, len: 8192 },
+        write("c.db", 0, 4096),
     ]
 }
 

@@ -18,7 +18,7 @@ const BLOCKS_MAX: u64 = 1 << 27;
 pub(super) const TRUNCATING: u64 = 1;
 pub(super) const UNLINKING: u64 = 2;
 pub(super) const DESTAGING: u64 = 8;
-const FLAGS_KNOWN: u64 = 15;
+const FLAGS_KNOWN: u64 = 31;
 
 /// What a whole slot says.
 #[derive(Clone, Debug)]

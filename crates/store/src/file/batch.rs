@@ -55,9 +55,10 @@ impl Inner {
         if sorted.last().is_some_and(|(offset, data)| offset + data.len() as u64 > placed.size()) {
             self.finish_earlier_cut(file, placed)?;
         }
+        let mut turn = None;
         for (offset, _) in &sorted {
             while !placed.map.make_leaf(tier, placed.id, placed.slot, size.block_of(*offset))? {
-                self.make_room(tier, Purpose::Pages)?;
+                self.make_room(tier, Purpose::Pages, &mut turn)?;
             }
         }
         let most = tier.allocator.total_frames() / size.frames() / 2;
@@ -69,14 +70,16 @@ impl Inner {
                 return Err(Error::BatchTooLarge { blocks: sorted.len(), most });
             }
             let frames = sorted.len() as u64 * size.frames();
-            self.make_room_until(tier, frames, &|| match tier.take_batch(placed.id, size, sorted.len()) {
+            let has_room = || match tier.take_batch(placed.id, size, sorted.len()) {
                 Some(space) => {
                     tier.give_batch(size, space);
                     true
                 }
                 None => false,
-            })?;
+            };
+            self.make_room_until(tier, frames, &has_room, &mut turn)?;
         };
+        drop(turn);
         let hashes: Few<u64> = sorted
             .iter()
             .zip(&space.frames)

@@ -1,6 +1,6 @@
 //! One file of an attached home, as all its open handles share it.
 //!
-//! [`map`] is where its blocks are; [`read`], [`mod@write`], [`batch`], [`redo`] and [`resize`] are what a caller can do with it.
+//! [`map`] is where its blocks are; [`admit`], [`read`], [`mod@write`], [`batch`], [`redo`] and [`resize`] are what a caller can do with it.
 //!
 //! # Locks, in the order in which they are taken
 //! 1. `sizing`: redo writes, batches, writes past the end, truncation. Overwrites within the file do not take it.
@@ -10,7 +10,9 @@
 //!
 //! [`crate::room`] (waiting for free blocks) may be entered with `sizing` held, never with a later one.
 
+pub(crate) mod admit;
 pub(crate) mod batch;
+pub(crate) mod latch;
 pub(crate) mod map;
 pub(crate) mod read;
 pub(crate) mod redo;
@@ -18,18 +20,20 @@ pub(crate) mod resize;
 pub(crate) mod write;
 
 use crate::address::{BlockIndex, BlockSize};
+use crate::door::times::Times;
 use crate::error::Error;
 use crate::format::entry::{BLOCKS_MAX, Entry};
 use crate::format::slot::StateLine;
 use crate::home::{HomeFile, HomeStat};
 use crate::profile::FileClass;
 use crate::tier::{BlockAddress, Tier};
+use latch::Latch;
 use map::{FileMap, Leaf};
 use parking_lot::Mutex;
 use redo::RedoOrder;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Where a file's blocks may live besides home.
 pub(crate) struct Placed {
@@ -43,11 +47,11 @@ pub(crate) struct Placed {
     pub(crate) map: FileMap,
     /// Size of the file in bytes; the home file may be behind.
     pub(crate) size: AtomicU64,
-    pub(crate) sizing: Mutex<()>,
+    pub(crate) sizing: Latch<()>,
     /// Where the end will be after the write past the end that is under way, else 0: its blocks must not be destaged by the old size.
     pub(crate) growing: AtomicU64,
     pub(crate) moving: Mutex<()>,
-    pub(crate) meta: Mutex<Meta>,
+    pub(crate) meta: Latch<Meta>,
     /// Counts entries that became `Home`: who read home without a lock compares it before and after.
     pub(crate) evictions: AtomicU64,
     pub(crate) pinned: AtomicBool,
@@ -55,6 +59,8 @@ pub(crate) struct Placed {
     pub(crate) cutting: AtomicBool,
     /// Its slot is free and may be another file's: whoever works in the background looks here after taking `moving`.
     pub(crate) gone: AtomicBool,
+    /// The times that programs see.
+    pub(crate) times: Times,
 }
 
 /// What a file's `meta` lock protects.
@@ -69,7 +75,7 @@ pub(crate) struct FileState {
     /// Path relative to home when last seen.
     pub(crate) path: Mutex<PathBuf>,
     pub(crate) identity: HomeStat,
-    pub(crate) home: Arc<dyn HomeFile>,
+    pub(crate) home: HomeHandle,
     /// `None`: everything goes straight to home.
     pub(crate) placed: Option<Placed>,
     /// Changes of size of a pass file, one at a time.
@@ -79,8 +85,38 @@ pub(crate) struct FileState {
     pub(crate) unlinked: AtomicBool,
     /// The directory has been synced since: the name cannot come back.
     pub(crate) removal_durable: AtomicBool,
-    /// Its class changed with a rename; it takes effect when the last handle is closed.
+    /// Its class changed with a rename; it takes effect when the last handle is closed, or when it is opened next.
     pub(crate) replace: AtomicBool,
+    /// What changes the size or clears a range looks at the size first: one at a time. Taken before all other locks of the file.
+    pub(crate) ranging: Mutex<()>,
+}
+
+/// The home file as it was opened first; from the first opening for writing on, as that opened it.
+pub(crate) struct HomeHandle {
+    first: Arc<dyn HomeFile>,
+    read_only: bool,
+    wide: OnceLock<Arc<dyn HomeFile>>,
+}
+
+impl HomeHandle {
+    pub(crate) fn new(first: Arc<dyn HomeFile>, read_only: bool) -> Self {
+        Self { first, read_only, wide: OnceLock::new() }
+    }
+
+    /// Uses `file`, which may be written, from now on, if what there was may not.
+    pub(crate) fn widen(&self, file: Arc<dyn HomeFile>) {
+        if self.read_only {
+            let _ = self.wide.set(file);
+        }
+    }
+}
+
+impl std::ops::Deref for HomeHandle {
+    type Target = dyn HomeFile;
+
+    fn deref(&self) -> &Self::Target {
+        &**self.wide.get().unwrap_or(&self.first)
+    }
 }
 
 impl std::fmt::Debug for FileState {
@@ -111,6 +147,11 @@ impl Placed {
     /// Where the bytes of an entry's block begin: member and offset.
     pub(crate) fn locate(&self, entry: Entry) -> (usize, u64) {
         self.tier.geometry.locate(entry.frame())
+    }
+
+    /// Whether the tier takes clean copies of its blocks.
+    pub(crate) fn admits(&self) -> bool {
+        self.class == FileClass::Data && self.tier.holds_data
     }
 
     /// Whether the file has left the tier. Stays as it is while `moving` is held.

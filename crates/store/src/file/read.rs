@@ -10,9 +10,9 @@ use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
-use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::waits;
+use smallvec::SmallVec;
 use std::sync::atomic::{Ordering, fence};
 use tiersmith_pmem::ViewRef;
 
@@ -92,8 +92,8 @@ impl Inner {
                     into.copy_from_slice(&view[inner - first..inner - first + into.len()]);
                     drop(view);
                     leaf.touch(index);
-                    let _ = self.events.record_n(event, start, into.len() as u64);
-                    self.events.count(waits::TIER_HITS, 1);
+                    let bytes = into.len() as u64;
+                    let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
                     return true;
                 }
             } else if placed.class == FileClass::Redo || lane.is_some() {
@@ -101,8 +101,8 @@ impl Inner {
                 // The bytes are read before the entry is looked at again.
                 fence(Ordering::Acquire);
                 if leaf.get(index) == entry && placed.evictions.load(Ordering::Acquire) == evictions {
-                    let _ = self.events.record_n(event, start, into.len() as u64);
-                    self.events.count(waits::TIER_HITS, 1);
+                    let bytes = into.len() as u64;
+                    let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
                     return true;
                 }
             } else {
@@ -125,16 +125,12 @@ impl Inner {
         into[got..].fill(0);
         let unmoved = placed.evictions.load(Ordering::Acquire) == evictions;
         if run_is_home && unmoved && blocks.iter().all(|(b, _, _)| still_home(b)) {
-            let _ = self.events.record_n(waits::HOME_READ, start, into.len() as u64);
-            self.events.count(waits::TIER_MISSES, blocks.len() as u64);
-            if self.options.admit
-                && placed.class == FileClass::Data
-                && placed.tier.holds_data
-                && blocks.len() as u64 <= ADMIT_BLOCKS_MAX
-            {
-                for (block, inner, range) in blocks {
-                    self.admit(file, placed, block, inner, &into[range], evictions)?;
-                }
+            let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
+            let _ = self.events.record_and_count(waits::HOME_READ, start, bytes, waits::TIER_MISSES, missed);
+            if self.options.admit && placed.admits() && blocks.len() as u64 <= ADMIT_BLOCKS_MAX {
+                let parts: SmallVec<[_; ADMIT_BLOCKS_MAX as usize]> =
+                    blocks.into_iter().map(|(block, inner, range)| (block, inner, &into[range])).collect();
+                self.admit_run(file, placed, &parts, evictions)?;
             }
             return Ok(());
         }
@@ -155,81 +151,6 @@ impl Inner {
             }
         }
         Ok(())
-    }
-
-    /// Puts a block just read from home into the tier as a clean copy, if there is room without waiting.
-    ///
-    /// The copy is durable before its entry is stored, so that after a cut a `Cached` entry never points to other bytes.
-    fn admit(
-        &self,
-        file: &FileState,
-        placed: &Placed,
-        block: BlockIndex,
-        inner: usize,
-        part: &[u8],
-        evictions: u64,
-    ) -> Result<()> {
-        let tier = &placed.tier;
-        if tier.allocator.free_frames() <= self.admit_reserve(tier)
-            || !placed.map.make_leaf(tier, placed.id, placed.slot, block)?
-        {
-            return Ok(());
-        }
-        let bytes = placed.block_size.bytes();
-        let mut whole = Vec::new();
-        let data = if inner == 0 && part.len() == bytes {
-            part
-        } else {
-            whole.resize(bytes, 0);
-            self.read_home_block(file, placed, placed.block_size.start_of(block), &mut whole)?;
-            &whole
-        };
-        self.admit_block(placed, block, data, evictions);
-        Ok(())
-    }
-
-    /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy. `false` when there is no free piece.
-    pub(crate) fn admit_block(
-        &self,
-        placed: &Placed,
-        block: BlockIndex,
-        data: &[u8],
-        evictions: u64,
-    ) -> bool {
-        let tier = &placed.tier;
-        let start = self.events.start();
-        let Some((leaf, index)) = placed.map.leaf(block) else { return false };
-        let mut guard = tier.lock_lane(placed.id, block);
-        // Once: a cut may store a smaller size at any moment, and then waits for this lane before it looks for entries.
-        let within = placed.size().saturating_sub(placed.block_size.start_of(block)) as usize;
-        if leaf.get(index) != Entry::HOME
-            || placed.evictions.load(Ordering::Acquire) != evictions
-            || within == 0
-        {
-            return true;
-        }
-        // Home may have been read before a cut: past the end a block is zeros, whatever home still holds there.
-        let cut;
-        let data = if data.get(within..).is_some_and(|rest| rest.iter().any(|b| *b != 0)) {
-            cut = [&data[..within], &vec![0; data.len() - within]].concat();
-            &cut
-        } else {
-            data
-        };
-        let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else { return false };
-        let address = placed.address(leaf, index, block);
-        if tier.planted.is(Planted::AdmitPointerFirst) {
-            tier.replace_entry(&mut guard, address, Entry::cached(frame));
-            tier.fence();
-        }
-        let (member, at) = tier.geometry.locate(frame);
-        tier.mapping(member).nt_write(at, data);
-        tier.fence();
-        tier.replace_entry(&mut guard, address, Entry::cached(frame));
-        tier.release(frame, placed.block_size.frames());
-        leaf.set(index, Entry::cached(frame));
-        let _ = self.events.record_n(waits::ADMIT, start, data.len() as u64);
-        true
     }
 
     /// A reference to the block at `offset` if the tier holds it and it can be lent.

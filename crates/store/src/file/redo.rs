@@ -6,26 +6,35 @@
 //!
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
-//! | 1 | a block that is `Home` gets a free frame: home's bytes or zeros, then a fence | the old file |
-//! | 2 | its entry becomes `Dirty`, then a fence | the old file; an entry past the end is dropped by recovery |
+//! | 1 | a block of the file that is `Home` gets a free frame with home's bytes, a fence, its entry becomes `Dirty`, a fence | the old file |
+//! | 2 | a block past the end gets a frame of zeros that are durable already, its entry is stored | the old file: recovery drops an entry past the end |
 //! | 3 | the bytes and, if the file grows, its state line are written in place, non-temporal | any 8-byte words of the new bytes; the old or new size |
 //! | 4 | fence; the write is acknowledged | the new bytes and size |
 //!
-//! Steps 1 and 2 happen once per block. A redo block is `Home` or `Dirty`, never `Cached`: the drain takes it home and frees it, so there
+//! Steps 1 and 2 happen once per block. Of step 2 and 3 any part may be durable without the others: the size without the entry shows zeros, where home
+//! ends; the entry without the bytes shows the zeros of the frame. A redo block is `Home` or `Dirty`, never `Cached`: the drain takes it home and frees it, so there
 //! is no clean copy that a write in place could spoil.
 //!
 //! Frames of redo blocks stay claimed, so they are never lent as references; readers copy.
 
 use super::{FileState, Placed};
 use crate::address::BlockIndex;
+use crate::address::Frame;
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
 use crate::planted::Planted;
 use crate::tier::alloc::Purpose;
+use crate::tier::batch::Few;
 use crate::waits;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
+
+/// Most pieces of zeros that a write holds while it waits for more; the blocks after them get theirs one by one, where the drain finds them.
+const FRESH_MOST: usize = 32;
+
+/// Blocks past the end of a redo file, and the pieces of zeros they are going to have.
+type Fresh = Few<(BlockIndex, Frame)>;
 
 /// In which order the blocks of a redo file were last written.
 #[derive(Default)]
@@ -116,8 +125,8 @@ impl Inner {
         for (n, part) in data.chunks(most).enumerate() {
             held = self.write_redo_part(file, placed, offset + (n * most) as u64, part)?;
         }
-        let _ = self.events.record_n(waits::REDO_WRITE, start, data.len() as u64);
-        self.events.count(waits::REDO_SIZE, data.len() as u64);
+        let bytes = data.len() as u64;
+        let _ = self.events.record_and_count(waits::REDO_WRITE, start, bytes, waits::REDO_SIZE, bytes);
         self.nudge_drain(placed, held);
         Ok(())
     }
@@ -125,17 +134,26 @@ impl Inner {
     /// Returns how many blocks the file then has in the tier.
     fn write_redo_part(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<usize> {
         let (tier, end) = (&placed.tier, offset + data.len() as u64);
+        let mut fresh: Fresh = Few::new();
         loop {
-            for (block, _, _) in placed.chunks(offset, data.len()) {
-                self.own_redo_block(file, placed, block)?;
-            }
             let mut meta = placed.meta.lock();
-            // The drain may have taken a block home since.
-            let ready = placed
-                .chunks(offset, data.len())
-                .all(|(block, _, _)| placed.map.get(block).state() == State::Dirty);
+            // Asked under the lock: the drain may take a block home at any moment before.
+            let ready = placed.chunks(offset, data.len()).all(|(block, _, _)| {
+                placed.map.get(block).state() == State::Dirty || fresh.iter().any(|(b, _)| *b == block)
+            });
             if !ready {
+                drop(meta);
+                if let Err(e) = self.prepare_redo(file, placed, offset, data.len(), &mut fresh) {
+                    tier.give_zeroed(placed.block_size, fresh.into_iter().map(|(_, frame)| frame));
+                    return Err(e);
+                }
                 continue;
+            }
+            for (block, frame) in fresh {
+                let (leaf, index) = placed.map.leaf(block).expect("BUG: prepare_redo has made it");
+                let mut guard = tier.lock_lane(placed.id, block);
+                tier.replace_entry(&mut guard, placed.address(leaf, index, block), Entry::dirty(frame));
+                leaf.set(index, Entry::dirty(frame));
             }
             for (block, inner, range) in placed.chunks(offset, data.len()) {
                 let (member, at) = placed.locate(placed.map.get(block));
@@ -160,14 +178,52 @@ impl Inner {
         }
     }
 
-    /// Steps 1 and 2 for one block, unless it is `Dirty` already.
+    /// Step 1 for the blocks of a write that are the file's, and pieces of zeros into `fresh` for those past the end. The caller holds `sizing`.
+    fn prepare_redo(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        len: usize,
+        fresh: &mut Fresh,
+    ) -> Result<()> {
+        let tier = &placed.tier;
+        let most = (tier.allocator.total_frames() / placed.block_size.frames() / 16) as usize;
+        for (block, _, _) in placed.chunks(offset, len) {
+            if fresh.iter().any(|(b, _)| *b == block) {
+                continue;
+            }
+            if placed.block_size.start_of(block) < placed.size() || fresh.len() >= most.clamp(1, FRESH_MOST) {
+                self.own_redo_block(file, placed, block)?;
+                continue;
+            }
+            if placed.map.get(block) != Entry::HOME {
+                continue;
+            }
+            let mut turn = None;
+            while !placed.map.make_leaf(tier, placed.id, placed.slot, block)? {
+                self.make_room(tier, Purpose::Pages, &mut turn)?;
+            }
+            let frame = loop {
+                match tier.take_zeroed(placed.block_size) {
+                    Some(frame) => break frame,
+                    None => self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?,
+                }
+            };
+            fresh.push((block, frame));
+        }
+        Ok(())
+    }
+
+    /// Step 1 for one block, unless it is `Dirty` already.
     pub(crate) fn own_redo_block(&self, file: &FileState, placed: &Placed, block: BlockIndex) -> Result<()> {
         let tier = &placed.tier;
         let start_of_block = placed.block_size.start_of(block);
+        let mut turn = None;
         loop {
             let Some((leaf, index)) = placed.map.leaf(block) else {
                 if !placed.map.make_leaf(tier, placed.id, placed.slot, block)? {
-                    self.make_room(tier, Purpose::Pages)?;
+                    self.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;
             };
@@ -188,7 +244,7 @@ impl Inner {
             }
             let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else {
                 drop(guard);
-                self.make_room(tier, Purpose::Blocks(placed.block_size))?;
+                self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 continue;
             };
             let (member, at) = tier.geometry.locate(frame);
@@ -293,8 +349,10 @@ impl Inner {
             let _ =
                 self.events.record_n(waits::DESTAGE, start, (going.len() * placed.block_size.bytes()) as u64);
             self.events.count(waits::DESTAGED, going.len() as u64);
-            tier.give_claimed(Purpose::Blocks(placed.block_size), freed);
-            self.stamp(file, placed, &mut meta)?;
+            let stamped = self.stamp(file, placed, &mut meta);
+            drop(meta);
+            tier.keep_zeroed(placed.block_size, freed);
+            stamped?;
         }
     }
 

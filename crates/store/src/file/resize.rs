@@ -82,16 +82,9 @@ impl Inner {
                 file.home.sync().map_err(file.io("cannot sync"))?;
             }
         }
-        {
-            let mut meta = placed.meta.lock();
-            meta.line.size = size;
-            meta.line.flags |= TRUNCATING;
-            meta.line.since_ns = self.home.now_ns();
-            placed.write_line(&mut meta);
-            tier.fence();
-            placed.size.store(size, Ordering::Release);
-            placed.cutting.store(true, Ordering::Release);
-        }
+        self.begin_home_change_to(file, placed, TRUNCATING, Some(size))?;
+        placed.size.store(size, Ordering::Release);
+        placed.cutting.store(true, Ordering::Release);
         // Whoever has read home before this point must not take what it read for what home has when the file has grown again.
         placed.evictions.fetch_add(1, Ordering::AcqRel);
         // Writers and admissions look at the size under their lane: after this everyone who looked before has set its entry,
@@ -162,14 +155,8 @@ impl Inner {
         }
         let spare = self.spare_for_cut(placed, placed.size())?;
         let _moving = placed.moving.lock();
-        {
-            // Home is about to change once more: from now on that is our doing.
-            let mut meta = placed.meta.lock();
-            meta.line.flags |= TRUNCATING;
-            meta.line.since_ns = self.home.now_ns();
-            placed.write_line(&mut meta);
-            placed.tier.fence();
-        }
+        // Home is about to change once more.
+        self.begin_home_change(file, placed, TRUNCATING)?;
         self.finish_cut(file, placed, placed.size(), spare, false)
     }
 
@@ -178,6 +165,7 @@ impl Inner {
         let tier = &placed.tier;
         let block = placed.block_size.block_of(size);
         let cut_in_two = size > placed.block_size.start_of(block);
+        let mut turn = None;
         while cut_in_two
             && placed.class == FileClass::Data
             && tier.durable
@@ -187,7 +175,7 @@ impl Inner {
             if frame.is_some() {
                 return Ok(frame);
             }
-            self.make_room(tier, Purpose::Blocks(placed.block_size))?;
+            self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
         }
         Ok(None)
     }

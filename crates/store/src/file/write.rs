@@ -128,10 +128,11 @@ impl Inner {
         let start_of_block = placed.block_size.start_of(block);
         let start = self.events.start();
         let mut whole = Vec::new();
+        let mut turn = None;
         loop {
             let Some((leaf, index)) = placed.map.leaf(block) else {
                 if !placed.map.make_leaf(tier, placed.id, placed.slot, block)? {
-                    self.make_room(tier, Purpose::Pages)?;
+                    self.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;
             };
@@ -164,7 +165,7 @@ impl Inner {
                     self.grow_to(placed, written);
                     placed.growing.store(end, Ordering::Release);
                 }
-                self.make_room(tier, Purpose::Blocks(placed.block_size))?;
+                self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 continue;
             };
             let data = if partial {

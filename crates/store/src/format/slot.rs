@@ -28,11 +28,12 @@
 //! offset bytes field
 //! 0      8     sequence; line n is in pair n mod 2
 //! 8      8     size of the file, bytes (the home file may be behind)
-//! 16     8     flags: 1 truncating, 2 unlinking, 4 pinned, 8 destaging
+//! 16     8     flags: 1 truncating, 2 unlinking, 4 pinned, 8 destaging, 16 the time at 48 is that of the last write
 //! 24     8     size of the home file when last in step
 //! 32     8     modification time of the home file when last in step, ns
 //! 40     8     when destaging or truncating began, ns since 1970
-//! 48     8     zero
+//! 48     8     modification time that programs see, if it is not home's, else 0: nanoseconds in the low 30 bits, above them seconds
+//!              since 1970 plus 2^31. While destaging, the time that home is being given
 //! 56     8     checksum of bytes 0..56, keyed with the file's id
 //! ```
 //!
@@ -41,6 +42,7 @@
 
 use super::{checksum, get_u32, get_u64, put_u32, put_u64};
 use crate::address::BlockSize;
+use crate::home::FileTime;
 use crate::profile::FileClass;
 
 pub(crate) const SLOT: usize = 1024;
@@ -54,6 +56,7 @@ pub(crate) const TRUNCATING: u64 = 1;
 pub(crate) const UNLINKING: u64 = 2;
 pub(crate) const PINNED: u64 = 4;
 pub(crate) const DESTAGING: u64 = 8;
+pub(crate) const TIME_EXACT: u64 = 16;
 
 /// What never changes while the slot is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +118,20 @@ pub(crate) struct StateLine {
     pub(crate) home_size: u64,
     pub(crate) home_mtime_ns: u64,
     pub(crate) since_ns: u64,
+    /// See [`encode_time`]; 0: none.
+    pub(crate) mtime: u64,
+}
+
+/// A time stamp in 64 bits. What the field cannot hold (before 1901, after 2446, as most file systems) becomes its nearest.
+pub(crate) fn encode_time(time: FileTime) -> u64 {
+    let second = time.sec.saturating_add(1 << 31).clamp(0, (1 << 34) - 1) as u64;
+    // 0 stands for no time.
+    (second << 30 | u64::from(time.nsec.min(999_999_999))).max(1)
+}
+
+pub(crate) fn decode_time(word: u64) -> Option<FileTime> {
+    let (second, nsec) = ((word >> 30) as i64, (word & ((1 << 30) - 1)) as u32);
+    (word != 0).then_some(FileTime { sec: second - (1 << 31), nsec: nsec.min(999_999_999) })
 }
 
 impl StateLine {
@@ -127,6 +144,7 @@ impl StateLine {
         put_u64(&mut b, 24, self.home_size);
         put_u64(&mut b, 32, self.home_mtime_ns);
         put_u64(&mut b, 40, self.since_ns);
+        put_u64(&mut b, 48, self.mtime);
         let check = checksum(&b[..56], seed ^ file);
         put_u64(&mut b, 56, check);
         b.copy_within(..LINE, LINE);
@@ -149,7 +167,20 @@ impl StateLine {
             home_size: get_u64(b, 24),
             home_mtime_ns: get_u64(b, 32),
             since_ns: get_u64(b, 40),
+            mtime: get_u64(b, 48),
         })
+    }
+
+    /// Where in a slot the checksums of copies lie that were being written when power went, or were damaged; none when no copy is valid.
+    pub(crate) fn torn(b: &[u8; SLOT], seed: u64, file: u64) -> impl Iterator<Item = u64> {
+        let checks: [Option<u64>; 4] = std::array::from_fn(|n| {
+            let at = LINES_AT as usize + n * LINE;
+            let valid =
+                Self::decode(&b[at..at + LINE], seed, file).is_some_and(|l| l.seq % 2 == n as u64 / 2);
+            (!valid && get_u64(b, at + 56) != 0).then_some(at as u64 + 56)
+        });
+        let some = Self::newest(b, seed, file).is_some();
+        checks.into_iter().flatten().filter(move |_| some)
     }
 
     /// The newest valid line of a slot; `None` when all four copies are damaged.
@@ -187,6 +218,23 @@ pub(crate) fn decode_path(b: &[u8; SLOT], seed: u64, file: u64) -> Option<Vec<u8
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_reads_back_from_1901_to_2446() {
+        for sec in [-(1 << 31), -1, 0, 1, 1_700_000_000, (1 << 34) - (1 << 31) - 1] {
+            for nsec in [1, 500_000_000, 999_999_999] {
+                let time = FileTime { sec, nsec };
+                assert_eq!(decode_time(encode_time(time)), Some(time));
+            }
+        }
+        assert_eq!(decode_time(0), None);
+        let far = FileTime { sec: i64::MAX, nsec: u32::MAX };
+        assert_eq!(decode_time(encode_time(far)).map(|t| t.sec), Some((1 << 34) - (1 << 31) - 1));
+        assert_eq!(
+            decode_time(encode_time(FileTime { sec: i64::MIN, nsec: 0 })).map(|t| t.sec),
+            Some(-(1 << 31))
+        );
+    }
 
     #[test]
     fn one_damaged_copy_of_a_state_line_costs_nothing() {

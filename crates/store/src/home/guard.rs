@@ -305,6 +305,23 @@ impl RealHome {
     }
 }
 
+/// [`locate`], tried again for a moment when what it finds is neither: another process may be moving the directory just now, and it looks in
+/// two places one after the other.
+pub(super) fn locate_settled(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeError> {
+    let mut tries = 0;
+    loop {
+        match locate(path) {
+            Err(HomeError::DataMissing { .. } | HomeError::TwoHomes { .. } | HomeError::Missing { .. })
+                if tries < 20 =>
+            {
+                tries += 1;
+                std::thread::sleep(std::time::Duration::from_millis(tries));
+            }
+            other => return other,
+        }
+    }
+}
+
 /// Finds the home known as `path` (without links): the directory itself and the one that holds its name.
 pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeError> {
     let io_error = |e: Errno| HomeError::Io { what: "look into", path: path.to_path_buf(), source: e.into() };

@@ -18,12 +18,16 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
 
 mod guard;
+pub mod model;
+mod noted;
+mod range;
 mod real;
 #[cfg(any(test, feature = "testing"))]
 pub mod sim;
@@ -31,6 +35,7 @@ pub mod sim;
 mod suite;
 
 pub use guard::{ASIDE_SUFFIX, NOTE_FILE, NOTE_MARKER};
+pub(crate) use noted::NoteOf;
 pub use real::RealHome;
 #[cfg(any(test, feature = "testing"))]
 pub use sim::SimHome;
@@ -97,6 +102,50 @@ impl HomeStat {
     }
 }
 
+/// A time stamp of a file, as `stat` gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct FileTime {
+    /// Seconds since 1970; negative before.
+    pub sec: i64,
+    /// Nanoseconds of the second, 0 to 999,999,999.
+    pub nsec: u32,
+}
+
+impl FileTime {
+    /// From the nanoseconds of [`HomeStat`], which hold the years 1678 to 2262.
+    #[must_use]
+    pub fn from_ns(ns: u64) -> Self {
+        let ns = ns as i64;
+        Self { sec: ns.div_euclid(1_000_000_000), nsec: ns.rem_euclid(1_000_000_000) as u32 }
+    }
+
+    /// As [`HomeStat`] has it.
+    pub(crate) fn wrapped_ns(self) -> u64 {
+        (self.sec as u64).wrapping_mul(1_000_000_000).wrapping_add(self.nsec.into())
+    }
+}
+
+/// What [`HomeFile::clear`] does to the space behind the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clear {
+    /// It is given back to the file system (FALLOC_FL_PUNCH_HOLE).
+    Punch,
+    /// It stays the file's (FALLOC_FL_ZERO_RANGE).
+    Zero,
+}
+
+/// What [`Home::rename_with`] does with a name that is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RenameFlags {
+    /// It is replaced.
+    #[default]
+    None,
+    /// The call fails with `AlreadyExists`.
+    NoReplace,
+    /// The two exchange their names.
+    Exchange,
+}
+
 /// How [`Home::open`] opens a file. The default opens an existing file for reading and writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenMode {
@@ -149,6 +198,15 @@ pub trait Home: Send + Sync + Debug {
     /// # Durability
     /// After [`Home::sync_dir`] of both paths.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// [`Home::rename`], or one that refuses to replace, or an exchange of two names.
+    ///
+    /// # Errors
+    /// What the file system says; `InvalidInput` where it cannot do what `flags` ask for.
+    ///
+    /// # Durability
+    /// After [`Home::sync_dir`] of both paths.
+    fn rename_with(&self, from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()>;
 
     /// Removes the name `path` of a file.
     ///
@@ -222,6 +280,9 @@ pub trait Home: Send + Sync + Debug {
     /// # Errors
     /// [`HomeError::Owned`] (kind `WouldBlock`) when another object or process has it.
     fn lock(&self) -> io::Result<()>;
+
+    /// The open directory, for what a door does beyond this trait; `None` for one that is no directory of the system.
+    fn directory(&self) -> Option<BorrowedFd<'_>>;
 
     /// The attachment note; `None` when the home is not attached.
     ///
@@ -315,6 +376,45 @@ pub trait HomeFile: Send + Sync + Debug {
     /// # Durability
     /// Everything written to this file before the call is durable on return.
     fn sync(&self) -> io::Result<()>;
+
+    /// Sets the time of the last access, or of the last change of the contents; `None` leaves it.
+    ///
+    /// # Errors
+    /// What the file system says (only the owner may).
+    ///
+    /// # Durability
+    /// After [`HomeFile::sync`].
+    fn set_times(&self, atime: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()>;
+
+    /// Makes `len` bytes at `off` zero; the size stays. Parts of blocks of the file system are zeroed, whole ones treated as `how` says.
+    ///
+    /// # Errors
+    /// What the file system says; `Unsupported` where it cannot.
+    ///
+    /// # Durability
+    /// After [`HomeFile::sync`].
+    fn clear(&self, off: u64, len: u64, how: Clear) -> io::Result<()>;
+
+    /// Reserves space for `len` bytes at `off`; size and contents stay. The time of the last change may move.
+    ///
+    /// # Errors
+    /// `StorageFull` when there is no room; `Unsupported` where the file system cannot.
+    ///
+    /// # Durability
+    /// After [`HomeFile::sync`].
+    fn allocate(&self, off: u64, len: u64) -> io::Result<()>;
+
+    /// The first byte from `off` on that is not in a hole; `None` when there is none.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn next_data(&self, off: u64) -> io::Result<Option<u64>>;
+
+    /// The first byte from `off` on that is in a hole, or the end of the file; `None` when `off` is past it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn next_hole(&self, off: u64) -> io::Result<Option<u64>>;
 }
 
 /// Why a home cannot be opened, locked, moved aside or moved back.

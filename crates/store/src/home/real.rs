@@ -4,7 +4,7 @@
 //! on kernels without it, one component at a time with `O_NOFOLLOW`), so no rename or link made meanwhile leads outside, and the
 //! object goes on working when the directory is moved aside (`guard.rs`).
 //!
-//! Deliberately not here: direct I/O, preallocation and permissions of files (a file is made with mode 0600, a door changes that).
+//! Deliberately not here: direct I/O and permissions of files (a file is made with mode 0600, a door changes that).
 //! The generation of an inode number is not reported (0): the birth time tells a reused number apart.
 
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::{
-    ATTACHMENT, ATTACHMENT_NEW, FileKind, Home, HomeError, HomeFile, HomeStat, OpenMode, PROBE, inside,
+    ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat, OpenMode,
+    PROBE, RenameFlags, inside,
 };
 
 /// A home on a real file system.
@@ -51,7 +52,7 @@ impl RealHome {
     /// Makes and removes an empty file to learn whether the directory can be written; nothing is synced.
     pub fn open(path: &Path) -> Result<Self, HomeError> {
         let path = without_links(path)?;
-        let (dir, parent) = super::guard::locate(&path)?;
+        let (dir, parent) = super::guard::locate_settled(&path)?;
         probe(&dir).map_err(|e| HomeError::NotWritable { path: path.clone(), source: e.into() })?;
         let dev = match status(&dir, OsStr::new("")) {
             Ok(x) => device(&x),
@@ -72,6 +73,18 @@ impl RealHome {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the directory that is open is still the one a new opener would find: it may have been moved aside, or back, but not replaced.
+    pub(crate) fn is_current(&self) -> Result<bool, HomeError> {
+        let (found, _) = super::guard::locate_settled(&self.path)?;
+        let failed =
+            |e: Errno| HomeError::Io { what: "look into", path: self.path.clone(), source: e.into() };
+        let (own, found) = (
+            status(&self.dir, OsStr::new("")).map_err(failed)?,
+            status(&found, OsStr::new("")).map_err(failed)?,
+        );
+        Ok(own.stx_ino == found.stx_ino && device(&own) == device(&found))
     }
 
     /// The open directory, for what a door needs beyond [`Home`].
@@ -170,6 +183,14 @@ impl RealHome {
     }
 }
 
+impl Drop for RealHome {
+    fn drop(&mut self) {
+        // Closing would do, but for a child that some thread has just forked: until it executes its program it has a copy of the descriptor,
+        // and would keep the home locked. Nothing is to be done where it fails.
+        let _ = rustix::fs::flock(&self.dir, FlockOperation::Unlock);
+    }
+}
+
 impl Home for RealHome {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn HomeFile>> {
         let mut flags = if mode.read_only { OFlags::RDONLY } else { OFlags::RDWR };
@@ -189,6 +210,10 @@ impl Home for RealHome {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        // What the store reads is not the program's reading. Only the file's owner may ask for that.
+        if let Ok(flags) = rustix::fs::fcntl_getfl(&fd) {
+            let _ = rustix::fs::fcntl_setfl(&fd, flags | OFlags::NOATIME);
+        }
         Ok(Arc::new(RealFile { file: File::from(fd) }))
     }
 
@@ -201,6 +226,17 @@ impl Home for RealHome {
         let ((from_dir, from), (to_dir, to)) =
             (self.holder(from, OFlags::PATH)?, self.holder(to, OFlags::PATH)?);
         Ok(rustix::fs::renameat(&from_dir, from, &to_dir, to)?)
+    }
+
+    fn rename_with(&self, from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
+        let flags = match flags {
+            RenameFlags::None => return self.rename(from, to),
+            RenameFlags::NoReplace => rustix::fs::RenameFlags::NOREPLACE,
+            RenameFlags::Exchange => rustix::fs::RenameFlags::EXCHANGE,
+        };
+        let ((from_dir, from), (to_dir, to)) =
+            (self.holder(from, OFlags::PATH)?, self.holder(to, OFlags::PATH)?);
+        Ok(rustix::fs::renameat_with(&from_dir, from, &to_dir, to, flags)?)
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
@@ -256,13 +292,25 @@ impl Home for RealHome {
         }
     }
 
+    fn directory(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.dir.as_fd())
+    }
+
     fn read_attachment(&self) -> io::Result<Option<Vec<u8>>> {
-        let fd = match self.beneath(Path::new(ATTACHMENT), OFlags::RDONLY, Mode::empty()) {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = match self.beneath(Path::new(ATTACHMENT), flags, Mode::empty()) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
+        // The home's owner may have put anything there: a pipe would be waited for, and a huge file is no note.
+        if !FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode).is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{ATTACHMENT} is not an ordinary file"),
+            ));
+        }
         let mut bytes = Vec::new();
-        io::Read::read_to_end(&mut File::from(fd), &mut bytes)?;
+        io::Read::read_to_end(&mut io::Read::take(File::from(fd), NOTE_MAX), &mut bytes)?;
         Ok(Some(bytes))
     }
 
@@ -271,7 +319,12 @@ impl Home for RealHome {
     /// 2. Rename it. Power cut here leaves the old or the new note, each whole.
     /// 3. Sync the directory. Power cut here leaves the new note.
     fn write_attachment(&self, bytes: &[u8]) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        // What somebody else put there is not written to: it might be a pipe, or be his afterwards.
+        match rustix::fs::unlinkat(&self.dir, ATTACHMENT_NEW, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = File::from(self.beneath(Path::new(ATTACHMENT_NEW), flags, Mode::RUSR | Mode::WUSR)?);
         file.write_all_at(bytes, 0)?;
         file.sync_all()?;
@@ -301,6 +354,9 @@ impl Home for RealHome {
         self.is_aside()
     }
 }
+
+/// Most bytes of an attachment note that are read; it has a line for each member, and what is cut off fails its checksum.
+const NOTE_MAX: u64 = 1 << 20;
 
 /// An open file of a [`RealHome`].
 #[derive(Debug)]
@@ -337,10 +393,30 @@ impl HomeFile for RealFile {
     fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
+
+    fn set_times(&self, atime: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()> {
+        super::range::set_times(&self.file, atime, mtime)
+    }
+
+    fn clear(&self, off: u64, len: u64, how: Clear) -> io::Result<()> {
+        super::range::clear(&self.file, off, len, how)
+    }
+
+    fn allocate(&self, off: u64, len: u64) -> io::Result<()> {
+        super::range::allocate(&self.file, off, len)
+    }
+
+    fn next_data(&self, off: u64) -> io::Result<Option<u64>> {
+        super::range::seek(&self.file, rustix::fs::SeekFrom::Data(off))
+    }
+
+    fn next_hole(&self, off: u64) -> io::Result<Option<u64>> {
+        super::range::seek(&self.file, rustix::fs::SeekFrom::Hole(off))
+    }
 }
 
 /// The path without symbolic links and relative parts. The last component may be missing, or be a dead mount.
-fn without_links(path: &Path) -> Result<PathBuf, HomeError> {
+pub(super) fn without_links(path: &Path) -> Result<PathBuf, HomeError> {
     if let Ok(whole) = std::fs::canonicalize(path) {
         return Ok(whole);
     }

@@ -103,6 +103,59 @@ fn an_open_file_survives_rename_and_unlink() {
 }
 
 #[test]
+fn names_are_exchanged_and_not_replaced_where_that_is_asked() {
+    both(|home| {
+        put(home, "a", b"one");
+        put(home, "b", b"two");
+        home.create_dir(p("d")).unwrap();
+        put(home, "d/x", b"three");
+        let refused = home.rename_with(p("a"), p("b"), RenameFlags::NoReplace);
+        assert_eq!(kind_of(refused), ErrorKind::AlreadyExists);
+        home.rename_with(p("a"), p("c"), RenameFlags::NoReplace).unwrap();
+        home.rename_with(p("c"), p("b"), RenameFlags::Exchange).unwrap();
+        assert_eq!((contents(home, "b"), contents(home, "c")), (b"one".to_vec(), b"two".to_vec()));
+        home.rename_with(p("d"), p("b"), RenameFlags::Exchange).unwrap();
+        assert_eq!((contents(home, "d"), contents(home, "b/x")), (b"one".to_vec(), b"three".to_vec()));
+        assert_eq!(kind_of(home.rename_with(p("c"), p("none"), RenameFlags::Exchange)), ErrorKind::NotFound);
+        assert_eq!(
+            kind_of(home.rename_with(p("../c"), p("e"), RenameFlags::Exchange)),
+            ErrorKind::InvalidInput
+        );
+        home.rename_with(p("c"), p("d"), RenameFlags::None).unwrap();
+        assert_eq!(walked(home), [("b/x".into(), 5), ("d".into(), 3)]);
+    });
+}
+
+#[test]
+fn ranges_are_cleared_and_reserved_and_times_set() {
+    both(|home| {
+        let file = home.open(p("a"), OpenMode::CREATE).unwrap();
+        file.write_at(0, &[7; 20000]).unwrap();
+        for how in [Clear::Punch, Clear::Zero] {
+            match file.clear(4096, 100_000, how) {
+                Err(e) if e.kind() == ErrorKind::Unsupported => {
+                    eprintln!("skipped: {how:?}, because this file system has none")
+                }
+                other => other.unwrap(),
+            }
+        }
+        file.allocate(0, 100_000).unwrap_or_else(|e| assert_eq!(e.kind(), ErrorKind::Unsupported));
+        assert_eq!(file.stat().unwrap().size, 20000);
+        assert!(contents(home, "a")[..4096] == [7; 4096]);
+        assert_eq!((file.next_data(0).unwrap(), file.next_data(20000).unwrap()), (Some(0), None));
+        assert!(file.next_hole(0).unwrap().is_some_and(|at| at == 4096 || at == 20000));
+        assert_eq!(file.next_hole(20001).unwrap(), None);
+        let time = FileTime { sec: 1_234_567_890, nsec: 0 };
+        file.set_times(None, Some(time)).unwrap();
+        assert_eq!(file.stat().unwrap().mtime_ns, time.wrapped_ns());
+        file.set_times(Some(time), None).unwrap();
+        assert_eq!(file.stat().unwrap().mtime_ns, time.wrapped_ns());
+        file.write_at(0, b"x").unwrap();
+        assert!(file.stat().unwrap().mtime_ns > time.wrapped_ns());
+    });
+}
+
+#[test]
 fn directories_move_with_what_is_in_them() {
     both(|home| {
         home.create_dir(p("d")).unwrap();

@@ -233,7 +233,7 @@ fn every_built_in_profile_can_be_read_and_says_why_for_each_rule() {
             profile.name().to_owned()
         })
         .collect();
-    assert_eq!(names, ["postgres", "mariadb", "redis", "sqlite", "generic"]);
+    assert_eq!(names, ["postgres", "mariadb", "redis", "sqlite", "generic", "pass"]);
 }
 
 #[test]
@@ -263,4 +263,29 @@ fn a_home_is_recognized_by_the_files_in_it() {
         assert_eq!(found.as_ref().map(Profile::name), expected, "{files:?}");
     }
     assert!(Profile::detect(Path::new("/does/not/exist")).is_none());
+}
+
+#[test]
+fn what_is_never_needed_after_a_crash_is_said_to_be_so_and_nothing_else() {
+    let temporary =
+        |profile: &str, path: &str| Profile::named(profile).unwrap().is_temporary(Path::new(path));
+    for path in ["base/pgsql_tmp/pgsql_tmp12.0", "base/5/t3_16400"] {
+        assert!(temporary("postgresql", path), "{path}");
+    }
+    for path in ["ibtmp1", "#innodb_temp/temp_1.ibt"] {
+        assert!(temporary("mysql", path), "{path}");
+    }
+    for path in ["base/5/16400", "pg_wal/1", "postgresql.auto.conf", "pg_twophase/1", "global/pg_control"] {
+        assert!(!temporary("postgres", path), "{path}");
+    }
+    assert!(!temporary("valkey", "dump.rdb") && !temporary("mariadb", "db/t.frm") && !temporary("pass", "x"));
+}
+
+#[test]
+fn the_profile_pass_lets_everything_pass() {
+    let profile = Profile::named("pass").unwrap();
+    for path in ["a", "pg_wal/1", "x.db-wal", "deep/er/y.ibd"] {
+        assert_eq!(profile.placement(Path::new(path)).class, FileClass::Pass);
+    }
+    assert_eq!(profile.redo_at_least(), 0);
 }

@@ -67,6 +67,8 @@ pub struct Profile {
     /// The home is this database's if every item of one of these lists is there.
     detect: Vec<Vec<Sign>>,
     default: Placement,
+    /// Bytes of blocks that a tier for its redo needs at least.
+    redo_at_least: u64,
     rules: Vec<Rule>,
     /// All patterns of all rules, compiled together; `rule_of` says whose each is.
     patterns: GlobSet,
@@ -77,6 +79,7 @@ pub struct Profile {
 #[derive(Debug, Clone)]
 struct Rule {
     placement: Placement,
+    temporary: bool,
     why: String,
 }
 
@@ -90,21 +93,28 @@ enum Sign {
 }
 
 /// The built-in profiles, in the order they are tried by [`Profile::detect`].
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 6] = [
     ("postgres", include_str!("../../profiles/postgres.toml")),
     ("mariadb", include_str!("../../profiles/mariadb.toml")),
     ("redis", include_str!("../../profiles/redis.toml")),
     ("sqlite", include_str!("../../profiles/sqlite.toml")),
     ("generic", include_str!("../../profiles/generic.toml")),
+    ("pass", include_str!("../../profiles/pass.toml")),
 ];
 
 impl Profile {
-    /// The built-in profile of this name.
+    /// The built-in profile of this name; `mysql`, `postgresql` and `valkey` are other names of three.
     ///
     /// # Errors
     /// If there is none; the error lists those there are.
     pub fn named(name: &str) -> Result<Profile, ProfileError> {
-        match BUILT_IN.iter().find(|(known, _)| *known == name) {
+        let asked = match name {
+            "mysql" => "mariadb",
+            "postgresql" => "postgres",
+            "valkey" => "redis",
+            other => other,
+        };
+        match BUILT_IN.iter().find(|(known, _)| *known == asked) {
             Some((known, toml)) => Ok(Profile::built_in(known, toml)),
             None => Err(ProfileError::Unknown {
                 name: name.to_owned(),
@@ -147,9 +157,19 @@ impl Profile {
         self.rule(rel).map_or(self.default, |rule| rule.placement)
     }
 
+    /// Whether the database never needs the file at this path after a crash, so that its syncs may be left out.
+    pub fn is_temporary(&self, rel: &Path) -> bool {
+        self.rule(rel).is_some_and(|rule| rule.temporary)
+    }
+
     /// Why the file at this path belongs where it does, for a person; nothing if it got the default.
     pub fn why(&self, rel: &Path) -> Option<&str> {
         self.rule(rel).map(|rule| rule.why.as_str())
+    }
+
+    /// Bytes that a tier must have for blocks so that this database's redo can be written and drained at the same time.
+    pub fn redo_at_least(&self) -> u64 {
+        self.redo_at_least
     }
 
     /// What the profile is called.

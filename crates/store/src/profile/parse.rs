@@ -6,6 +6,8 @@
 //! # may be a pattern. No list: never detected, only named.
 //! detect = [["PG_VERSION", "global/pg_control"]]
 //!
+//! redo_at_least_mib = 4 # a tier for the redo with less room than this is refused; 0 if absent
+//!
 //! [default]            # files no rule matches
 //! class = "pass"       # redo, data or pass
 //! block_size = 8192    # a power of two from 4096 to 32768
@@ -15,6 +17,7 @@
 //!                      # `[0-9]` is one of these characters, `{a,b}` either of the two
 //! class = "data"
 //! block_size = 8192    # that of the default if absent
+//! temporary = true     # never needed after a crash, so no sync has to wait for it; false if absent
 //! why = "shown to people who ask why a file is where it is"
 //! ```
 //!
@@ -102,6 +105,8 @@ struct ProfileText {
     description: String,
     #[serde(default)]
     detect: Vec<Vec<String>>,
+    #[serde(default)]
+    redo_at_least_mib: u32,
     default: DefaultText,
     #[serde(default)]
     rule: Vec<RuleText>,
@@ -117,6 +122,8 @@ struct DefaultText {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleText {
+    #[serde(default)]
+    temporary: bool,
     files: Vec<String>,
     class: FileClass,
     block_size: Option<u32>,
@@ -146,7 +153,7 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
         }
         let placement =
             reader.placement(&place, rule.class, rule.block_size.unwrap_or(default.block_size))?;
-        rules.push(Rule { placement, why: rule.why });
+        rules.push(Rule { placement, temporary: rule.temporary, why: rule.why });
     }
     let patterns = patterns.build().map_err(|source| ProfileError::Pattern {
         profile: name.to_owned(),
@@ -162,6 +169,7 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
         description: text.description,
         detect,
         default,
+        redo_at_least: u64::from(text.redo_at_least_mib) << 20,
         rules,
         patterns,
         rule_of,

@@ -4,12 +4,16 @@
 //! purpose when the free lists of that one are empty. The allocator's mutex is off the overwrite path: a lane keeps a few free blocks of its own
 //! ([`super::lane`]) and comes here for several at a time.
 //!
+//! Whoever waits for room reserves what becomes free ([`Allocator::reserve_for`]); without that, others would take it before the one who
+//! waits has a look, and a tier of few units could be called full while megabytes of it are free.
+//!
 //! **Invariant**: frames given out, plus frames in the lists, plus frames of free units, are all frames of the tier.
 
 use super::geometry::Geometry;
 use crate::address::{BlockSize, Frame};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
 
 /// What a unit is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +49,18 @@ struct Unit {
     free: u32,
 }
 
+/// For whom free pieces are kept.
+struct Reservation {
+    thread: ThreadId,
+    /// `None`: everything is.
+    purpose: Option<Purpose>,
+}
+
 struct Lists {
     units: Vec<Unit>,
     free_units: Vec<u64>,
     free: [Vec<Frame>; Purpose::COUNT],
+    reserved: Option<Reservation>,
 }
 
 /// The free frames of one tier.
@@ -105,7 +117,12 @@ impl Census {
 
     pub(crate) fn into_allocator(self) -> Allocator {
         let alloc = Allocator {
-            lists: Mutex::new(Lists { units: Vec::new(), free_units: Vec::new(), free: Default::default() }),
+            lists: Mutex::new(Lists {
+                units: Vec::new(),
+                free_units: Vec::new(),
+                free: Default::default(),
+                reserved: None,
+            }),
             unit_frames: self.unit_frames,
             free_frames: AtomicU64::new(0),
             total_frames: AtomicU64::new(0),
@@ -144,9 +161,26 @@ impl Census {
 }
 
 impl Allocator {
-    /// Takes up to `count` free pieces; fewer (or none) when there are no more.
+    /// Keeps free pieces for this thread until [`Allocator::end_reservation`]: those for `purpose`, and free units; with `None` everything.
+    /// Others are told that there are none. One reservation at a time; a new one replaces it.
+    pub(crate) fn reserve_for(&self, purpose: Option<Purpose>) {
+        self.lists.lock().reserved = Some(Reservation { thread: thread::current().id(), purpose });
+    }
+
+    /// Free pieces are everybody's again.
+    pub(crate) fn end_reservation(&self) {
+        self.lists.lock().reserved = None;
+    }
+
+    /// Takes up to `count` free pieces; fewer (or none) when there are no more, or when they are kept for another thread.
     pub(crate) fn take(&self, purpose: Purpose, count: usize, into: &mut Vec<Frame>) {
         let mut lists = self.lists.lock();
+        let others = lists.reserved.as_ref().filter(|r| r.thread != thread::current().id());
+        let (pieces_kept, units_kept) =
+            others.map_or((false, false), |r| (r.purpose.is_none_or(|kept| kept == purpose), true));
+        if pieces_kept {
+            return;
+        }
         let list = purpose.list();
         let mut taken = 0;
         while taken < count {
@@ -155,7 +189,7 @@ impl Allocator {
                 lists.units[unit].free -= 1;
                 into.push(frame);
                 taken += 1;
-            } else if !self.give_unit(&mut lists, purpose) {
+            } else if units_kept || !self.give_unit(&mut lists, purpose) {
                 break;
             }
         }

@@ -291,7 +291,7 @@ impl Tier {
         self.store_word(address.at, word);
     }
 
-    /// Makes every pending entry durable and hands the pieces that lanes and batch records hold ready back to the allocator. The caller holds neither.
+    /// Makes every pending entry durable and hands the pieces that lanes, batch records and redo files hold ready back to the allocator. The caller holds neither.
     pub(crate) fn reclaim_lanes(&self) {
         for number in 0..self.geometry.lanes {
             let mut guard = self.lock_lane_number(number);
@@ -304,6 +304,7 @@ impl Tier {
             }
         }
         self.reclaim_batches();
+        self.reclaim_zeroed();
     }
 
     /// Makes every pending entry durable and empties all records: what is on the medium is then in the maps alone.

@@ -1,7 +1,8 @@
 //! A tier: members striped into one space of frames, with lanes, batch records and a file table.
 //!
 //! Start reading at [`lane`], the life of one switch. [`geometry`] knows where things lie, [`alloc`] what is free, [`batch`] how
-//! several blocks switch together, [`open`] how a tier is formatted and opened, [`grow`] how it gets larger.
+//! several blocks switch together, [`open`] how a tier is formatted and opened, [`grow`] how it gets larger,
+//! [`zeroed`] what redo files grow by.
 //!
 //! **Invariant**: map pages, and blocks of redo files, stay claimed for as long as an entry points to them; blocks of data files are
 //! claimed while they are written, the last one of each lane until the lane is locked again, so that they can be viewed (read without
@@ -13,6 +14,7 @@ pub(crate) mod geometry;
 pub(crate) mod grow;
 pub(crate) mod lane;
 pub(crate) mod open;
+pub(crate) mod zeroed;
 
 use crate::address::{BlockIndex, BlockSize, FRAME, Frame, WordAt};
 use crate::format::superblock::Superblock;
@@ -55,7 +57,9 @@ pub(crate) struct Tier {
     pub(crate) lanes: Box<[CachePadded<SpinMutex<Lane, spin::Yield>>]>,
     pub(crate) batches: Box<[CachePadded<Mutex<BatchSlot>>]>,
     pub(crate) slots: Mutex<SlotNumbers>,
-    /// Held by the one that makes room.
+    /// Pieces at hand for redo files that grow.
+    pub(crate) zeroed: Mutex<zeroed::Zeroed>,
+    /// Held by the one that makes room ([`crate::room::Turn`]).
     pub(crate) room: Mutex<()>,
     /// Which files may live here.
     pub(crate) holds_redo: bool,

@@ -56,15 +56,21 @@ pub(crate) fn map_members(spec: &TierSpec) -> Result<Vec<Member>> {
         .collect()
 }
 
-/// Takes back what [`map_members`] made where nothing was, if it was never formatted: an empty file is empty again (`was_there`),
-/// else there is none.
-pub(crate) fn undo_unformatted(path: &std::path::Path, was_there: bool) {
+/// Takes back what [`map_members`] and [`format`] made where nothing was, if nothing is attached to it: an empty file is empty again
+/// (`was_there`), else there is none.
+pub(crate) fn undo_new(path: &std::path::Path, was_there: bool) {
     use std::os::unix::fs::FileExt;
     let Ok(file) = std::fs::OpenOptions::new().read(true).write(true).open(path) else { return };
     let ours = file.metadata().is_ok_and(|m| m.is_file())
         && rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok();
-    let mut bytes = [1; 2 * SUPERBLOCK];
-    if ours && file.read_exact_at(&mut bytes, 0).is_ok() && bytes.iter().all(|b| *b == 0) {
+    let mut bytes = [1; SUPERBLOCK];
+    let mut unused = |at: &u64| {
+        let read = file.read_exact_at(&mut bytes, *at).is_ok();
+        let attached = Superblock::decode(&bytes)
+            .is_ok_and(|sb| !matches!(sb.state, TierState::Attaching | TierState::Detached));
+        read && !attached
+    };
+    if ours && COPY_AT.iter().all(&mut unused) {
         // Best effort: the caller has an error to give that explains more than one from here would.
         let _ = if was_there { file.set_len(0) } else { std::fs::remove_file(path) };
     }
@@ -320,6 +326,7 @@ pub(crate) fn assemble(
         lanes: (0..geometry.lanes).map(|_| Default::default()).collect(),
         batches: (0..geometry.batches).map(|_| Default::default()).collect(),
         slots: Mutex::new(SlotNumbers::default()),
+        zeroed: Mutex::default(),
         room: Mutex::new(()),
         holds_redo: spec.holds_redo && durable,
         holds_data: spec.holds_data,

@@ -18,7 +18,8 @@ use tiersmith_store::check::{AnyHome, check_images};
 use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
 use tiersmith_store::home::SimHome;
 use tiersmith_store::{
-    AttachedHome, Error, FileClass, Medium, OpenMode, Options, Planted, Profile, TierSpec, testing,
+    AttachedHome, Error, FileClass, FileTime, Medium, OpenMode, Options, Planted, Profile, RenameFlags,
+    SetTime, TierSpec, testing,
 };
 
 #[allow(unused_imports, reason = "each test binary uses its part")]
@@ -136,6 +137,30 @@ pub enum Op {
         from: &'static str,
         to: &'static str,
     },
+    /// The two names change places.
+    Exchange {
+        from: &'static str,
+        to: &'static str,
+    },
+    Punch {
+        name: &'static str,
+        at: u64,
+        len: u64,
+    },
+    /// Zeros, which make the file as long as the range.
+    Zero {
+        name: &'static str,
+        at: u64,
+        len: u64,
+    },
+    /// Reserves space at home; the size stays.
+    Allocate {
+        name: &'static str,
+        len: u64,
+    },
+    SetTime {
+        name: &'static str,
+    },
     Unlink {
         name: &'static str,
     },
@@ -196,6 +221,8 @@ enum Grain {
     Block(usize),
     /// Each 8-byte word before or after.
     Word,
+    /// Each block or word before or after, and then the size.
+    Ranged(usize),
 }
 
 /// A step as it went: the state after it and what a cut during it may leave.
@@ -443,6 +470,25 @@ pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Re
             home.rename(from, to)?;
             home.sync_dir(to)?;
         }
+        Op::Exchange { from, to } => {
+            home.rename_with(from, to, RenameFlags::Exchange)?;
+            home.sync_dir(to)?;
+        }
+        Op::Punch { name, at, len } => {
+            let file = home.open(name, OpenMode::WRITE)?;
+            file.punch(*at, *len)?;
+            file.sync()?;
+        }
+        Op::Zero { name, at, len } => {
+            let file = home.open(name, OpenMode::WRITE)?;
+            file.zero(*at, *len, false)?;
+            file.sync()?;
+        }
+        Op::Allocate { name, len } => home.open(name, OpenMode::WRITE)?.allocate(0, *len, true)?,
+        Op::SetTime { name } => {
+            let time = FileTime { sec: 1_234_567_890 + n as i64, nsec: 5 };
+            home.open(name, OpenMode::WRITE)?.set_times(SetTime::Keep, SetTime::At(time))?;
+        }
         Op::Link { from, to } => {
             home.link(from, to)?;
             home.sync_dir(to)?;
@@ -476,6 +522,13 @@ pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Re
     Ok(())
 }
 
+fn in_parts(name: &str) -> Grain {
+    match class(name) {
+        FileClass::Data => Grain::Block(block_size(name)),
+        _ => Grain::Word,
+    }
+}
+
 /// The model's answer to an operation.
 fn apply(before: &Files, n: usize, op: &Op) -> (Files, Grain) {
     let mut files = before.clone();
@@ -492,10 +545,7 @@ fn apply(before: &Files, n: usize, op: &Op) -> (Files, Grain) {
         }
         Op::Write { name, at, len } => {
             edit(&mut files, name, &mut |bytes| put(bytes, *at, &pattern(n, *at, *len)));
-            grain = match class(name) {
-                FileClass::Data => Grain::Block(block_size(name)),
-                _ => Grain::Word,
-            };
+            grain = in_parts(name);
         }
         Op::Batch { name, blocks } => {
             let size = block_size(name) as u64;
@@ -506,6 +556,28 @@ fn apply(before: &Files, n: usize, op: &Op) -> (Files, Grain) {
             });
         }
         Op::Truncate { name, size } => edit(&mut files, name, &mut |bytes| bytes.resize(*size as usize, 0)),
+        Op::Exchange { from, to } => {
+            let ids = (
+                files.id(from).expect("script: both are there"),
+                files.id(to).expect("script: both are there"),
+            );
+            files.names.insert(from, ids.1);
+            files.names.insert(to, ids.0);
+        }
+        Op::Punch { name, at, len } => {
+            edit(&mut files, name, &mut |bytes| {
+                let end = (at + len).min(bytes.len() as u64);
+                if *at < end {
+                    bytes[*at as usize..end as usize].fill(0);
+                }
+            });
+            grain = in_parts(name);
+        }
+        Op::Zero { name, at, len } => {
+            // Zeros first, then the size.
+            edit(&mut files, name, &mut |bytes| put(bytes, *at, &vec![0; *len as usize]));
+            grain = Grain::Ranged(if class(name) == FileClass::Data { block_size(name) } else { 8 });
+        }
         Op::Rename { from, to } => {
             if let Some(id) = files.names.remove(from) {
                 files.names.insert(to, id);
@@ -623,6 +695,10 @@ fn mixture(found: &[u8], a: &[u8], b: &[u8], grain: Grain) -> Result<(), String>
         return Err(format!("size {}, before {} and after {}", found.len(), a.len(), b.len()));
     }
     let step = match grain {
+        Grain::Ranged(size) if found.len() == a.len() => size,
+        Grain::Ranged(_) => {
+            return if found == b { Ok(()) } else { Err(format!("new size, but {}", difference(b, found))) };
+        }
         Grain::Block(size) => {
             if found.len() != a.len() {
                 // The size is the last thing to change.

@@ -35,7 +35,7 @@ pub fn script(seed: u64, operations: usize) -> (Vec<(&'static str, usize)>, Vec<
                 }
             }
         };
-        match rng.u32(0..100) {
+        match rng.u32(0..112) {
             0..40 => {
                 let (at, len) = match rng.u32(0..5) {
                     0 => (rng.u64(0..size + 3000), rng.usize(1..3000)),
@@ -113,6 +113,34 @@ pub fn script(seed: u64, operations: usize) -> (Vec<(&'static str, usize)>, Vec<
             97..98 => {
                 ops.push(Op::Detach);
                 ops.push(Op::Attach);
+            }
+            98..106 => {
+                let (at, len) = (rng.u64(0..size + 1), rng.u64(1..3 * block));
+                let whole = rng.bool();
+                let (at, len) =
+                    if whole { (at / block * block, len.next_multiple_of(block)) } else { (at, len) };
+                if at + len > 90_000 {
+                    continue;
+                }
+                if rng.bool() {
+                    ops.push(Op::Punch { name, at, len });
+                } else {
+                    ops.push(Op::Zero { name, at, len });
+                    grow(&mut sizes, &links, size.max(at + len));
+                }
+            }
+            106..108 => ops.push(Op::Allocate { name, len: rng.u64(1..90_000) }),
+            108..110 => ops.push(Op::SetTime { name }),
+            110..112 => {
+                let to = NAMES[rng.usize(0..NAMES.len())];
+                let same_kind = Path::new(to).extension() == Path::new(name).extension();
+                if to == name || !same_kind || !sizes.contains_key(to) {
+                    continue;
+                }
+                ops.push(Op::Exchange { from: name, to });
+                let (a, b) = ((sizes[name], links[name]), (sizes[to], links[to]));
+                sizes.extend([(name, b.0), (to, a.0)]);
+                links.extend([(name, b.1), (to, a.1)]);
             }
             _ => {}
         }

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
-use tiersmith_store::home::{Home, HomeFile, HomeStat, OpenMode, SimHome};
+use tiersmith_store::home::{Clear, FileTime, Home, HomeFile, HomeStat, OpenMode, RenameFlags, SimHome};
 
 type Once = Box<dyn FnOnce() + Send>;
 
@@ -132,6 +132,21 @@ impl HomeFile for GateFile {
     fn sync(&self) -> io::Result<()> {
         self.file.sync()
     }
+    fn set_times(&self, atime: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()> {
+        self.file.set_times(atime, mtime)
+    }
+    fn clear(&self, off: u64, len: u64, how: Clear) -> io::Result<()> {
+        self.file.clear(off, len, how)
+    }
+    fn allocate(&self, off: u64, len: u64) -> io::Result<()> {
+        self.file.allocate(off, len)
+    }
+    fn next_data(&self, off: u64) -> io::Result<Option<u64>> {
+        self.file.next_data(off)
+    }
+    fn next_hole(&self, off: u64) -> io::Result<Option<u64>> {
+        self.file.next_hole(off)
+    }
 }
 
 impl Home for Gate {
@@ -151,6 +166,12 @@ impl Home for Gate {
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.home.rename(from, to)
+    }
+    fn rename_with(&self, from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
+        self.home.rename_with(from, to, flags)
+    }
+    fn directory(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.home.directory()
     }
     fn unlink(&self, path: &Path) -> io::Result<()> {
         self.home.unlink(path)

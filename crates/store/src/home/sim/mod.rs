@@ -15,7 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use super::{ATTACHMENT, ATTACHMENT_NEW, FileKind, Home, HomeError, HomeFile, HomeStat, OpenMode, inside};
+use super::{
+    ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat, OpenMode,
+    RenameFlags, inside,
+};
 
 mod player;
 mod state;
@@ -382,6 +385,27 @@ impl Home for SimHome {
         self.inner().rename(from, to)
     }
 
+    fn rename_with(&self, from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
+        let mut inner = self.inner();
+        let source = inner.entry(from)?;
+        inner.check_holder(to)?;
+        let target = inner.state.now.entries.get(to).copied();
+        match (flags, target) {
+            (RenameFlags::None, _) => inner.rename(from, to),
+            (RenameFlags::NoReplace, Some(_)) => Err(Errno::EXIST.into()),
+            (RenameFlags::NoReplace, None) => inner.rename(from, to),
+            (RenameFlags::Exchange, None) => Err(Errno::NOENT.into()),
+            (RenameFlags::Exchange, Some(target)) => {
+                if from.starts_with(to) || to.starts_with(from) {
+                    return if source == target { Ok(()) } else { Err(Errno::INVAL.into()) };
+                }
+                let time_ns = inner.tick();
+                inner.happen(HomeEvent::Exchange { one: from.into(), other: to.into(), time_ns });
+                Ok(())
+            }
+        }
+    }
+
     fn unlink(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.inner();
         inner.file(path)?;
@@ -476,6 +500,10 @@ impl Home for SimHome {
         }
         inner.owner = Some(self.object);
         Ok(())
+    }
+
+    fn directory(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
     }
 
     fn read_attachment(&self) -> io::Result<Option<Vec<u8>>> {
@@ -585,5 +613,49 @@ impl HomeFile for SimFile {
         }
         inner.happen(HomeEvent::SyncFile { id: self.id });
         Ok(())
+    }
+
+    fn set_times(&self, _: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()> {
+        let mut inner = self.disk.inner.lock();
+        // The clock stands still for it: golden images know the times of files by the changes before.
+        let time_ns = inner.state.clock_ns;
+        let mtime_ns = mtime.map_or_else(|| inner.stat_file(self.id).mtime_ns, FileTime::wrapped_ns);
+        inner.happen(HomeEvent::SetTimes { id: self.id, mtime_ns, time_ns });
+        Ok(())
+    }
+
+    /// Writes zeros where the file is: what is found after a power cut may be torn, as any write may.
+    fn clear(&self, off: u64, len: u64, _: Clear) -> io::Result<()> {
+        let mut inner = self.disk.inner.lock();
+        let size = inner.stat_file(self.id).size;
+        let len = len.min(size.saturating_sub(off));
+        inner.write(self.id, off, &vec![0; len as usize])
+    }
+
+    /// Says whether there is room, and moves the time stamps; what is reserved is not kept from others.
+    fn allocate(&self, off: u64, len: u64) -> io::Result<()> {
+        let mut inner = self.disk.inner.lock();
+        if countdown(&mut inner.fail_write_in) {
+            return Err(Errno::IO.into());
+        }
+        if let Some(c) = inner.options.capacity {
+            let free = c.saturating_sub(inner.state.used());
+            if inner.state.fitting(self.id, off, len as usize, free) < len as usize {
+                return Err(Errno::NOSPC.into());
+            }
+        }
+        let time_ns = inner.tick();
+        inner.happen(HomeEvent::SetTimes { id: self.id, mtime_ns: time_ns, time_ns });
+        Ok(())
+    }
+
+    fn next_data(&self, off: u64) -> io::Result<Option<u64>> {
+        let size = self.stat()?.size;
+        Ok((off < size).then_some(off))
+    }
+
+    fn next_hole(&self, off: u64) -> io::Result<Option<u64>> {
+        let size = self.stat()?.size;
+        Ok((off < size).then_some(size))
     }
 }

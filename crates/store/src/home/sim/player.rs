@@ -224,6 +224,8 @@ fn tick_to(state: &mut State, event: &HomeEvent) {
         HomeEvent::Rename { time_ns, .. }
         | HomeEvent::Unlink { time_ns, .. }
         | HomeEvent::Link { time_ns, .. }
+        | HomeEvent::Exchange { time_ns, .. }
+        | HomeEvent::SetTimes { time_ns, .. }
         | HomeEvent::Write { time_ns, .. }
         | HomeEvent::SetLen { time_ns, .. } => state.clock_ns = *time_ns,
         _ => {}

@@ -60,6 +60,10 @@ pub enum HomeEvent {
     RemoveDir { path: Arc<Path> },
     /// A file or directory changed its name, replacing what had the new one.
     Rename { from: Arc<Path>, to: Arc<Path>, time_ns: u64 },
+    /// Two files or directories exchanged their names.
+    Exchange { one: Arc<Path>, other: Arc<Path>, time_ns: u64 },
+    /// The time of the last change was set, to something else than the time of this event.
+    SetTimes { id: FileId, mtime_ns: u64, time_ns: u64 },
     /// A name of a file was removed.
     Unlink { path: Arc<Path>, time_ns: u64 },
     /// A file got a further name.
@@ -150,8 +154,35 @@ impl Names {
         }
     }
 
+    fn exchange(&mut self, one: &Arc<Path>, other: &Arc<Path>, time_ns: u64) {
+        let take = |names: &mut Self, at: &Path| -> Vec<(PathBuf, Entry)> {
+            let paths = names.entries.keys().filter(|p| p.starts_with(at)).cloned().collect::<Vec<_>>();
+            let below = |p: &Path| p.strip_prefix(at).expect("BUG: it starts so").to_path_buf();
+            paths.into_iter().filter_map(|p| Some((below(&p), names.entries.remove(&p)?))).collect()
+        };
+        let (a, b) = (take(self, one), take(self, other));
+        for (entries, to) in [(a, other), (b, one)] {
+            for (below, entry) in entries {
+                let itself = below.as_os_str().is_empty();
+                if let (true, Entry::File(id)) = (itself, entry)
+                    && let Some(a) = self.files.get_mut(&id)
+                {
+                    a.ctime_ns = time_ns;
+                }
+                let path: Arc<Path> = if itself { to.clone() } else { to.join(below).into() };
+                self.entries.insert(path, entry);
+            }
+        }
+    }
+
     fn apply(&mut self, event: &HomeEvent) {
         match event {
+            HomeEvent::Exchange { one, other, time_ns } => self.exchange(one, other, *time_ns),
+            HomeEvent::SetTimes { id, mtime_ns, time_ns } => {
+                if let Some(a) = self.files.get_mut(id) {
+                    (a.mtime_ns, a.ctime_ns) = (*mtime_ns, *time_ns);
+                }
+            }
             HomeEvent::Create { path, id, ino, generation, time_ns } => {
                 let (ino, generation, t) = (*ino, *generation, *time_ns);
                 let fresh =

@@ -1,0 +1,105 @@
+//! Lists: the files of the tier, and the files of home that a pattern matches.
+
+use crate::address::BlockSize;
+use crate::attached::AttachedHome;
+use crate::error::{Error, Result};
+use crate::profile::FileClass;
+use globset::GlobBuilder;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+/// A file that the tier knows.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FileInTier {
+    /// One of its paths, relative to home: the one seen last.
+    pub path: PathBuf,
+    /// How many names it has; 0: it is removed and still open.
+    pub names: u64,
+    /// Name of the tier.
+    pub tier: String,
+    /// Redo or data.
+    pub class: FileClass,
+    /// Block size.
+    pub block_size: BlockSize,
+    /// Length in bytes.
+    pub size: u64,
+    /// Blocks of which the tier has a clean copy.
+    pub cached: u64,
+    /// Blocks whose newest version is only in the tier.
+    pub dirty: u64,
+    /// It stays in the tier.
+    pub pinned: bool,
+    /// How often it is open.
+    pub handles: usize,
+}
+
+/// A file of home that a pattern matches.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Candidate {
+    /// Its path, relative to home.
+    pub path: PathBuf,
+    /// Length in bytes.
+    pub size: u64,
+    /// The class it has in the tier, else the one its name has.
+    pub class: FileClass,
+    /// The tier knows it.
+    pub in_tier: bool,
+}
+
+impl AttachedHome {
+    /// The files that the tier knows, by path.
+    pub fn files(&self) -> Vec<FileInTier> {
+        let files = self.inner.all_files();
+        let known = files.iter().filter_map(|file| {
+            let placed = file.placed.as_ref().filter(|p| !p.is_gone())?;
+            let (dirty, cached) = placed.map.counts();
+            Some(FileInTier {
+                path: file.path.lock().clone(),
+                names: file.home.stat().map_or(1, |stat| stat.nlink),
+                tier: placed.tier.name.clone(),
+                class: placed.class,
+                block_size: placed.block_size,
+                size: placed.size(),
+                cached,
+                dirty,
+                pinned: placed.pinned.load(Ordering::Acquire),
+                handles: file.handles.load(Ordering::Acquire),
+            })
+        });
+        let mut known: Vec<FileInTier> = known.collect();
+        known.sort_by(|a, b| a.path.cmp(&b.path));
+        known
+    }
+
+    /// The ordinary files of home whose path matches a pattern (`?` and `*` within a part, `**` across parts, `[...]`, `{a,b}`). A pattern
+    /// without a slash matches a name in any directory.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for a pattern that cannot be read; home's error when it cannot be walked.
+    pub fn candidates(&self, pattern: &str) -> Result<Vec<Candidate>> {
+        self.inner.usable()?;
+        let anywhere = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
+        let glob = GlobBuilder::new(anywhere.trim_start_matches('/')).literal_separator(true).build();
+        let glob = glob
+            .map_err(|e| Error::Options(format!("the pattern `{pattern}` cannot be read: {e}")))?
+            .compile_matcher();
+        let mut found = Vec::new();
+        let walked = self.inner.home.walk(&mut |path, stat| {
+            if glob.is_match(path) {
+                let known = self.inner.find(stat);
+                let placed = known.as_ref().and_then(|file| file.placed.as_ref());
+                found.push(Candidate {
+                    path: path.to_path_buf(),
+                    size: placed.map_or(stat.size, |p| p.size()),
+                    class: placed.map_or_else(|| self.inner.profile.placement(path).class, |p| p.class),
+                    in_tier: placed.is_some(),
+                });
+            }
+            Ok(())
+        });
+        walked.map_err(Error::io("cannot walk", ""))?;
+        Ok(found)
+    }
+}

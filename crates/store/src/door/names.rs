@@ -1,0 +1,165 @@
+//! Names: opening what a door has found, renaming with flags and whole directories, which class a name has.
+//!
+//! # Renaming, and what a power cut leaves
+//! The tier knows a file by its inode number; the path in its slot is a hint. So a rename is home's alone, and a cut leaves the old or the
+//! new name, with all blocks. A file that loses its last name by the rename goes as with an unlink (`crate::names`).
+//!
+//! # When a new name has another class
+//! A file keeps its class, and its blocks, as long as it is open. When nobody has it open it goes home whole, leaves the tier, and gets the
+//! class of its name when it is opened next. So `temp-1.aof`, written and synced as `pass` and renamed to a name of class `redo`, becomes redo
+//! with the next opening; a `data` file that becomes `pass` is first made whole at home; and a WAL segment renamed to be written again keeps
+//! its blocks, since both names are `redo`.
+
+use crate::attached::{AttachedHome, File, Inner, OpenMode};
+use crate::error::{Error, Result};
+use crate::file::FileState;
+use crate::home::{FileKind, HomeStat, RenameFlags};
+use crate::names::write_path;
+use crate::profile::{FileClass, Placement, Profile};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Inner {
+    pub(crate) fn rename_with(&self, from: &Path, to: &Path, flags: RenameFlags) -> Result<()> {
+        let _names = self.names.lock();
+        self.may_name(&[from, to])?;
+        let moved = self.home.stat(from).map_err(Error::io("cannot rename", from))?;
+        let target = self.home.stat(to).ok();
+        let victim = target.filter(|stat| {
+            flags == RenameFlags::None
+                && moved.kind != FileKind::Directory
+                && stat.kind != FileKind::Directory
+                && stat.key() != moved.key()
+                && stat.nlink <= 1
+        });
+        let victim = victim.and_then(|stat| self.find(&stat));
+        self.before_last_name_goes(victim.as_ref());
+        let gone = self.home.rename_with(from, to, flags).map_err(Error::io("cannot rename", from));
+        if gone.is_ok() {
+            match target.filter(|_| flags == RenameFlags::Exchange) {
+                Some(target) => self.exchanged((from, &moved), (to, &target)),
+                None => {
+                    self.moved(&moved, from, to);
+                    if let Some(file) = target.and_then(|stat| self.find(&stat)) {
+                        self.mark_changed(&file);
+                    }
+                }
+            }
+        }
+        self.after_last_name_went(victim, to, gone)
+    }
+
+    /// What had the path `from` has the path `to`.
+    fn moved(&self, what: &HomeStat, from: &Path, to: &Path) {
+        if what.kind == FileKind::Directory {
+            for (file, below) in self.below(from) {
+                self.now_called(&file, &to.join(below));
+            }
+        } else if let Some(file) = self.find(what) {
+            self.now_called(&file, to);
+        }
+    }
+
+    fn exchanged(&self, one: (&Path, &HomeStat), other: (&Path, &HomeStat)) {
+        let (of_one, of_other) = (self.below(one.0), self.below(other.0));
+        let directory = |stat: &HomeStat| stat.kind == FileKind::Directory;
+        for ((path, stat), files, to) in [(one, of_one, other.0), (other, of_other, one.0)] {
+            if directory(stat) {
+                for (file, below) in files {
+                    self.now_called(&file, &to.join(below));
+                }
+            } else {
+                self.moved(stat, path, to);
+            }
+        }
+    }
+
+    /// The files last seen below a directory, with the rest of their path.
+    fn below(&self, dir: &Path) -> Vec<(Arc<FileState>, PathBuf)> {
+        let rest = |file: &Arc<FileState>| file.path.lock().strip_prefix(dir).ok().map(Path::to_path_buf);
+        let files = self.all_files().into_iter();
+        files.filter_map(|file| rest(&file).map(|rest| (file, rest))).collect()
+    }
+
+    fn now_called(&self, file: &Arc<FileState>, path: &Path) {
+        *file.path.lock() = path.to_path_buf();
+        let class = file.placed.as_ref().map_or(FileClass::Pass, |p| p.class);
+        file.replace.store(self.profile.placement(path).class != class, Ordering::Release);
+        if let Some(placed) = file.placed.as_ref().filter(|p| !p.is_gone()) {
+            write_path(placed, path);
+        }
+        self.mark_changed(file);
+    }
+
+    /// A name was given to the file at `path`.
+    pub(crate) fn names_changed(&self, path: &Path) {
+        let file = self.home.stat(path).ok().and_then(|stat| self.find(&stat));
+        if let Some(file) = file {
+            self.mark_changed(&file);
+        }
+    }
+}
+
+impl AttachedHome {
+    /// The profile the home is attached with.
+    pub fn profile(&self) -> &Profile {
+        &self.inner.profile
+    }
+
+    /// Its name.
+    pub fn profile_name(&self) -> &str {
+        self.inner.profile.name()
+    }
+
+    /// Class and block size of a file of this name, by the profile. A file that the tier knows may have another one: [`File::class`].
+    pub fn placement(&self, path: impl AsRef<Path>) -> Placement {
+        self.inner.profile.placement(path.as_ref())
+    }
+
+    /// Whether the tier knows the file at `path`. Then home alone may be old, whatever class its name has.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    pub fn in_tier(&self, path: impl AsRef<Path>) -> Result<bool> {
+        let path = path.as_ref();
+        let stat = self.inner.home.stat(path).map_err(Error::io("cannot stat", path))?;
+        Ok(self.inner.find(&stat).is_some_and(|file| file.placed.is_some()))
+    }
+
+    /// The home directory itself, wherever it was moved; `None` for a simulated one.
+    pub fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.home.directory()
+    }
+
+    /// The path that programs know the home by.
+    pub fn home_path(&self) -> PathBuf {
+        crate::attach::home_path(&self.inner)
+    }
+
+    /// Opens a file that is there. Two names of one file are one file.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    pub fn open_found(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<File> {
+        self.open(path, OpenMode { create: false, exclusive: false, ..mode })
+    }
+
+    /// Renames anything: plainly, refusing to replace, or exchanging two names. Files keep their blocks.
+    ///
+    /// # Errors
+    /// Those of the home's file system; nothing is lost.
+    ///
+    /// # Durability
+    /// As [`AttachedHome::rename`].
+    pub fn rename_with(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        self.inner.usable()?;
+        self.inner.rename_with(from.as_ref(), to.as_ref(), flags)
+    }
+}

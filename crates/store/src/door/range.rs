@@ -1,0 +1,397 @@
+//! Ranges of a file: making them zero, with or without giving their space back, reserving space, finding holes, appending.
+//!
+//! # Clearing whole blocks of a data file, and what a power cut leaves
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | each block that may hold something becomes a block of zeros in the tier, as by a write of it | each block old or zero |
+//! | 2 | the state line says `destaging`, then a fence | zeros |
+//! | 3 | home's blocks are punched (or zeroed) and home is synced | zeros, at home too or not yet |
+//! | 4 | entries that still point to the zeros of step 1 become `Home`; a fence; their frames are free | zeros |
+//! | 5 | the state line gets home's stamp and loses the flag | zeros |
+//!
+//! So a block is never torn by a file system that gives its space back in smaller pieces, and a large range needs no more of the tier than
+//! [`STEP_BYTES`]. Where home cannot do step 3, the zeros stay dirty and go home as any block. A block of less than the whole is written;
+//! a redo file is written in place.
+
+use crate::address::BlockIndex;
+use crate::attached::{File, Inner};
+use crate::destage::ROUND_BYTES;
+use crate::door::times::give_mtime;
+use crate::error::{Error, Result};
+use crate::file::resize::Resize;
+use crate::file::{FileState, Placed};
+use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::format::slot::DESTAGING;
+use crate::home::Clear;
+use crate::planted::Planted;
+use crate::profile::FileClass;
+use crate::waits;
+use std::io::ErrorKind;
+use std::sync::atomic::Ordering;
+
+/// Bytes that one step clears.
+const STEP_BYTES: u64 = (ROUND_BYTES / 4) as u64;
+
+impl Inner {
+    /// Makes `offset .. offset + len` zero. What lies past the end is left out, and the size stays, unless `grow`.
+    fn clear(&self, file: &FileState, offset: u64, len: u64, how: Clear, grow: bool) -> Result<()> {
+        let Some(end) = offset.checked_add(len).filter(|_| len > 0) else {
+            return Err(file.invalid("clear a range of", format!("{len} bytes at {offset} are no range")));
+        };
+        let start = self.events.start();
+        let _ranging = file.ranging.lock();
+        let result = match &file.placed {
+            None => self.clear_home(file, offset, len, how),
+            Some(placed) => self.clear_placed(file, placed, offset, end.min(placed.size()), how),
+        };
+        result?;
+        if grow {
+            self.resize(file, end, Resize::AtLeast)?;
+        }
+        let _ = self.events.record(waits::RESIZE, start);
+        Ok(())
+    }
+
+    /// At home, of what is there; what cannot be cleared by the file system is written.
+    fn clear_home(&self, file: &FileState, offset: u64, len: u64, how: Clear) -> Result<()> {
+        match file.home.clear(offset, len, how) {
+            Err(e) if e.kind() == ErrorKind::Unsupported => {}
+            other => return other.map_err(file.io("cannot clear a range of")),
+        }
+        let size = file.home.stat().map_err(file.io("cannot stat"))?.size;
+        let zeros = vec![0; STEP_BYTES as usize];
+        let (mut at, end) = (offset, (offset + len).min(size));
+        while at < end {
+            let part = (end - at).min(STEP_BYTES);
+            file.home.write_at(at, &zeros[..part as usize]).map_err(file.io("cannot clear a range of"))?;
+            at += part;
+        }
+        Ok(())
+    }
+
+    fn clear_placed(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        end: u64,
+        how: Clear,
+    ) -> Result<()> {
+        if offset >= end {
+            return Ok(());
+        }
+        if !placed.tier.durable {
+            return self.clear_through(file, placed, offset, end, how);
+        }
+        let bytes = placed.block_size.bytes() as u64;
+        // The last block of the file counts as whole when the range covers all of it that is there.
+        let (first, last) =
+            (offset.next_multiple_of(bytes), if end == placed.size() { end } else { end / bytes * bytes });
+        if placed.class == FileClass::Redo || first >= last {
+            return self.write_zeros(file, offset, end);
+        }
+        self.write_zeros(file, offset, first)?;
+        self.write_zeros(file, last, end)?;
+        let mut at = first;
+        while at < last {
+            let until = last.min(at + STEP_BYTES);
+            self.clear_blocks(file, placed, at, until, how)?;
+            at = until;
+        }
+        Ok(())
+    }
+
+    /// As writes do.
+    fn write_zeros(&self, file: &FileState, from: u64, until: u64) -> Result<()> {
+        let zeros = vec![0; (until - from).min(STEP_BYTES) as usize];
+        let mut at = from;
+        while at < until {
+            let part = (until - at).min(STEP_BYTES);
+            self.write(file, at, &zeros[..part as usize])?;
+            at += part;
+        }
+        Ok(())
+    }
+
+    /// `from` is where a block begins, `until` where one ends, or the file.
+    fn clear_blocks(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        from: u64,
+        until: u64,
+        how: Clear,
+    ) -> Result<()> {
+        let size = placed.block_size;
+        let blocks = || (from..until).step_by(size.bytes()).map(|at| (at, size.block_of(at)));
+        let planted_first = placed.tier.planted.is(Planted::PunchHomeFirst);
+        if planted_first {
+            file.home.clear(from, until - from, how).map_err(file.io("cannot clear a range of"))?;
+        }
+        for (at, block) in blocks() {
+            if placed.map.get(block) == Entry::HOME
+                && self.is_hole(file, at, until.min(at + size.bytes() as u64))?
+            {
+                continue;
+            }
+            self.write_zeros(file, at, until.min(at + size.bytes() as u64))?;
+        }
+        if planted_first {
+            return Ok(());
+        }
+        let tier = &placed.tier;
+        let _moving = placed.moving.lock();
+        if placed.is_gone() {
+            return Ok(());
+        }
+        let mut views = Vec::new();
+        for (_, block) in blocks() {
+            let entry = placed.map.get(block);
+            if entry.state() != State::Dirty || placed.destage_size(block).is_none() {
+                continue;
+            }
+            let (member, at) = placed.locate(entry);
+            let view = tier.mapping(member).view(at, size.bytes()).or_else(|| {
+                tier.let_go(placed.id, block);
+                tier.mapping(member).view(at, size.bytes())
+            });
+            // Written again meanwhile: that is the newest version, and stays.
+            if let Some(view) = view
+                && placed.map.get(block) == entry
+                && view.iter().all(|b| *b == 0)
+            {
+                views.push((block, entry, view));
+            }
+        }
+        if views.is_empty() {
+            return Ok(());
+        }
+        let mtime = self.begin_home_change(file, placed, DESTAGING)?;
+        for run in views.chunk_by(|a, b| a.0.0 + 1 == b.0.0) {
+            let at = size.start_of(run[0].0);
+            match file.home.clear(at, (run.len() * size.bytes()) as u64, how) {
+                Ok(()) => {}
+                // The range reads as zeros already, durable; the rest is the destaging's, as for any block.
+                Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(()),
+                Err(e) => {
+                    log::warn!("{}", Error::io("cannot clear a range of", &*file.path.lock())(e));
+                    return Ok(());
+                }
+            }
+        }
+        give_mtime(file, mtime);
+        file.home.sync().map_err(file.io("cannot sync"))?;
+        // The views are kept until the entries are compared: a frame that is free could hold a newer version under an equal entry.
+        let blocks: Vec<BlockIndex> = views.iter().map(|(block, ..)| *block).collect();
+        let zeros: std::collections::HashSet<u64> = views.iter().map(|(_, entry, _)| entry.raw()).collect();
+        self.drop_entries(placed, &blocks, |entry| zeros.contains(&entry.raw()));
+        drop(views);
+        self.stamp(file, placed, &mut placed.meta.lock())
+    }
+
+    /// A tier that holds clean copies only: they go, before and after.
+    fn clear_through(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        end: u64,
+        how: Clear,
+    ) -> Result<()> {
+        let _sizing = placed.sizing.lock();
+        let size = placed.block_size;
+        let (first, last) = (size.block_of(offset), size.block_of(end - 1));
+        let mut blocks = Vec::new();
+        placed.map.for_each_leaf(|number, leaf| {
+            if leaf.cached() > 0 {
+                let range = (first.0.max(number * PAGE_WORDS))..(last.0 + 1).min((number + 1) * PAGE_WORDS);
+                blocks.extend(range.map(BlockIndex));
+            }
+        });
+        self.drop_copies(placed, &blocks);
+        let cleared = self.clear_home(file, offset, end - offset, how);
+        // A read that began before may have admitted what was there.
+        placed.evictions.fetch_add(1, Ordering::AcqRel);
+        let mut blocks = Vec::new();
+        placed.map.for_each_leaf(|number, leaf| {
+            if leaf.cached() > 0 {
+                let range = (first.0.max(number * PAGE_WORDS))..(last.0 + 1).min((number + 1) * PAGE_WORDS);
+                blocks.extend(range.map(BlockIndex));
+            }
+        });
+        self.drop_copies(placed, &blocks);
+        cleared
+    }
+
+    /// Whether home has nothing in a range.
+    fn is_hole(&self, file: &FileState, from: u64, until: u64) -> Result<bool> {
+        let data = file.home.next_data(from).map_err(file.io("cannot look for data in"))?;
+        Ok(data.is_none_or(|at| at >= until))
+    }
+
+    /// Reserves space at home.
+    fn allocate(&self, file: &FileState, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        let Some(end) = offset.checked_add(len).filter(|_| len > 0) else {
+            return Err(file.invalid("reserve space for", format!("{len} bytes at {offset} are no range")));
+        };
+        let start = self.events.start();
+        let _ranging = file.ranging.lock();
+        match file.placed.as_ref().filter(|p| p.tier.durable) {
+            None => file.home.allocate(offset, len).map_err(file.io("cannot reserve space for"))?,
+            Some(placed) => {
+                if placed.end_of(end, 0).is_none() {
+                    return Err(file
+                        .invalid("reserve space for", format!("{end} bytes are more than a map can hold")));
+                }
+                let _moving = placed.moving.lock();
+                // Home's time moves. The flag stays until the next destaging says what home looks like: no sync is waited for here.
+                self.begin_home_change(file, placed, DESTAGING)?;
+                let reserved = file.home.allocate(offset, len);
+                self.times_seen(file, placed)?;
+                reserved.map_err(file.io("cannot reserve space for"))?;
+            }
+        }
+        if !keep_size {
+            self.resize(file, end, Resize::AtLeast)?;
+        }
+        let _ = self.events.record(waits::RESIZE, start);
+        Ok(())
+    }
+
+    fn next_data(&self, file: &FileState, offset: u64) -> Result<Option<u64>> {
+        let Some(placed) = &file.placed else {
+            return file.home.next_data(offset).map_err(file.io("cannot look for data in"));
+        };
+        let (size, end) = (placed.block_size, placed.size());
+        if offset >= end {
+            return Ok(None);
+        }
+        let block = size.block_of(offset);
+        if placed.map.get(block) != Entry::HOME {
+            return Ok(Some(offset));
+        }
+        let mut in_tier = None;
+        placed.map.for_each_leaf(|number, leaf| {
+            if in_tier.is_some() || (number + 1) * PAGE_WORDS <= block.0 || leaf.dirty() + leaf.cached() == 0
+            {
+                return;
+            }
+            let from = block.0.saturating_sub(number * PAGE_WORDS) as usize;
+            in_tier = (from..PAGE_WORDS as usize)
+                .find(|index| leaf.get(*index) != Entry::HOME)
+                .map(|index| size.start_of(BlockIndex(number * PAGE_WORDS + index as u64)));
+        });
+        let at_home = file.home.next_data(offset).map_err(file.io("cannot look for data in"))?;
+        Ok(in_tier.into_iter().chain(at_home).min().filter(|at| *at < end))
+    }
+
+    fn next_hole(&self, file: &FileState, offset: u64) -> Result<Option<u64>> {
+        let Some(placed) = &file.placed else {
+            return file.home.next_hole(offset).map_err(file.io("cannot look for a hole in"));
+        };
+        let (size, end) = (placed.block_size, placed.size());
+        if offset >= end {
+            return Ok(None);
+        }
+        let mut at = offset;
+        while at < end {
+            let block = size.block_of(at);
+            let next = size.start_of(block) + size.bytes() as u64;
+            if placed.map.get(block) != Entry::HOME {
+                at = next;
+                continue;
+            }
+            let hole = file.home.next_hole(at).map_err(file.io("cannot look for a hole in"))?;
+            match hole {
+                // Home ends before the file does: what is between is a hole.
+                None => return Ok(Some(at)),
+                Some(hole) if hole <= at => return Ok(Some(at)),
+                // The rest of this block is data at home; what comes then may be in the tier.
+                Some(hole) if hole >= next => at = next,
+                Some(hole) => at = hole,
+            }
+        }
+        Ok(Some(end))
+    }
+}
+
+impl File {
+    /// Writes `data` at the end, and returns where that was. Appends to one file do not overlap.
+    ///
+    /// # Errors
+    /// As [`File::write`].
+    ///
+    /// # Durability
+    /// As [`File::write`].
+    pub fn append(&self, data: &[u8]) -> Result<u64> {
+        self.writable("append to")?;
+        let _ranging = self.state.ranging.lock();
+        let offset = self.len()?;
+        let written = self.inner.write(&self.state, offset, data);
+        self.inner.mark_written(&self.state);
+        written.map(|()| offset)
+    }
+
+    /// Makes a range zero. Its space stays reserved at home where it was. With `keep_size` what lies past the end is left out, else the
+    /// file becomes as long as the range.
+    ///
+    /// # Errors
+    /// As [`File::write`]; [`Error::Invalid`] for an empty range.
+    ///
+    /// # Durability
+    /// On a persistent tier durable on return, each aligned block of a data file old or zero; else after [`File::sync`].
+    pub fn zero(&self, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        self.writable("zero a range of")?;
+        let cleared = self.inner.clear(&self.state, offset, len, Clear::Zero, !keep_size);
+        self.inner.mark_written(&self.state);
+        cleared
+    }
+
+    /// Makes a range zero and gives its space back; the size stays.
+    ///
+    /// # Errors
+    /// As [`File::zero`].
+    ///
+    /// # Durability
+    /// As [`File::zero`].
+    pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        self.writable("punch a hole into")?;
+        let cleared = self.inner.clear(&self.state, offset, len, Clear::Punch, false);
+        self.inner.mark_written(&self.state);
+        cleared
+    }
+
+    /// Reserves space for a range at home, so that what is written there later finds room. Without `keep_size` the file becomes as long
+    /// as the range.
+    ///
+    /// # Errors
+    /// Home's error (`ENOSPC`, `EOPNOTSUPP`) now and not when blocks are destaged; nothing is changed then.
+    ///
+    /// # Durability
+    /// The size as with [`File::extend`]; the reservation after home's file was synced.
+    pub fn allocate(&self, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        self.writable("reserve space for")?;
+        self.inner.allocate(&self.state, offset, len, keep_size)?;
+        self.inner.mark_written(&self.state);
+        Ok(())
+    }
+
+    /// The first byte from `offset` on that is not in a hole (SEEK_DATA); `None` when there is none. Blocks in the tier are no holes.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    pub fn next_data(&self, offset: u64) -> Result<Option<u64>> {
+        self.inner.usable()?;
+        self.inner.next_data(&self.state, offset)
+    }
+
+    /// The first byte from `offset` on that is in a hole, or the end of the file (SEEK_HOLE); `None` when `offset` is at the end or past it.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    pub fn next_hole(&self, offset: u64) -> Result<Option<u64>> {
+        self.inner.usable()?;
+        self.inner.next_hole(&self.state, offset)
+    }
+}

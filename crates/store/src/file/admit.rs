@@ -1,0 +1,207 @@
+//! Admission: a block that was read from home becomes a clean copy in the tier.
+//!
+//! With a background thread the reader only says which blocks it has read; the thread reads them again (they are in the page cache of the home's file
+//! system) and admits them. So the first read of a block costs what reading home costs. Without a background thread, and when more waits than
+//! the queue holds, the reader admits what it has read itself.
+//!
+//! Deliberately absent: any promise that what was read is admitted. What waits when the home is closed, when a file is being cut or
+//! destaged, or when home cannot be read, is forgotten.
+
+use super::{FileState, Placed};
+use crate::address::BlockIndex;
+use crate::attached::Inner;
+use crate::error::Result;
+use crate::format::entry::Entry;
+use crate::planted::Planted;
+use crate::waits;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// Runs of blocks that may wait. A run is 24 bytes.
+const WAITING_MOST: usize = 16_384;
+/// So many waiting wake the background before its time.
+const WAITING_WAKE: usize = 64;
+/// Runs that a background step admits before it looks at its other work.
+const STEP_RUNS: usize = 1024;
+
+/// Blocks that somebody has read from home.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Run {
+    /// Which file: its key in [`Inner::files`]. It may be another one by the time of admission, which does no harm.
+    key: (u64, u64),
+    first: BlockIndex,
+    blocks: u32,
+}
+
+/// What waits for admission.
+#[derive(Default)]
+pub(crate) struct Admissions {
+    waiting: Mutex<VecDeque<Run>>,
+}
+
+impl Inner {
+    /// Sees to the admission of a run of blocks of which `parts` were just read from home, if there is room without waiting.
+    /// `evictions` was counted before home was read.
+    pub(crate) fn admit_run(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        parts: &[(BlockIndex, usize, &[u8])],
+        evictions: u64,
+    ) -> Result<()> {
+        let Some((first, _, _)) = parts.first() else { return Ok(()) };
+        if !self.may_admit(placed) || self.admit_later(file, *first, parts.len() as u32) {
+            return Ok(());
+        }
+        for (block, inner, part) in parts {
+            self.admit(file, placed, *block, *inner, part, evictions)?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is more free than writers may need.
+    fn may_admit(&self, placed: &Placed) -> bool {
+        placed.tier.allocator.free_frames() > self.admit_reserve(&placed.tier)
+    }
+
+    /// Leaves a run to the background. `false` when there is none, or when it has more than enough to do.
+    fn admit_later(&self, file: &FileState, first: BlockIndex, blocks: u32) -> bool {
+        if !self.options.background {
+            return false;
+        }
+        let run = Run { key: (file.identity.dev, file.identity.ino), first, blocks };
+        let len = {
+            let mut waiting = self.admissions.waiting.lock();
+            // A block that is read in small parts comes many times before it is admitted.
+            if waiting.back() == Some(&run) {
+                return true;
+            }
+            if waiting.len() >= WAITING_MOST {
+                return false;
+            }
+            waiting.push_back(run);
+            waiting.len()
+        };
+        if len == WAITING_WAKE {
+            self.wake_background();
+        }
+        true
+    }
+
+    /// The background's part: admits what waits, or the first of it; then the next step comes without a pause.
+    pub(crate) fn admit_waiting(&self) {
+        let runs: Vec<Run> = {
+            let mut waiting = self.admissions.waiting.lock();
+            let count = waiting.len().min(STEP_RUNS);
+            waiting.drain(..count).collect()
+        };
+        if runs.len() == STEP_RUNS {
+            self.wake_background();
+        }
+        for run in runs {
+            let file = self.files.lock().get(&run.key).cloned();
+            if let Some(file) = file
+                && let Some(placed) = &file.placed
+            {
+                self.admit_again(&file, placed, run);
+            }
+        }
+    }
+
+    fn admit_again(&self, file: &FileState, placed: &Placed, run: Run) {
+        // While it is held the file's slot stays its own. Somebody who cuts or destages it has more urgent things to do with it.
+        let Some(_moving) = placed.moving.try_lock() else { return };
+        if placed.is_gone() || !placed.admits() {
+            return;
+        }
+        let mut bytes = vec![0; placed.block_size.bytes()];
+        for block in (run.first.0..).take(run.blocks as usize).map(BlockIndex) {
+            if placed.map.get(block) != Entry::HOME {
+                continue;
+            }
+            let evictions = placed.evictions.load(Ordering::Acquire);
+            let at = placed.block_size.start_of(block);
+            if !self.may_admit(placed)
+                || at >= placed.size()
+                || self.read_home_block(file, placed, at, &mut bytes).is_err()
+                || self.admit(file, placed, block, 0, &bytes, evictions).is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Puts a block just read from home into the tier as a clean copy, if there is room without waiting.
+    ///
+    /// The copy is durable before its entry is stored, so that after a cut a `Cached` entry never points to other bytes.
+    fn admit(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        block: BlockIndex,
+        inner: usize,
+        part: &[u8],
+        evictions: u64,
+    ) -> Result<()> {
+        let tier = &placed.tier;
+        if !self.may_admit(placed) || !placed.map.make_leaf(tier, placed.id, placed.slot, block)? {
+            return Ok(());
+        }
+        let bytes = placed.block_size.bytes();
+        let mut whole = Vec::new();
+        let data = if inner == 0 && part.len() == bytes {
+            part
+        } else {
+            whole.resize(bytes, 0);
+            self.read_home_block(file, placed, placed.block_size.start_of(block), &mut whole)?;
+            &whole
+        };
+        self.admit_block(placed, block, data, evictions);
+        Ok(())
+    }
+
+    /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy. `false` when there is no free piece.
+    pub(crate) fn admit_block(
+        &self,
+        placed: &Placed,
+        block: BlockIndex,
+        data: &[u8],
+        evictions: u64,
+    ) -> bool {
+        let tier = &placed.tier;
+        let start = self.events.start();
+        let Some((leaf, index)) = placed.map.leaf(block) else { return false };
+        let mut guard = tier.lock_lane(placed.id, block);
+        // Once: a cut may store a smaller size at any moment, and then waits for this lane before it looks for entries.
+        let within = placed.size().saturating_sub(placed.block_size.start_of(block)) as usize;
+        if leaf.get(index) != Entry::HOME
+            || placed.evictions.load(Ordering::Acquire) != evictions
+            || within == 0
+        {
+            return true;
+        }
+        // Home may have been read before a cut: past the end a block is zeros, whatever home still holds there.
+        let cut;
+        let data = if data.get(within..).is_some_and(|rest| rest.iter().any(|b| *b != 0)) {
+            cut = [&data[..within], &vec![0; data.len() - within]].concat();
+            &cut
+        } else {
+            data
+        };
+        let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else { return false };
+        let address = placed.address(leaf, index, block);
+        if tier.planted.is(Planted::AdmitPointerFirst) {
+            tier.replace_entry(&mut guard, address, Entry::cached(frame));
+            tier.fence();
+        }
+        let (member, at) = tier.geometry.locate(frame);
+        tier.mapping(member).nt_write(at, data);
+        tier.fence();
+        tier.replace_entry(&mut guard, address, Entry::cached(frame));
+        tier.release(frame, placed.block_size.frames());
+        leaf.set(index, Entry::cached(frame));
+        let _ = self.events.record_n(waits::ADMIT, start, data.len() as u64);
+        true
+    }
+}

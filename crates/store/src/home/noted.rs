@@ -1,0 +1,71 @@
+//! Reading the attachment note of a home without opening the home: it may be in use by another process, mounted, or another user's.
+//!
+//! Nothing is written, nothing is locked. The note is read from the directory wherever it was moved, never through a mount.
+
+use super::real::{status, without_links};
+use super::{ASIDE_SUFFIX, ATTACHMENT, HomeError};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The largest note that is one.
+const NOTE_MAX: u64 = 1 << 20;
+
+/// A home and the bytes of its note.
+pub(crate) struct NoteOf {
+    /// The path that programs know it by.
+    pub(crate) home: PathBuf,
+    /// Where its files are.
+    pub(crate) files: PathBuf,
+    pub(crate) aside: bool,
+    pub(crate) note: Option<Vec<u8>>,
+    /// Of the very file that was read: whose it is, its permissions, and how many names it has.
+    pub(crate) owner: u32,
+    pub(crate) mode: u32,
+    pub(crate) links: u32,
+}
+
+impl NoteOf {
+    pub(crate) fn read(path: &Path) -> Result<Self, HomeError> {
+        let home = without_links(path)?;
+        let (dir, parent) = super::guard::locate_settled(&home)?;
+        let failed =
+            |e: Errno| HomeError::Io { what: "read the note of", path: home.clone(), source: e.into() };
+        let mut aside = home.clone().into_os_string();
+        aside.push(ASIDE_SUFFIX);
+        let aside = PathBuf::from(aside);
+        let own = status(&dir, OsStr::new("")).map_err(failed)?;
+        let is_aside = match (&parent, aside.file_name()) {
+            (Some(parent), Some(name)) => status(parent, name).is_ok_and(|found| {
+                found.stx_ino == own.stx_ino && super::real::device(&found) == super::real::device(&own)
+            }),
+            _ => false,
+        };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let (mut owner, mut mode, mut links) = (0, 0, 0);
+        let note = match rustix::fs::openat(&dir, ATTACHMENT, flags, Mode::empty()) {
+            Err(Errno::NOENT) => None,
+            Err(e) => return Err(failed(e)),
+            Ok(file) => {
+                let found = status(&file, OsStr::new("")).map_err(failed)?;
+                if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile {
+                    return Err(failed(Errno::INVAL));
+                }
+                (owner, mode, links) = (found.stx_uid, u32::from(found.stx_mode) & 0o7777, found.stx_nlink);
+                let mut bytes = Vec::new();
+                let read = File::from(file).take(NOTE_MAX).read_to_end(&mut bytes);
+                read.map_err(|source| HomeError::Io {
+                    what: "read the note of",
+                    path: home.clone(),
+                    source,
+                })?;
+                Some(bytes)
+            }
+        };
+        let files = if is_aside { aside } else { home.clone() };
+        Ok(Self { home, files, aside: is_aside, note, owner, mode, links })
+    }
+}

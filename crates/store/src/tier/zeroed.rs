@@ -1,0 +1,82 @@
+//! Pieces full of zeros at hand, for the blocks that redo files grow by.
+//!
+//! A redo block shows what its piece held before where an append has not arrived when power is cut, so it begins as zeros, durable before anything
+//! points to it. Zeros take as long to write as the appends that follow. The drain, which works in the background, writes them into the pieces that it frees;
+//! when there are none, several pieces are zeroed at once and share a fence.
+//!
+//! **Invariant**: a piece here is claimed, no durable entry points to it, and its zeros are durable.
+//!
+//! Deliberately absent: any record on the medium. After a cut these pieces are free like others.
+
+use super::Tier;
+use super::batch::Few;
+use crate::address::{BlockSize, Frame};
+use crate::planted::Planted;
+use crate::tier::alloc::Purpose;
+
+/// Pieces that are zeroed at once when none is at hand.
+const AT_ONCE: usize = 8;
+/// Most bytes of one block size that are kept.
+const KEPT_BYTES: usize = 8 << 20;
+
+/// The pieces, by block size.
+pub(crate) type Zeroed = [Vec<Frame>; 4];
+
+impl Tier {
+    /// A piece of zeros, claimed; `None` when the tier has no free piece.
+    ///
+    /// # Durability
+    /// The zeros are durable.
+    pub(crate) fn take_zeroed(&self, size: BlockSize) -> Option<Frame> {
+        if let Some(frame) = self.zeroed.lock()[size.class()].pop() {
+            return Some(frame);
+        }
+        let mut got = Few::new();
+        // Fewer will do.
+        self.take_claimed(Purpose::Blocks(size), if self.has_plenty() { AT_ONCE } else { 1 }, &mut got);
+        self.zero(size, &got);
+        let frame = got.pop();
+        self.zeroed.lock()[size.class()].extend(got);
+        frame
+    }
+
+    /// Takes pieces that are free but still claimed: keeps some as zeros, the rest becomes everybody's.
+    pub(crate) fn keep_zeroed(&self, size: BlockSize, mut free: Vec<Frame>) {
+        let most = (self.allocator.total_frames() / size.frames() / 32) as usize;
+        let most = if self.has_plenty() { most.min(KEPT_BYTES / size.bytes()) } else { 0 };
+        let kept = self.zeroed.lock()[size.class()].len();
+        let rest = free.split_off(most.saturating_sub(kept).min(free.len()));
+        self.give_claimed(Purpose::Blocks(size), rest);
+        self.zero(size, &free);
+        self.zeroed.lock()[size.class()].extend(free);
+    }
+
+    /// Puts back pieces of zeros that were not used.
+    pub(crate) fn give_zeroed(&self, size: BlockSize, pieces: impl IntoIterator<Item = Frame>) {
+        self.zeroed.lock()[size.class()].extend(pieces);
+    }
+
+    /// Hands all of them back to the allocator.
+    pub(super) fn reclaim_zeroed(&self) {
+        let all = std::mem::take(&mut *self.zeroed.lock());
+        for (size, pieces) in BlockSize::ALL.into_iter().zip(all) {
+            self.give_claimed(Purpose::Blocks(size), pieces);
+        }
+    }
+
+    fn zero(&self, size: BlockSize, pieces: &[Frame]) {
+        if pieces.is_empty() || self.planted.is(Planted::RedoPieceNotZeroed) {
+            return;
+        }
+        for piece in pieces {
+            let (member, at) = self.geometry.locate(*piece);
+            self.mapping(member).nt_zero(at, size.bytes());
+        }
+        self.fence();
+    }
+
+    /// Whether nobody is short of pieces: less free, and the background makes room.
+    fn has_plenty(&self) -> bool {
+        self.allocator.free_frames() > self.allocator.total_frames() / 4
+    }
+}

@@ -1,0 +1,165 @@
+//! Admission by the background thread: what was read from home becomes a clean copy, and whatever else happens to the block
+//! meanwhile, the newest version is what is read.
+//!
+//! Admission by the reader itself (without a background thread) is in `promises.rs` and `between_steps.rs`; the power cuts of both are in
+//! `crash_operations.rs`: the steps on the medium are the same.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod place;
+
+use place::Place;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tiersmith_store::{AttachedHome, OpenMode, Options, attach};
+
+const MIB: u64 = 1 << 20;
+const BLOCK: usize = 8192;
+
+/// A hang shows as a failure, after this long.
+const LIMIT: Duration = Duration::from_secs(180);
+
+fn attached(place: &Place, tier_bytes: u64) -> AttachedHome {
+    let options = Options { background: true, ..place::options() };
+    attach(&place.home(), &[place.tier(tier_bytes)], options).unwrap()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < end, "not after {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_was_read_from_home_is_admitted_in_the_background_also_when_only_parts_were_read() {
+    let place = Place::new();
+    // The last block is a short one.
+    let plain = place::pattern(1, 0, 20 * BLOCK + 100);
+    std::fs::write(place.home().join("a.d8"), &plain).unwrap();
+    std::fs::write(place.home().join("a.redo"), &plain).unwrap();
+    let attached = attached(&place, 2 * MIB);
+    let file = attached.open("a.d8", OpenMode::READ).unwrap();
+    let redo = attached.open("a.redo", OpenMode::READ).unwrap();
+    let mut part = [0; 100];
+    for at in (0..plain.len() - 100).step_by(1000) {
+        assert_eq!(file.read(at as u64, &mut part).unwrap(), 100);
+        assert_eq!(part, plain[at..at + 100]);
+        assert_eq!(redo.read(at as u64, &mut part).unwrap(), 100);
+        assert_eq!(part, plain[at..at + 100]);
+    }
+    file.read(20 * BLOCK as u64, &mut part).unwrap();
+    wait_until("all 21 blocks are clean copies", || {
+        // One that was forgotten comes with its next read.
+        assert!((0..21).all(|n| file.read(n * BLOCK as u64, &mut [0; 100]).unwrap() == 100));
+        file.blocks_in_tier() == (0, 21)
+    });
+    assert_eq!(redo.blocks_in_tier(), (0, 0), "a redo file has no clean copies");
+    for (block, bytes) in (0..).zip(plain.chunks(BLOCK)) {
+        assert_eq!(file.read_ref(block * BLOCK as u64).unwrap()[..], *bytes);
+    }
+    // Nothing but clean copies: home is as it was.
+    drop((file, redo));
+    attached.detach().unwrap();
+    assert!(std::fs::read(place.home().join("a.d8")).unwrap() == plain);
+}
+
+#[test]
+fn what_waits_for_admission_when_the_home_is_closed_or_the_file_removed_is_forgotten() {
+    for remove in [false, true] {
+        let place = Place::new();
+        let plain = place::pattern(1, 0, 60 * BLOCK);
+        std::fs::write(place.home().join("a.d8"), &plain).unwrap();
+        let attached = attached(&place, 2 * MIB);
+        let file = attached.open("a.d8", OpenMode::READ).unwrap();
+        assert!(place::contents(&file) == plain);
+        let mut block = [0; BLOCK];
+        for n in 0..60 {
+            file.read(n * BLOCK as u64, &mut block).unwrap();
+        }
+        drop(file);
+        if remove {
+            attached.unlink("a.d8").unwrap();
+            let file = attached.create("a.d8").unwrap();
+            file.write(0, &[5; 3 * BLOCK]).unwrap();
+            assert!(place::contents(&file) == [5; 3 * BLOCK]);
+        }
+        attached.detach().unwrap();
+        let left = std::fs::read(place.home().join("a.d8")).unwrap();
+        assert!(if remove { left == [5; 3 * BLOCK] } else { left == plain });
+    }
+}
+
+#[test]
+fn blocks_that_are_written_cut_destaged_and_evicted_while_they_are_admitted_stay_the_newest() {
+    const BLOCKS: u64 = 64;
+    let place = Place::new();
+    let version = |block: u64, n: u64| place::pattern(n << 8 | block, 0, BLOCK);
+    let plain: Vec<u8> = (0..BLOCKS).flat_map(|block| version(block, 0)).collect();
+    std::fs::write(place.home().join("a.d8"), &plain).unwrap();
+    let attached = &attached(&place, 2 * MIB);
+    // What is acknowledged of each block; a reader may see the one after it.
+    let acked: Vec<AtomicU64> = (0..BLOCKS).map(|_| AtomicU64::new(0)).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+            let mut random = 1;
+            for round in 0..200 {
+                for _ in 0..16 {
+                    random = place::mix(random);
+                    let block = random % (BLOCKS / 2);
+                    let next = acked[block as usize].load(Ordering::Relaxed) + 1;
+                    file.write(block * BLOCK as u64, &version(block, next)).unwrap();
+                    acked[block as usize].store(next, Ordering::Release);
+                }
+                // The upper half is cut off and comes back as zeros, then as what it was.
+                if round % 20 == 0 {
+                    file.truncate(BLOCKS / 2 * BLOCK as u64 + 100).unwrap();
+                    file.extend(BLOCKS * BLOCK as u64).unwrap();
+                    let mut block = vec![1; BLOCK];
+                    file.read((BLOCKS - 1) * BLOCK as u64, &mut block).unwrap();
+                    assert!(block.iter().all(|b| *b == 0), "what was cut off shows again");
+                    for block in BLOCKS / 2..BLOCKS {
+                        file.write(block * BLOCK as u64, &version(block, 0)).unwrap();
+                    }
+                }
+            }
+        });
+        for reader in 0..2 {
+            let (acked, done) = (&acked, &done);
+            scope.spawn(move || {
+                let file = attached.open("a.d8", OpenMode::READ).unwrap();
+                let (mut random, mut bytes) = (reader + 7, vec![0; BLOCK]);
+                while !done.load(Ordering::Relaxed) {
+                    random = place::mix(random);
+                    let block = random % (BLOCKS / 2);
+                    let before = acked[block as usize].load(Ordering::Acquire);
+                    assert_eq!(file.read(block * BLOCK as u64, &mut bytes).unwrap(), BLOCK);
+                    let after = acked[block as usize].load(Ordering::Acquire) + 1;
+                    let found = (before..=after).any(|n| bytes == version(block, n));
+                    assert!(found, "block {block} is none of versions {before} to {after}");
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                attached.flush_all().unwrap();
+                attached.evict(None, u64::MAX).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let result = writer.join();
+        done.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
+    let all = place::read(attached, "a.d8");
+    for block in 0..BLOCKS {
+        let newest = acked[block as usize].load(Ordering::Relaxed);
+        assert!(all[block as usize * BLOCK..][..BLOCK] == version(block, newest), "block {block}");
+    }
+    place::assert_nearly_accounted(&attached.stats());
+    attached.clone().detach().unwrap();
+    assert!(std::fs::read(place.home().join("a.d8")).unwrap() == all);
+}
