@@ -1,0 +1,244 @@
+//! What one operation at the mount costs: a durable redo write, a read from the tier, a cached read; over each transport that the kernel
+//! offers, beside tmpfs and the home's own file system.
+//!
+//! `cargo bench -p tiersmith-mount --bench operations -- [--quick]`; writes `target/bench/operations.json`. Needs `/dev/fuse` and root; FUSE over
+//! io_uring is measured where the kernel has it switched on, passthrough where the kernel offers it.
+//!
+//! One thread; the tier is a file in `/dev/shm`, or in the build folder when there is no room, and stands for persistent memory (EMULATED). The home
+//! of the redo and data files is on the build folder's disk; that of the file that is passed through is beside the tier, for what
+//! FUSE itself costs. Peers take turns, round by round.
+//!
+//! | key of `ratios` | is |
+//! |---|---|
+//! | `redo_write_sync_8k_us` | microseconds of an 8 KiB write to a redo file and `fdatasync`, durable: the fastest way to mount measured here |
+//! | `redo_write_sync_8k_us_WAY` | the same for each way to mount; `asked`: `fdatasync` reaches the daemon |
+//! | `redo_over_passthrough` | time of that over the same to a file on tmpfs that FUSE passes through |
+//! | `read_8k_us`, `read_8k_us_WAY` | microseconds of a read of 8 KiB from the tier, past the page cache (`O_DIRECT`): the fastest way, and each |
+//! | `cached_read_over_home` | time of a read of 8 KiB from the page cache over that on the home's own file system |
+
+#[path = "../../../benches/report.rs"]
+mod report;
+
+use report::{Report, time_batches};
+use std::error::Error;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tiersmith_mount::{Mounted, Options, Transport, mount};
+use tiersmith_store::{Medium, Profile, TierSpec, attach};
+
+const BLOCK: usize = 8192;
+/// Bytes of the redo file, which is written round and round, and of the data file.
+const FILE: u64 = 16 << 20;
+const BATCH: usize = 16;
+
+const REDO: &str = "redo write 8 KiB + fdatasync";
+const READ: &str = "read 8 KiB from the tier";
+const CACHED: &str = "read 8 KiB from the page cache";
+
+const PROFILE: &str = "description = \"benchmark\"\n[default]\nclass = \"pass\"\nblock_size = 8192\n\
+    [[rule]]\nfiles = [\"**/*.redo\"]\nclass = \"redo\"\nblock_size = 8192\nwhy = \"benchmark\"\n\
+    [[rule]]\nfiles = [\"**/*.d8\"]\nclass = \"data\"\nblock_size = 8192\nwhy = \"benchmark\"\n";
+
+type Failed = Box<dyn Error>;
+
+/// A home, its tier and its mount.
+struct Way {
+    name: String,
+    mounted: Mounted,
+    home: PathBuf,
+    redo: File,
+    direct: File,
+    cached: File,
+    passed: Option<File>,
+}
+
+/// Mounts a new home; `None` when the transport cannot be had.
+fn way(
+    report: &mut Report,
+    fast: &Path,
+    slow: &Path,
+    name: &str,
+    transport: Transport,
+    sync_on_write: bool,
+) -> Result<Option<Way>, Failed> {
+    let home = slow.join(name);
+    std::fs::create_dir(&home)?;
+    let mut spec = TierSpec::new("fast", fast.join(format!("{name}.tier")), Medium::Emulated, 96 << 20);
+    spec.slots = 64;
+    let store = tiersmith_store::Options {
+        profile: Some(Profile::parse("benchmark", PROFILE)?),
+        redo_keep_bytes: 2 * FILE,
+        ..Default::default()
+    };
+    let options = Options { transport, sync_on_write, ..Options::default() };
+    let attached = attach(&home, &[spec], store)?;
+    let mounted = match mount(attached, &home, &options) {
+        Ok(mounted) => mounted,
+        Err(tiersmith_mount::Error::Transport { reason, .. }) => {
+            report.warn(format!("{transport} is not measured: {reason}"));
+            return Ok(None);
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let passthrough = mounted.report().passthrough;
+    let filled = |file: &str| -> Result<PathBuf, Failed> {
+        let path = home.join(file);
+        std::fs::write(&path, vec![5; FILE as usize])?;
+        Ok(path)
+    };
+    let open =
+        |path: &Path, flags: i32| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+    let (redo, data) = (filled("a.redo")?, filled("a.d8")?);
+    let passed = if passthrough { Some(open(&filled("a.pass")?, 0)?) } else { None };
+    Ok(Some(Way {
+        redo: open(&redo, 0)?,
+        direct: open(&data, libc::O_DIRECT)?,
+        cached: open(&data, 0)?,
+        passed,
+        name: name.into(),
+        mounted,
+        home,
+    }))
+}
+
+fn main() -> ExitCode {
+    let mut report = Report::from_args("operations", "one operation at the mount, EMULATED tier, one thread");
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        eprintln!("operations: needs root and /dev/fuse");
+        return ExitCode::from(2);
+    }
+    match measure(&mut report) {
+        Ok(()) => report.finish(),
+        Err(error) => {
+            eprintln!("operations: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn free_bytes(path: &Path) -> u64 {
+    rustix::fs::statvfs(path).map_or(0, |s| s.f_bavail.saturating_mul(s.f_frsize))
+}
+
+fn measure(report: &mut Report) -> Result<(), Failed> {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    std::fs::create_dir_all(&target)?;
+    let shm = Path::new("/dev/shm");
+    let tmpfs = free_bytes(shm) >= 1 << 30;
+    let folder = |at: &Path| tempfile::Builder::new().prefix("tiersmith-operations-").tempdir_in(at);
+    let (fast, slow) = (folder(if tmpfs { shm } else { &target })?, folder(&target)?);
+    let medium = if tmpfs { "tmpfs" } else { "disk (no room in /dev/shm)" };
+    report.config("tier", format!("EMULATED: a file on {medium}"));
+    report.config("block_bytes", BLOCK);
+    report.warn(format!("EMULATED: a file on {medium} stands for persistent memory"));
+    let mut ways = Vec::new();
+    for (name, transport, sync_on_write) in [
+        ("classic", Transport::Classic, true),
+        ("classic_asked", Transport::Classic, false),
+        ("uring", Transport::Uring, true),
+        ("uring_asked", Transport::Uring, false),
+    ] {
+        ways.extend(way(report, fast.path(), slow.path(), name, transport, sync_on_write)?);
+    }
+    // A home beside the tier: what FUSE costs when the kernel passes a file through.
+    let beside = fast.path().join("homes");
+    std::fs::create_dir(&beside)?;
+    let through = way(report, fast.path(), &beside, "passthrough", Transport::Classic, false)?;
+    let plain = |dir: &Path| -> Result<File, Failed> {
+        let path = dir.join("plain");
+        std::fs::write(&path, vec![5; FILE as usize])?;
+        Ok(OpenOptions::new().read(true).write(true).open(path)?)
+    };
+    let (on_tier, on_home) = (plain(fast.path())?, plain(slow.path())?);
+    let operations = if report.quick() { 1600 } else { 8000 };
+    report.config("operations_per_round", operations);
+    let mut at = 0;
+    for _ in 0..report.rounds() {
+        redo(report, &format!("{medium}, no mount"), &on_tier, operations, &mut at);
+        redo(report, "home's disk, no mount", &on_home, 64, &mut at);
+        for way in &ways {
+            redo(report, &way.name, &way.redo, operations, &mut at);
+            read(report, READ, &way.name, &way.direct, operations);
+            read(report, CACHED, &way.name, &way.cached, operations);
+        }
+        if let Some(file) = through.as_ref().and_then(|w| w.passed.as_ref()) {
+            redo(report, "passthrough", file, operations, &mut at);
+        }
+        read(report, CACHED, "home's disk, no mount", &on_home, operations);
+    }
+    ratios(report, &ways);
+    if through.as_ref().is_some_and(|w| w.passed.is_none()) {
+        report.warn("the kernel passes no files through here: `redo_over_passthrough` is missing");
+    }
+    report.note("the clock is read every 16 operations; `asked`: fdatasync reaches the daemon, else every write is durable and the kernel asks no more");
+    for way in ways.into_iter().chain(through) {
+        end(way)?;
+    }
+    Ok(())
+}
+
+fn ratios(report: &mut Report, ways: &[Way]) {
+    let fastest = |report: &Report, group: &str| {
+        let medians = ways.iter().filter_map(|w| Some((report.median(group, &w.name)?, w.name.clone())));
+        medians.min_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    for (group, key) in [(REDO, "redo_write_sync_8k_us"), (READ, "read_8k_us")] {
+        if let Some((best, name)) = fastest(report, group) {
+            report.ratio(key, best / 1000.0);
+            report.note(format!("{key}: {name}"));
+        }
+        for way in ways {
+            if let Some(median) = report.median(group, &way.name) {
+                report.ratio(&format!("{key}_{}", way.name), median / 1000.0);
+            }
+        }
+    }
+    if let Some((_, best)) = fastest(report, REDO) {
+        report.ratio_of_medians("redo_over_passthrough", (REDO, &best), (REDO, "passthrough"));
+    }
+    if let Some((_, best)) = fastest(report, CACHED) {
+        report.ratio_of_medians("cached_read_over_home", (CACHED, &best), (CACHED, "home's disk, no mount"));
+    }
+}
+
+/// Writes the file round and round, each write durable.
+fn redo(report: &mut Report, name: &str, file: &File, operations: usize, at: &mut u64) {
+    let mut block = [0; BLOCK];
+    let samples = time_batches(operations, BATCH.min(operations), |n| {
+        block[..8].copy_from_slice(&(n as u64).to_le_bytes());
+        *at = (*at + BLOCK as u64) % FILE;
+        file.write_all_at(&block, *at).expect("a write");
+        file.sync_data().expect("a sync");
+    });
+    report.run(REDO, name, samples);
+}
+
+/// Reads blocks here and there.
+fn read(report: &mut Report, group: &str, name: &str, file: &File, operations: usize) {
+    let space = vec![0u8; BLOCK + 4096];
+    let skip = space.as_ptr().align_offset(4096);
+    let mut space = space;
+    let blocks = FILE / BLOCK as u64;
+    let samples = time_batches(operations, BATCH, |n| {
+        let block = (n as u64).wrapping_mul(0x9e37_79b9) % blocks;
+        file.read_exact_at(&mut space[skip..skip + BLOCK], block * BLOCK as u64).expect("a read");
+    });
+    report.run(group, name, samples);
+}
+
+fn end(way: Way) -> Result<(), Failed> {
+    let Way { mounted, home, redo, direct, cached, passed, .. } = way;
+    drop((redo, direct, cached, passed));
+    let mut left = mounted;
+    // The kernel tells of closed files a moment later.
+    for _ in 0..2000 {
+        match left.unmount() {
+            Ok(attached) => return Ok(attached.detach()?),
+            Err((mounted, _)) => left = mounted,
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    Err(format!("{} stays in use", home.display()).into())
+}

@@ -1,0 +1,312 @@
+//! Open files: opening, reading, writing, syncing, closing.
+//!
+//! All handles of a file share one [`Opened`]: the store's file, and home's own descriptor of it. Files of class data and redo are read and
+//! written through the store; files of class pass through the descriptor, by this process or, where it may, by the kernel itself.
+//!
+//! # Durability
+//! A write is answered when the store has it, so in a tier that is durable it survives whatever comes. A write to a pass file, or to a tier
+//! that is not durable, is synced before the answer when the program opened the file with `O_SYNC` or `O_DSYNC`, or the mount syncs on
+//! every write; then only a file that the profile calls temporary is not.
+
+use super::table::Node;
+use super::{Answer, At, Fs, mask};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use tiersmith_store::{File, FileClass, OpenMode};
+
+/// What the kernel may keep what it remembers of a file's contents over an open.
+const KEEP_CACHE: u32 = 1 << 1;
+/// The kernel reads and writes the file itself.
+const PASSTHROUGH: u32 = 1 << 7;
+
+/// An open file, as all its handles share it.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    /// Home's file; for contents of pass files only.
+    pub(crate) fd: OwnedFd,
+    pub(crate) class: FileClass,
+    pub(crate) node: Weak<Node>,
+    writable: bool,
+    /// Nobody needs it after a crash: it is not synced on each write.
+    temporary: AtomicBool,
+    /// Handles that the kernel holds. Changed with the node's `open` locked.
+    handles: AtomicU64,
+    /// The number under which the kernel has the descriptor.
+    backing: Option<i32>,
+}
+
+/// What an open is answered with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Handle {
+    pub(crate) fh: u64,
+    pub(crate) flags: u32,
+    pub(crate) backing: i32,
+}
+
+impl Opened {
+    pub(crate) fn is_pass(&self) -> bool {
+        self.class == FileClass::Pass
+    }
+}
+
+impl Fs {
+    /// Opens a file; the kernel has checked that the caller may.
+    pub(crate) fn open(&self, id: u64, flags: u32) -> Answer<Handle> {
+        let node = self.node(id)?;
+        if !node.is_file() {
+            return Err(if node.is_dir() { Errno::ISDIR } else { Errno::NXIO });
+        }
+        let writes = flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
+        let _renames = self.renames.read();
+        {
+            let open = node.open.lock();
+            if let Some((opened, fh)) = &*open
+                && (opened.writable || !writes)
+            {
+                opened.handles.fetch_add(1, Ordering::AcqRel);
+                return Ok(self.answer_to(&node, opened, *fh));
+            }
+        }
+        let opened = self.open_node(&node, writes)?;
+        Ok(self.hand_out(&node, opened, flags))
+    }
+
+    /// Opens the file of a node, at home and in the store. With `renames` held.
+    fn open_node(&self, node: &Arc<Node>, writes: bool) -> Answer<Opened> {
+        let at = self.place(node)?;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open = |access| rustix::fs::openat(&at.dir, &at.name, access | flags, Mode::empty());
+        let (fd, writable) = match open(OFlags::RDWR) {
+            Ok(fd) => (fd, true),
+            Err(_) if !writes => {
+                (open(OFlags::RDONLY).map_err(|e| self.refused("open", &at.path, e))?, false)
+            }
+            Err(Errno::ACCESS) => {
+                (open(OFlags::WRONLY).map_err(|e| self.refused("open", &at.path, e))?, true)
+            }
+            Err(e) => return Err(self.refused("open", &at.path, e)),
+        };
+        self.open_at(node, &at, fd, writable)
+    }
+
+    /// Opens in the store what is open at home.
+    pub(super) fn open_at(&self, node: &Arc<Node>, at: &At, fd: OwnedFd, writable: bool) -> Answer<Opened> {
+        let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
+        if !node.is(&found) {
+            return Err(Errno::STALE);
+        }
+        let mode = if writable { OpenMode::WRITE } else { OpenMode::READ };
+        let file = self.home.open_found(&at.path, mode).map_err(|e| self.failed(&e))?;
+        if file.key() != (node.identity.dev, node.identity.ino) {
+            return Err(Errno::STALE);
+        }
+        Ok(Opened {
+            class: file.class(),
+            temporary: AtomicBool::new(self.home.profile().is_temporary(&at.path)),
+            file,
+            fd,
+            node: Arc::downgrade(node),
+            writable,
+            handles: AtomicU64::new(0),
+            backing: None,
+        })
+    }
+
+    /// Gives out a handle for a file that was just opened.
+    pub(super) fn hand_out(&self, node: &Arc<Node>, mut opened: Opened, _flags: u32) -> Handle {
+        let mut open = node.open.lock();
+        if let Some((other, fh)) = &*open
+            && (other.writable || !opened.writable)
+        {
+            // Another thread was faster.
+            other.handles.fetch_add(1, Ordering::AcqRel);
+            return self.answer_to(node, other, *fh);
+        }
+        // The kernel takes a file over for all handles or for none.
+        if opened.is_pass() && open.is_none() && opened.writable && !self.has_rights(&opened.fd) {
+            opened.backing = self.hand_over(&opened.fd);
+        }
+        opened.handles = AtomicU64::new(1);
+        let opened = Arc::new(opened);
+        let fh = self.files.put(opened.clone());
+        *open = Some((opened.clone(), fh));
+        self.answer_to(node, &opened, fh)
+    }
+
+    fn answer_to(&self, node: &Node, opened: &Opened, fh: u64) -> Handle {
+        match opened.backing {
+            Some(backing) => {
+                node.bypassed.store(true, Ordering::Release);
+                Handle { fh, flags: PASSTHROUGH, backing }
+            }
+            None => {
+                let stale = node.bypassed.swap(false, Ordering::AcqRel);
+                Handle { fh, flags: if stale { 0 } else { KEEP_CACHE }, backing: 0 }
+            }
+        }
+    }
+
+    /// Lets the kernel have a pass file.
+    fn hand_over(&self, fd: &OwnedFd) -> Option<i32> {
+        let passthrough = self.passthrough.read();
+        match passthrough.as_ref()?.open(fd) {
+            Ok(backing) => Some(backing),
+            Err(e) => {
+                let mut refused = self.passthrough_refused.lock();
+                if refused.is_none() {
+                    log::info!("the kernel does not take files of class pass over: {e}");
+                    *refused = Some(e.to_string());
+                }
+                None
+            }
+        }
+    }
+
+    /// Ends a handle; with the last one the file is closed.
+    pub(crate) fn release(&self, fh: u64) {
+        let Some(opened) = self.files.get(fh) else { return };
+        let node = opened.node.upgrade();
+        let mut open = node.as_ref().map(|n| n.open.lock());
+        if opened.handles.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        self.files.take(fh);
+        let last = open
+            .as_mut()
+            .and_then(|open| if open.as_ref().is_some_and(|(_, n)| *n == fh) { open.take() } else { None });
+        drop(open);
+        if let (Some(backing), Some(passthrough)) = (opened.backing, &*self.passthrough.read()) {
+            passthrough.close(backing);
+        }
+        drop(last);
+    }
+
+    pub(super) fn file(&self, fh: u64) -> Answer<Arc<Opened>> {
+        self.files.get(fh).ok_or(Errno::BADF)
+    }
+
+    /// Reads at `offset` into the answer; fewer bytes than asked for at the end of the file only.
+    pub(crate) fn read(&self, fh: u64, offset: u64, into: &mut [u8]) -> Answer<usize> {
+        let opened = self.file(fh)?;
+        if !opened.is_pass() {
+            return opened.file.read(offset, into).map_err(|e| self.failed(&e));
+        }
+        let mut done = 0;
+        while done < into.len() {
+            match rustix::io::pread(&opened.fd, &mut into[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) if done == 0 => return Err(self.refused_open("read", &opened, e)),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes at `offset`; returns how many bytes went, which is all or, on a full home, some of a pass file.
+    pub(crate) fn write(
+        &self,
+        fh: u64,
+        offset: u64,
+        data: &[u8],
+        flags: u32,
+        take_rights: bool,
+    ) -> Answer<usize> {
+        let opened = self.file(fh)?;
+        self.after_change(&opened, take_rights)?;
+        let asked = flags & (libc::O_SYNC | libc::O_DSYNC) as u32 != 0;
+        // To be asked after the write: a file that gets a lasting name is marked first and synced then.
+        let syncs = || asked || (self.sync_on_write && !opened.temporary.load(Ordering::SeqCst));
+        if !opened.is_pass() {
+            opened.file.write(offset, data).map_err(|e| self.failed(&e))?;
+            if syncs() {
+                opened.file.sync().map_err(|e| self.failed(&e))?;
+            }
+            return Ok(data.len());
+        }
+        let mut done = 0;
+        while done < data.len() {
+            match rustix::io::pwrite(&opened.fd, &data[done..], offset + done as u64) {
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) if done == 0 => return Err(self.refused_open("write", &opened, e)),
+                Err(_) => break,
+            }
+        }
+        if syncs() {
+            rustix::fs::fdatasync(&opened.fd).map_err(|e| self.refused_open("sync", &opened, e))?;
+        }
+        Ok(done)
+    }
+
+    /// Whether a read is answered from the tier.
+    pub(crate) fn reads_quickly(&self, fh: u64, offset: u64) -> bool {
+        self.files.get(fh).is_some_and(|opened| {
+            let size = opened.file.block_size().map_or(1, |s| s.bytes() as u64);
+            opened.class == FileClass::Data && opened.file.read_ref(offset / size * size).is_some()
+        })
+    }
+
+    /// Whether a write or a sync is a matter of the tier only. A write may still wait there for room.
+    pub(crate) fn writes_quickly(&self, fh: u64) -> bool {
+        self.durable && self.files.get(fh).is_some_and(|opened| !opened.is_pass())
+    }
+
+    /// Makes a file durable. Costs no I/O when every write was durable on return.
+    pub(crate) fn fsync(&self, fh: u64, data_only: bool) -> Answer<()> {
+        let opened = self.file(fh)?;
+        self.sync_opened(&opened, data_only)
+    }
+
+    pub(super) fn sync_opened(&self, opened: &Opened, data_only: bool) -> Answer<()> {
+        if !opened.is_pass() {
+            return opened.file.sync().map_err(|e| self.failed(&e));
+        }
+        let synced =
+            if data_only { rustix::fs::fdatasync(&opened.fd) } else { rustix::fs::fsync(&opened.fd) };
+        synced.map_err(|e| self.refused_open("sync", opened, e))
+    }
+
+    /// A temporary file is about to get a lasting name: what was not synced write by write is now, and from here on is. With `renames` held.
+    pub(super) fn settle_temporary(&self, at: &At, to: &Path, found: &Statx) -> Answer<()> {
+        let profile = self.home.profile();
+        let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
+        if !self.sync_on_write || !is_file || !profile.is_temporary(&at.path) || profile.is_temporary(to) {
+            return Ok(());
+        }
+        let node = self.table.lock().known(found);
+        if let Some(opened) = node.and_then(|n| n.opened()) {
+            opened.temporary.store(false, Ordering::SeqCst);
+            return self.sync_opened(&opened, false);
+        }
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open = |access| rustix::fs::openat(&at.dir, &at.name, access | flags, Mode::empty());
+        let fd = open(OFlags::RDONLY).or_else(|_| open(OFlags::WRONLY));
+        fd.and_then(rustix::fs::fsync).map_err(|e| self.refused("sync", &at.path, e))?;
+        if self.durable {
+            return Ok(());
+        }
+        let file = self.home.open_found(&at.path, OpenMode::READ).map_err(|e| self.failed(&e))?;
+        file.sync().map_err(|e| self.failed(&e))
+    }
+
+    /// Opens a file for one change, unless it is open already.
+    pub(super) fn borrow(&self, node: &Arc<Node>) -> Answer<Arc<Opened>> {
+        if let Some(opened) = node.opened().filter(|o| o.writable) {
+            return Ok(opened);
+        }
+        let _renames = self.renames.read();
+        Ok(Arc::new(self.open_node(node, true)?))
+    }
+
+    pub(super) fn refused_open(&self, what: &str, opened: &Opened, errno: Errno) -> Errno {
+        let path = opened.node.upgrade().and_then(|n| self.path_of(&n).ok()).unwrap_or_default();
+        self.refused(what, &path, errno)
+    }
+}

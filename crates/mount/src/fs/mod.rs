@@ -1,0 +1,430 @@
+//! The file system: what each request does to the attached home. It knows nothing of transports and of the layout of messages.
+//!
+//! - [`table`]: which node number is which file of the home.
+//! - [`attr`]: attributes, as home has them with what the tier knows better.
+//! - `names`: look up, create, rename, link, remove. `dir`: reading directories.
+//! - `io`: open files: read, write, sync. `space`: holes, allocation. `change`: modes, owners, times, sizes. `xattr`: extended attributes.
+//!
+//! # Who is trusted
+//! The kernel has checked the caller's rights before a request comes (`default_permissions`), by the modes, owners and ACLs that home has.
+//! Home itself is not trusted: who owns it may have put anything into it, and may change it while it is aside. So a path is only ever
+//! resolved below home's own descriptor, without following a link, the last step is done by name in an open directory, and a file that is
+//! opened is compared with the one that was looked up. A device, socket or pipe is never opened.
+//!
+//! # Locks, in the order in which they are taken
+//! `renames` (shared by whoever uses a path, alone by renames), a node's `open`, the table, a node's `names`.
+
+pub(crate) mod attr;
+mod change;
+mod dir;
+mod io;
+mod names;
+mod space;
+pub(crate) mod table;
+mod xattr;
+
+use crate::options::Options;
+use attr::{Attr, attr_of};
+use io::Opened;
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use table::{Node, ROOT, Slots, Table};
+use tiersmith_store::AttachedHome;
+use tiersmith_store::home::RESERVED;
+
+pub(crate) use change::{Change, When};
+pub(crate) use dir::Listing;
+pub(crate) use io::Handle;
+
+/// The result of an operation: what goes wrong is an errno.
+pub(crate) type Answer<T> = Result<T, Errno>;
+
+/// For how long the kernel may remember names and attributes. Every change comes through here, so it could be for good.
+pub(crate) const VALID: Duration = Duration::from_secs(3600);
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// How pass files may be handed to the kernel: registers a descriptor, gives back its number.
+pub(crate) trait Passthrough: Send + Sync + std::fmt::Debug {
+    /// Registers an open file.
+    fn open(&self, file: &OwnedFd) -> std::io::Result<i32>;
+    /// Ends that.
+    fn close(&self, id: i32);
+}
+
+/// The file system behind one mount.
+#[derive(Debug)]
+pub(crate) struct Fs {
+    pub(crate) home: AttachedHome,
+    /// Home's own directory.
+    root: Arc<OwnedFd>,
+    pub(crate) table: Mutex<Table>,
+    renames: RwLock<()>,
+    files: Slots<Opened>,
+    listings: Slots<Listing>,
+    pub(crate) sync_on_write: bool,
+    /// Set once, before the first request is served.
+    passthrough: RwLock<Option<Box<dyn Passthrough>>>,
+    /// Why the kernel last refused to take a file over.
+    pub(crate) passthrough_refused: Mutex<Option<String>>,
+    root_user: bool,
+    uid: u32,
+    gid: u32,
+    logged: Mutex<Logged>,
+    pub(crate) ended: AtomicBool,
+    /// Whether every tier may hold the only copy of a block, so that a write is durable without home.
+    durable: bool,
+}
+
+/// Names of files are in it, which may hold anything: a line stays one line, and a terminal that shows it shows only letters.
+fn one_line(message: &str) -> String {
+    message
+        .chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
+}
+
+/// Lines about trouble in a second.
+const LINES: usize = 8;
+
+/// What was logged in the present second.
+#[derive(Debug, Default)]
+struct Logged {
+    since: Option<Instant>,
+    lines: Vec<String>,
+    left_out: u64,
+}
+
+impl Logged {
+    /// Whether a line is to be written, and how many of the seconds before were not and are to be told of now.
+    fn admits(&mut self, message: &str, now: Instant) -> (bool, u64) {
+        let mut left_out = 0;
+        if self.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1)) {
+            left_out = std::mem::take(&mut self.left_out);
+            self.lines.clear();
+            self.since = Some(now);
+        }
+        let says = self.lines.len() < LINES && !self.lines.iter().any(|l| l == message);
+        if says {
+            self.lines.push(message.to_owned());
+        } else {
+            self.left_out += 1;
+        }
+        (says, left_out)
+    }
+}
+
+/// A file or directory by its name in an open directory.
+#[derive(Debug)]
+struct At {
+    dir: Arc<OwnedFd>,
+    name: OsString,
+    /// Relative to home.
+    path: PathBuf,
+}
+
+impl Fs {
+    pub(crate) fn new(home: AttachedHome, options: &Options) -> std::io::Result<Self> {
+        let directory = home.directory().ok_or(Errno::NOTDIR)?;
+        let root = Arc::new(rustix::io::fcntl_dupfd_cloexec(directory, 3)?);
+        let found = rustix::fs::statx(&root, "", AtFlags::EMPTY_PATH, mask())?;
+        let durable = home.stats().tiers.iter().all(|t| t.durable);
+        Ok(Self {
+            durable,
+            home,
+            table: Mutex::new(Table::new(&found, root.clone())),
+            root,
+            renames: RwLock::new(()),
+            files: Slots::default(),
+            listings: Slots::default(),
+            sync_on_write: options.sync_on_write,
+            passthrough: RwLock::new(None),
+            passthrough_refused: Mutex::new(None),
+            root_user: rustix::process::geteuid().is_root(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            logged: Mutex::default(),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn set_passthrough(&self, passthrough: Option<Box<dyn Passthrough>>) {
+        *self.passthrough.write() = passthrough;
+    }
+
+    /// Closes every file and forgets every node: the kernel does not ask any more.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.files.clear();
+        self.listings.clear();
+        self.table.lock().clear();
+        self.set_passthrough(None);
+    }
+
+    /// The errno for an error of the store, with a line in the log when it is one that somebody must see.
+    fn failed(&self, e: &tiersmith_store::Error) -> Errno {
+        let errno = Errno::from_raw_os_error(e.errno());
+        self.note(errno, || e.to_string());
+        errno
+    }
+
+    /// The errno for an error of home, likewise.
+    fn refused(&self, what: &str, path: &Path, errno: Errno) -> Errno {
+        self.note(errno, || format!("cannot {what} {}: {errno}", path.display()));
+        errno
+    }
+
+    /// One line for trouble with storage, not for what programs do wrong; the same line once a second and [`LINES`] in all, for any user may cause them.
+    fn note(&self, errno: Errno, message: impl FnOnce() -> String) {
+        let trouble = matches!(
+            errno,
+            Errno::IO
+                | Errno::NOSPC
+                | Errno::DQUOT
+                | Errno::ROFS
+                | Errno::NOMEM
+                | Errno::MFILE
+                | Errno::NFILE
+                | Errno::STALE
+        );
+        if !trouble {
+            return;
+        }
+        let message = one_line(&message());
+        let (says, left_out) = self.logged.lock().admits(&message, Instant::now());
+        if left_out > 0 {
+            log::error!("the mount answered {left_out} more requests with errors than the log says");
+        }
+        if says {
+            log::error!("the mount answers {errno:?}: {message}");
+        }
+    }
+
+    /// Whether no rename is under way or waiting, so that looking at a name waits for nobody.
+    pub(crate) fn names_are_free(&self) -> bool {
+        self.renames.try_read().is_some()
+    }
+
+    fn node(&self, id: u64) -> Answer<Arc<Node>> {
+        self.table.lock().node(id).ok_or(Errno::STALE)
+    }
+
+    /// The path of a node relative to home, by one of its names. To be called with `renames` held.
+    fn path_of(&self, node: &Node) -> Answer<PathBuf> {
+        let table = self.table.lock();
+        let mut parts = Vec::new();
+        let (mut parent, name) = node.any_name().ok_or(Errno::NOENT)?;
+        parts.push(name);
+        while parent != ROOT {
+            // A loop cannot be: a directory has one parent, and the kernel refuses to move one below itself.
+            if parts.len() > 4096 {
+                return Err(Errno::LOOP);
+            }
+            let up = table.node(parent).ok_or(Errno::NOENT)?;
+            let (next, name) = up.any_name().ok_or(Errno::NOENT)?;
+            parts.push(name);
+            parent = next;
+        }
+        Ok(parts.iter().rev().collect())
+    }
+
+    /// A descriptor of a directory that was opened, which is good after its name is gone.
+    fn kept_directory(&self, node: &Node) -> Option<Arc<OwnedFd>> {
+        if node.id == ROOT { Some(self.root.clone()) } else { node.directory.lock().clone() }
+    }
+
+    /// Home's directory for the node of a directory. To be called with `renames` held.
+    fn directory(&self, node: &Node) -> Answer<Arc<OwnedFd>> {
+        if node.id == ROOT {
+            return Ok(self.root.clone());
+        }
+        if let Some(dir) = &*node.directory.lock() {
+            return Ok(dir.clone());
+        }
+        let path = self.path_of(node)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let dir = Arc::new(self.beneath(&path, flags)?);
+        let found = rustix::fs::statx(&dir, "", AtFlags::EMPTY_PATH, mask())?;
+        if !node.is(&found) {
+            return Err(Errno::STALE);
+        }
+        if self.table.lock().may_keep_directory() {
+            *node.directory.lock() = Some(dir.clone());
+        }
+        Ok(dir)
+    }
+
+    /// Opens a path below home, without following a link.
+    fn beneath(&self, path: &Path, flags: OFlags) -> Answer<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..32 {
+            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN) => {}
+                Err(Errno::NOSYS | Errno::PERM) => return self.step_by_step(path, flags),
+                other => return other,
+            }
+        }
+        self.step_by_step(path, flags)
+    }
+
+    /// As [`Fs::beneath`] where there is no `openat2`: one name at a time.
+    fn step_by_step(&self, path: &Path, flags: OFlags) -> Answer<OwnedFd> {
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at = self.root.clone();
+        for name in path.parent().into_iter().flat_map(Path::iter) {
+            at = Arc::new(rustix::fs::openat(&at, name, step, Mode::empty())?);
+        }
+        let name = path.file_name().ok_or(Errno::INVAL)?;
+        rustix::fs::openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty())
+    }
+
+    /// Where the name `name` in the directory `parent` is. To be called with `renames` held.
+    fn at(&self, parent: u64, name: &OsStr) -> Answer<At> {
+        if parent == ROOT && RESERVED.iter().any(|r| OsStr::new(r) == name) {
+            return Err(Errno::PERM);
+        }
+        let node = self.node(parent)?;
+        if !node.is_dir() {
+            return Err(Errno::NOTDIR);
+        }
+        let path = if parent == ROOT { PathBuf::from(name) } else { self.path_of(&node)?.join(name) };
+        Ok(At { dir: self.directory(&node)?, name: name.to_os_string(), path })
+    }
+
+    /// Where a node is, by the first of its names that still leads to it. To be called with `renames` held.
+    fn find(&self, node: &Node) -> Answer<(At, Statx)> {
+        let mut last = Errno::NOENT;
+        for (parent, name) in node.all_names() {
+            let at = match self.at(parent, &name) {
+                Ok(at) => at,
+                Err(e) => {
+                    last = e;
+                    continue;
+                }
+            };
+            match rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask()) {
+                Ok(found) if node.is(&found) => return Ok((at, found)),
+                Ok(_) => last = Errno::STALE,
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+
+    /// A descriptor of the node itself, good for changing attributes, whatever kind it is.
+    fn pinned(&self, node: &Node) -> Answer<Pinned> {
+        if let Some(opened) = node.opened() {
+            return Ok(Pinned::Open(opened));
+        }
+        if let Some(dir) = self.kept_directory(node) {
+            return Ok(Pinned::Path(dir));
+        }
+        let _renames = self.renames.read();
+        let (at, _) = self.find(node)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&at.dir, &at.name, flags, Mode::empty())?;
+        let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
+        if node.is(&found) { Ok(Pinned::Path(Arc::new(fd))) } else { Err(Errno::STALE) }
+    }
+
+    /// What home says about a node.
+    fn status(&self, node: &Node) -> Answer<Statx> {
+        if let Some(dir) = self.kept_directory(node) {
+            return rustix::fs::statx(&dir, "", AtFlags::EMPTY_PATH, mask());
+        }
+        if let Some(opened) = node.opened() {
+            return rustix::fs::statx(&opened.fd, "", AtFlags::EMPTY_PATH, mask());
+        }
+        let _renames = self.renames.read();
+        Ok(self.find(node)?.1)
+    }
+
+    /// The attributes of a node.
+    pub(crate) fn getattr(&self, id: u64, fh: Option<u64>) -> Answer<Attr> {
+        let node = self.node(id)?;
+        let found = match fh.and_then(|fh| self.files.get(fh)) {
+            Some(opened) => rustix::fs::statx(&opened.fd, "", AtFlags::EMPTY_PATH, mask())?,
+            None => self.status(&node)?,
+        };
+        Ok(attr_of(&self.home, &found))
+    }
+
+    /// Makes the names in a directory durable, when every change must be as its call returns.
+    fn settle_directory(&self, dir: &OwnedFd) -> Answer<()> {
+        if self.sync_on_write { sync_directory(dir) } else { Ok(()) }
+    }
+
+    /// The home's numbers.
+    pub(crate) fn statfs(&self) -> Answer<rustix::fs::StatVfs> {
+        rustix::fs::fstatvfs(&self.root)
+    }
+}
+
+/// A descriptor that stands for a file of any kind.
+#[derive(Debug)]
+enum Pinned {
+    /// An open file.
+    Open(Arc<Opened>),
+    /// A descriptor without access to contents.
+    Path(Arc<OwnedFd>),
+}
+
+impl Pinned {
+    fn fd(&self) -> &OwnedFd {
+        match self {
+            Pinned::Open(opened) => &opened.fd,
+            Pinned::Path(fd) => fd,
+        }
+    }
+
+    /// The kernel's own name of the descriptor: for calls that take a path only. It leads to this very file, whatever its kind, and no further.
+    fn link(&self) -> String {
+        format!("/proc/self/fd/{}", self.fd().as_raw_fd())
+    }
+}
+
+/// Syncs a directory of which there may be a path descriptor only.
+fn sync_directory(dir: impl AsFd) -> Answer<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::fsync(rustix::fs::openat(dir, ".", flags, Mode::empty())?)
+}
+
+/// What is asked of home about a file.
+fn mask() -> StatxFlags {
+    StatxFlags::BASIC_STATS | StatxFlags::BTIME
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_make_a_line_of_the_log() {
+        assert_eq!(one_line("cannot open a\nb\u{1b}[2J: \u{e4}"), "cannot open a\\nb\\u{1b}[2J: \u{e4}");
+    }
+
+    #[test]
+    fn trouble_is_told_of_but_does_not_fill_the_log() {
+        let (mut logged, start) = (Logged::default(), Instant::now());
+        assert_eq!(logged.admits("a", start), (true, 0));
+        assert_eq!(logged.admits("b", start), (true, 0));
+        assert_eq!(logged.admits("a", start), (false, 0));
+        let more = (0..100).filter(|n| logged.admits(&n.to_string(), start).0).count();
+        assert_eq!(more, LINES - 2);
+        let later = start + Duration::from_secs(1);
+        assert_eq!(logged.admits("a", later), (true, 1 + 100 - (LINES as u64 - 2)));
+    }
+}

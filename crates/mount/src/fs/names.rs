@@ -1,0 +1,332 @@
+//! Names: looking up, making, renaming, linking and removing them.
+//!
+//! What is made belongs to the caller as on any file system: the caller's user, and the caller's group unless the directory hands its own
+//! down. The thread's umask is set to the caller's for the call, so home applies it, or a default ACL instead of it.
+//!
+//! A regular file is made here and then opened through the store, which makes it durable before the tier holds anything of it.
+
+use super::attr::attr_of;
+use super::io::Handle;
+use super::{At, Attr, Caller, Fs, mask};
+use crate::fs::table::{Node, ROOT};
+use crate::fs::{Answer, sync_directory};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use tiersmith_store::RenameFlags;
+
+/// A node that the kernel now knows once more, and its attributes.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) node: u64,
+    pub(crate) attr: Attr,
+}
+
+impl Fs {
+    /// Looks a name up. `None`: there is no such name.
+    pub(crate) fn lookup(&self, parent: u64, name: &OsStr) -> Answer<Option<Entry>> {
+        let _renames = self.renames.read();
+        let at = match self.at(parent, name) {
+            Ok(at) => at,
+            // Tiersmith's own names are not there for anybody else.
+            Err(Errno::PERM) if parent == ROOT => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        match rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask()) {
+            Ok(found) => Ok(Some(self.enter(parent, name, &found))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(self.refused("look up", &at.path, e)),
+        }
+    }
+
+    /// Tells the table what is behind a name.
+    pub(super) fn enter(&self, parent: u64, name: &OsStr, found: &Statx) -> Entry {
+        let node = self.table.lock().enter(parent, name, found);
+        Entry { node: node.id, attr: attr_of(&self.home, found) }
+    }
+
+    pub(crate) fn forget(&self, node: u64, lookups: u64) {
+        self.table.lock().forget(node, lookups);
+    }
+
+    fn enter_made(&self, parent: u64, at: &At) -> Answer<Entry> {
+        let found = rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask())?;
+        Ok(self.enter(parent, &at.name, &found))
+    }
+
+    /// Makes a directory.
+    pub(crate) fn mkdir(
+        &self,
+        who: Caller,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+    ) -> Answer<Entry> {
+        let _renames = self.renames.read();
+        let at = self.at(parent, name)?;
+        with_umask(umask, || rustix::fs::mkdirat(&at.dir, &at.name, Mode::from_raw_mode(mode & 0o7777)))
+            .map_err(|e| self.refused("make the directory", &at.path, e))?;
+        self.give_to(who, &at)?;
+        self.settle_directory(&at.dir)?;
+        self.enter_made(parent, &at)
+    }
+
+    /// Makes a file, pipe, socket or device.
+    pub(crate) fn mknod(
+        &self,
+        who: Caller,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        rdev: u32,
+        umask: u32,
+    ) -> Answer<Entry> {
+        let _renames = self.renames.read();
+        let at = self.at(parent, name)?;
+        let kind = FileType::from_raw_mode(mode);
+        if kind == FileType::RegularFile {
+            drop(self.make_file(who, &at, mode, umask)?);
+        } else {
+            let dev = rustix::fs::makedev((rdev >> 8) & 0xfff, (rdev & 0xff) | ((rdev >> 12) & !0xff));
+            let bits = Mode::from_raw_mode(mode & 0o7777);
+            with_umask(umask, || rustix::fs::mknodat(&at.dir, &at.name, kind, bits, dev))
+                .map_err(|e| self.refused("make", &at.path, e))?;
+            self.give_to(who, &at)?;
+        }
+        self.settle_directory(&at.dir)?;
+        self.enter_made(parent, &at)
+    }
+
+    /// Makes a symbolic link.
+    pub(crate) fn symlink(&self, who: Caller, parent: u64, name: &OsStr, target: &OsStr) -> Answer<Entry> {
+        let _renames = self.renames.read();
+        let at = self.at(parent, name)?;
+        rustix::fs::symlinkat(target, &at.dir, &at.name)
+            .map_err(|e| self.refused("make the link", &at.path, e))?;
+        self.give_to(who, &at)?;
+        self.settle_directory(&at.dir)?;
+        self.enter_made(parent, &at)
+    }
+
+    /// Makes a file and opens it; opens the one that is there, unless `exclusive`.
+    pub(crate) fn create(
+        &self,
+        who: Caller,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: u32,
+    ) -> Answer<(Entry, Handle)> {
+        let renames = self.renames.read();
+        let at = self.at(parent, name)?;
+        // Who owns the file may read and write it while it is opened; its own mode comes after.
+        let wide = if self.root_user { mode } else { mode | 0o600 };
+        match self.make_file(who, &at, wide, umask) {
+            Ok(fd) => {
+                let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
+                let node = self.table.lock().enter(parent, name, &found);
+                let opened = self.open_at(&node, &at, fd, true);
+                let opened = match opened {
+                    Ok(opened) => opened,
+                    Err(e) => {
+                        self.forget(node.id, 1);
+                        self.table.lock().unname(parent, name, true);
+                        // The program was told that there is no file.
+                        let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
+                        return Err(e);
+                    }
+                };
+                if wide != mode {
+                    rustix::fs::fchmod(&opened.fd, Mode::from_raw_mode(mode & !umask & 0o7777))?;
+                }
+                self.settle_directory(&at.dir)?;
+                let found = rustix::fs::statx(&opened.fd, "", AtFlags::EMPTY_PATH, mask())?;
+                let attr = attr_of(&self.home, &found);
+                let handle = self.hand_out(&node, opened, flags);
+                Ok((Entry { node: node.id, attr }, handle))
+            }
+            Err(Errno::EXIST) if flags & libc::O_EXCL as u32 == 0 => {
+                let found = rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask())?;
+                let entry = self.enter(parent, name, &found);
+                drop(renames);
+                match self.open(entry.node, flags) {
+                    Ok(handle) => Ok((entry, handle)),
+                    Err(e) => {
+                        self.forget(entry.node, 1);
+                        Err(e)
+                    }
+                }
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn make_file(&self, who: Caller, at: &At, mode: u32, umask: u32) -> Answer<std::os::fd::OwnedFd> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Not suid of this process's user, be it for a moment.
+        let bits = Mode::from_raw_mode(mode & 0o1777);
+        let fd = with_umask(umask, || rustix::fs::openat(&at.dir, &at.name, flags, bits))
+            .map_err(|e| if e == Errno::EXIST { e } else { self.refused("make the file", &at.path, e) })?;
+        let rights = || {
+            if mode & 0o6000 == 0 {
+                return Ok(());
+            }
+            let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
+            let all = (u32::from(found.stx_mode) & 0o7777) | (mode & 0o6000);
+            rustix::fs::fchmod(&fd, Mode::from_raw_mode(all))
+                .map_err(|e| self.refused("set the mode of", &at.path, e))
+        };
+        if let Err(e) = self.give_open_to(who, at, fd.as_fd()).and_then(|()| rights()) {
+            // The program is told that there is no file.
+            let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
+            return Err(e);
+        }
+        Ok(fd)
+    }
+
+    /// Gives what was just made to the caller.
+    fn give_to(&self, who: Caller, at: &At) -> Answer<()> {
+        if !self.root_user && who.uid == self.uid && who.gid == self.gid {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&at.dir, &at.name, flags, Mode::empty())?;
+        let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
+        let is_dir = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory;
+        // Who can write to home while it is aside must not have others' files given away.
+        if found.stx_uid != self.uid || (!is_dir && found.stx_nlink != 1) {
+            return Err(Errno::STALE);
+        }
+        self.give_open_to(who, at, fd.as_fd())
+    }
+
+    fn give_open_to(&self, who: Caller, at: &At, fd: BorrowedFd<'_>) -> Answer<()> {
+        let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, mask())?;
+        let parent = rustix::fs::statx(&at.dir, "", AtFlags::EMPTY_PATH, mask())?;
+        let hands_down = u32::from(parent.stx_mode) & 0o2000 != 0;
+        let uid = (found.stx_uid != who.uid).then(|| Uid::from_raw(who.uid));
+        let gid = (!hands_down && found.stx_gid != who.gid).then(|| Gid::from_raw(who.gid));
+        if uid.is_none() && gid.is_none() {
+            return Ok(());
+        }
+        rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH)
+            .map_err(|e| self.refused("give to its owner", &at.path, e))?;
+        // Changing the owner takes suid and sgid away; the caller asked for them, and the kernel has allowed it.
+        let mode = u32::from(found.stx_mode);
+        if mode & 0o6000 != 0 && mode & 0o170_000 == 0o100_000 {
+            rustix::fs::fchmod(fd, Mode::from_raw_mode(mode & 0o7777))?;
+        }
+        Ok(())
+    }
+
+    /// Removes a name of anything but a directory.
+    pub(crate) fn unlink(&self, parent: u64, name: &OsStr) -> Answer<()> {
+        let _renames = self.renames.read();
+        let at = self.at(parent, name)?;
+        let found = rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask())?;
+        self.home.unlink(&at.path).map_err(|e| self.failed(&e))?;
+        self.table.lock().unname(parent, name, found.stx_nlink <= 1);
+        self.settle_directory(&at.dir)
+    }
+
+    /// Removes an empty directory.
+    pub(crate) fn rmdir(&self, parent: u64, name: &OsStr) -> Answer<()> {
+        let _renames = self.renames.read();
+        let at = self.at(parent, name)?;
+        rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::REMOVEDIR)
+            .map_err(|e| self.refused("remove the directory", &at.path, e))?;
+        self.table.lock().unname(parent, name, true);
+        self.settle_directory(&at.dir)
+    }
+
+    /// Gives a file or directory another name.
+    pub(crate) fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Answer<()> {
+        let how = match flags {
+            0 => RenameFlags::None,
+            1 => RenameFlags::NoReplace,
+            2 => RenameFlags::Exchange,
+            _ => return Err(Errno::INVAL),
+        };
+        let _renames = self.renames.write();
+        let source = self.at(from.0, from.1)?;
+        let target = self.at(to.0, to.1)?;
+        let look = |at: &At| rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask());
+        let moved = look(&source)?;
+        let replaced = look(&target).ok();
+        self.settle_temporary(&source, &target.path, &moved)?;
+        if let (RenameFlags::Exchange, Some(replaced)) = (how, &replaced) {
+            self.settle_temporary(&target, &source.path, replaced)?;
+        }
+        self.home.rename_with(&source.path, &target.path, how).map_err(|e| self.failed(&e))?;
+        let same = replaced.as_ref().is_some_and(|r| {
+            (r.stx_ino, super::attr::device(r)) == (moved.stx_ino, super::attr::device(&moved))
+        });
+        // Two names of one file: a rename between them does nothing.
+        if !same {
+            let is_dir = |s: &Statx| FileType::from_raw_mode(s.stx_mode.into()) == FileType::Directory;
+            let last = replaced.as_ref().is_some_and(|r| r.stx_nlink <= 1 || is_dir(r));
+            let exchange = how == RenameFlags::Exchange;
+            self.table.lock().renamed(from, to, exchange, last);
+        }
+        if self.sync_on_write {
+            sync_directory(&source.dir)?;
+            if !Arc::ptr_eq(&source.dir, &target.dir) {
+                sync_directory(&target.dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a file a further name.
+    pub(crate) fn link(&self, node: u64, parent: u64, name: &OsStr) -> Answer<Entry> {
+        let _renames = self.renames.read();
+        let node = self.node(node)?;
+        let to = self.at(parent, name)?;
+        let (from, found) = self.find(&node)?;
+        self.settle_temporary(&from, &to.path, &found)?;
+        self.home.link(&from.path, &to.path).map_err(|e| self.failed(&e))?;
+        self.settle_directory(&to.dir)?;
+        self.enter_made(parent, &to)
+    }
+
+    /// Where a symbolic link leads.
+    pub(crate) fn readlink(&self, node: u64) -> Answer<Vec<u8>> {
+        let _renames = self.renames.read();
+        let node = self.node(node)?;
+        if !node.is_symlink() {
+            return Err(Errno::INVAL);
+        }
+        let (at, _) = self.find(&node)?;
+        Ok(rustix::fs::readlinkat(&at.dir, &at.name, Vec::new())?.into_bytes())
+    }
+
+    /// The place of a node by the name that it has, for opening it.
+    pub(super) fn place(&self, node: &Node) -> Answer<At> {
+        Ok(self.find(node)?.0)
+    }
+}
+
+thread_local! {
+    /// Whether this thread has a umask of its own.
+    static OWN_UMASK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls with the caller's umask. The thread gets one of its own first, else other threads would make files with it at the same instant.
+fn with_umask<T>(umask: u32, call: impl FnOnce() -> T) -> T {
+    if !OWN_UMASK.get() {
+        match crate::device::own_umask() {
+            Ok(()) => OWN_UMASK.set(true),
+            Err(e) => log::warn!("a thread of the mount has no umask of its own: {e}"),
+        }
+    }
+    let before = rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
+    let result = call();
+    rustix::process::umask(before);
+    result
+}

@@ -1,0 +1,484 @@
+//! Mounting, unmounting, and dead mounts.
+//!
+//! Root mounts on a directory that was judged first ([`crate::point`]), who is not root through fusermount3, which fuser calls; fuser
+//! agrees with the kernel on what both can. Requests are then served by [`crate::session`].
+
+use crate::device::Backings;
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::options::{Options, Report, Transport};
+use crate::point::{Made, Point, by_descriptor};
+use crate::ring::{self, Ring};
+use crate::session::{self, Serving};
+use crate::wire::MAX_IO;
+use crate::wire::answer::Door;
+use fuser::{Config, Filesystem, InitFlags, KernelConfig, MountOption, Request, Session, SessionACL};
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tiersmith_store::AttachedHome;
+
+/// What this side can do, if the kernel can.
+const WISHES: [InitFlags; 9] = [
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+    InitFlags::FUSE_POSIX_ACL,
+    InitFlags::FUSE_DONT_MASK,
+];
+
+/// For how long an unmounted file system may take to end before somebody else must have it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What was agreed on with the kernel.
+#[derive(Debug, Default, Clone, Copy)]
+struct Agreed {
+    passthrough: bool,
+    ring: bool,
+}
+
+/// fuser's file system: it takes part in the first exchange only.
+#[derive(Debug)]
+struct Negotiator {
+    passthrough: bool,
+    ring: bool,
+    agreed: Arc<Mutex<Agreed>>,
+}
+
+impl Filesystem for Negotiator {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        for wish in WISHES {
+            // What the kernel does not know it does without; nothing here depends on it.
+            let _ = config.add_capabilities(wish);
+        }
+        let _ = config.set_max_write(MAX_IO as u32);
+        let _ = config.set_max_background(64);
+        if self.passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
+            self.agreed.lock().passthrough = config.set_max_stack_depth(1).is_ok();
+        }
+        if self.ring && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok() {
+            self.agreed.lock().ring = true;
+        }
+        Ok(())
+    }
+}
+
+/// A mounted home. Dropping it unmounts, at once or, while something uses the mount, as soon as nothing does.
+#[derive(Debug)]
+pub struct Mounted {
+    at: PathBuf,
+    home: AttachedHome,
+    fs: Arc<Fs>,
+    session: Option<Session<Negotiator>>,
+    /// The mount that was made without fuser.
+    made: Option<Made>,
+    serving: Arc<Serving>,
+    threads: Vec<JoinHandle<()>>,
+    ring: Option<Ring>,
+    /// It is unmounted, though it may be in use by who was there before.
+    gone: bool,
+    report: Report,
+}
+
+/// Mounts an attached home at a directory: its own path, from which it was moved aside, or any other that is empty. The path's last name
+/// may not be a link, and what is mounted on is the directory that was judged, whoever changes the path meanwhile.
+///
+/// # Errors
+/// [`Error`], one variant for each of: no FUSE, no such directory, not permitted, transport not to be had. The home stays attached; it
+/// was given away, so keep a clone where that matters.
+///
+/// # Durability
+/// A change made through the mount is as durable as the store makes it: see `docs/guide/mount.md`.
+pub fn mount(home: AttachedHome, at: &Path, options: &Options) -> Result<Mounted, Error> {
+    let at = std::path::absolute(at).map_err(|source| Error::MountPoint { at: at.into(), source })?;
+    check(&home, &at, options)?;
+    let ring = match options.transport {
+        Transport::Classic => Err("another transport was not asked for".into()),
+        _ => ring::available(),
+    };
+    let mounted = match ring {
+        Ok(()) => match mount_over(home.clone(), &at, options, Ok(())) {
+            Err(Attempt::NoRing(why)) => mount_over(home, &at, options, Err(why)),
+            other => other,
+        },
+        Err(why) => mount_over(home, &at, options, Err(why)),
+    };
+    let mounted = mounted.map_err(|e| match e {
+        Attempt::Failed(e) => e,
+        Attempt::NoRing(reason) => Error::Transport { at: at.clone(), transport: options.transport, reason },
+    })?;
+    match (options.transport, &mounted.report.transport_because) {
+        (Transport::Uring, Some(reason)) => {
+            Err(Error::Transport { at, transport: options.transport, reason: reason.clone() })
+        }
+        _ => Ok(mounted),
+    }
+}
+
+/// Why one way of mounting did not work.
+enum Attempt {
+    Failed(Error),
+    /// The kernel cannot go on with this mount; without io_uring it may.
+    NoRing(String),
+}
+
+/// Mounts, with io_uring or knowing why not.
+fn mount_over(
+    home: AttachedHome,
+    at: &Path,
+    options: &Options,
+    ring: Result<(), String>,
+) -> Result<Mounted, Attempt> {
+    let io = |what| move |source| Attempt::Failed(Error::Io { what, at: at.to_path_buf(), source });
+    let is_root = rustix::process::geteuid().is_root();
+    let fs = Arc::new(Fs::new(home.clone(), options).map_err(io("open the home for the mount at"))?);
+    let (wanted, mut because) = passthrough_wanted(options, is_root);
+    let agreed = Arc::new(Mutex::new(Agreed::default()));
+    let negotiator = Negotiator { passthrough: wanted, ring: ring.is_ok(), agreed: agreed.clone() };
+    let point = Point::find(&home, at).map_err(Attempt::Failed)?;
+    let refused = |e: String| Attempt::Failed(Error::Mount { at: at.to_path_buf(), reason: e });
+    let (made, session) = match point.mount(options).map_err(Attempt::Failed)? {
+        Some((made, device)) => {
+            let config = config(options);
+            let session = Session::from_fd(negotiator, device, config.acl, config);
+            (Some(made), session.map_err(|e| refused(e.to_string()))?)
+        }
+        // fuser would go by the path again, and root follows a link that others can put there.
+        None if is_root => return Err(refused(io::Error::from(Errno::PERM).to_string())),
+        None => {
+            let writable = WritableFor::mounting(at);
+            let session = Session::new(negotiator, at, &config(options));
+            drop(writable);
+            (None, session.map_err(|e| refused(e.to_string()))?)
+        }
+    };
+    let agreed = *agreed.lock();
+    if wanted && !agreed.passthrough {
+        because = Some("the kernel does not offer it (Linux 6.9 does)".into());
+    }
+    let device = session.as_fd().try_clone_to_owned().map_err(io("open the device of the mount at"))?;
+    if agreed.passthrough {
+        let device = session.as_fd().try_clone_to_owned().map_err(io("open the device of the mount at"))?;
+        fs.set_passthrough(Some(Box::new(Backings { device: Arc::new(device) })));
+    }
+    let mut mounted = Mounted {
+        at: at.to_path_buf(),
+        home,
+        fs,
+        session: Some(session),
+        made,
+        serving: Arc::default(),
+        threads: Vec::new(),
+        ring: None,
+        gone: false,
+        report: Report {
+            transport: Transport::Classic,
+            transport_because: None,
+            passthrough: because.is_none(),
+            passthrough_because: because,
+            threads: options.threads.max(1),
+            fsync_reaches_server: !options.sync_on_write,
+            allow_other: options.allow_other,
+        },
+    };
+    let ring = match ring {
+        Ok(()) if agreed.ring => mounted.start_ring(&device),
+        Ok(()) => Err("the kernel did not offer it".into()),
+        Err(why) => Err(why),
+    };
+    match ring {
+        Ok(ring) => {
+            mounted.report.transport = Transport::Uring;
+            mounted.report.threads += ring.queues();
+            mounted.ring = Some(ring);
+        }
+        Err(why) if why.starts_with("BLOCKED: ") => return Err(Attempt::NoRing(why)),
+        Err(why) => mounted.report.transport_because = Some(why),
+    }
+    // What the ring does not carry (forgetting, interrupts) needs one reader.
+    let readers = if mounted.ring.is_some() { 1 } else { options.threads.max(1) };
+    mounted.threads = session::start(&mounted.fs, device.as_fd(), readers, &mounted.serving)
+        .map_err(io("start the threads of the mount at"))?;
+    Ok(mounted)
+}
+
+/// fusermount3 mounts only where the user may write, and the directory with the note for people may not be written: it may for the moment of mounting.
+struct WritableFor {
+    dir: OwnedFd,
+    mode: Mode,
+}
+
+impl WritableFor {
+    fn mounting(at: &Path) -> Option<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(at, flags, Mode::empty()).ok()?;
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(&dir).ok()?.st_mode & 0o7777);
+        if mode.contains(Mode::WUSR) {
+            return None;
+        }
+        rustix::fs::fchmod(&dir, mode | Mode::WUSR).ok()?;
+        Some(Self { dir, mode })
+    }
+}
+
+impl Drop for WritableFor {
+    fn drop(&mut self) {
+        // The descriptor is of the directory beneath, also when something is mounted on it.
+        if let Err(e) = rustix::fs::fchmod(&self.dir, self.mode) {
+            log::warn!("the directory under the mount stays writable: {e}");
+        }
+    }
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.fsname.replace([',', '\\'], "_")),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+    ];
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config
+}
+
+/// What can be known before the kernel is asked.
+fn check(home: &AttachedHome, at: &Path, options: &Options) -> Result<(), Error> {
+    if home.directory().is_none() {
+        return Err(Error::NoDirectory { at: at.into() });
+    }
+    if options.allow_other && !rustix::process::geteuid().is_root() {
+        return Err(Error::OthersNeedRoot { at: at.into() });
+    }
+    rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map(drop)
+        .map_err(|e| Error::NoFuse { at: at.into(), source: e.into() })
+}
+
+fn passthrough_wanted(options: &Options, is_root: bool) -> (bool, Option<String>) {
+    let because = if !options.passthrough {
+        "not asked for"
+    } else if options.sync_on_write {
+        "every write is to be synced, which the kernel would not do"
+    } else if !is_root {
+        "only root may"
+    } else {
+        return (true, None);
+    };
+    (false, Some(because.into()))
+}
+
+impl Mounted {
+    fn start_ring(&self, device: &OwnedFd) -> Result<Ring, String> {
+        let options = ring::Options {
+            max_write: MAX_IO as u32,
+            max_pages: (MAX_IO / 4096) as u16,
+            pool_threads: self.report.threads,
+        };
+        ring::start(device, Arc::new(Door(Arc::downgrade(&self.fs))), &options)
+    }
+
+    /// What the mount turned out to be.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let mut report = self.report.clone();
+        if let Some(refused) = &*self.fs.passthrough_refused.lock() {
+            report.passthrough = false;
+            report.passthrough_because = Some(format!("the kernel refused a file: {refused}"));
+        }
+        report
+    }
+
+    /// The home behind the mount.
+    #[must_use]
+    pub fn attached(&self) -> &AttachedHome {
+        &self.home
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn at(&self) -> &Path {
+        &self.at
+    }
+
+    /// How many files and directories the kernel remembers.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.fs.table.lock().len()
+    }
+
+    /// Returns when the mount is gone: unmounted by [`Mounted::unmount`] or by somebody else.
+    pub fn wait(&self) {
+        self.serving.wait();
+        if let Some(ring) = &self.ring {
+            ring.wait();
+        }
+    }
+
+    /// Whether the mount is gone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.serving.is_over() && self.ring.as_ref().is_none_or(Ring::has_ended)
+    }
+
+    /// Unmounts. The home stays attached, and is given back.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while something uses the mount, with who does; the mount goes on, and is given back. [`Error::Elsewhere`] when it was
+    /// unmounted, but another mount namespace (a container, a service) has a copy of it: that goes on, until this is called again.
+    ///
+    /// # Durability
+    /// What was written through memory maps and not yet sent is written first.
+    #[allow(clippy::result_large_err, reason = "a refusal gives the mount back, once in its life")]
+    pub fn unmount(mut self) -> Result<AttachedHome, (Mounted, Error)> {
+        if !self.gone
+            && !self.has_ended()
+            && let Err(e) = self.unmount_now()
+        {
+            return Err((self, e));
+        }
+        let first = !std::mem::replace(&mut self.gone, true);
+        if !self.ends_within(if first { PATIENCE } else { PATIENCE / 10 }) {
+            let error = Error::Elsewhere { at: self.at.clone(), who: crate::users::elsewhere(&self.at) };
+            return Err((self, error));
+        }
+        self.finish();
+        Ok(self.home.clone())
+    }
+
+    /// Waits a while for the kernel to end what was unmounted, which it does at once if nobody else has it.
+    fn ends_within(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        self.serving.wait_for(limit);
+        while !self.has_ended() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.has_ended()
+    }
+
+    fn unmount_now(&self) -> Result<(), Error> {
+        match self.unmount_with(UnmountFlags::empty()) {
+            Ok(()) => Ok(()),
+            // Not mounted any more: somebody else was faster.
+            Err(Errno::INVAL | Errno::NOENT) if self.has_ended() => Ok(()),
+            Err(Errno::BUSY) => Err(Error::Busy { at: self.at.clone(), who: crate::users::of(&self.at) }),
+            Err(Errno::PERM) => self.fusermount(false),
+            Err(e) => Err(Error::Io { what: "unmount", at: self.at.clone(), source: e.into() }),
+        }
+    }
+
+    fn unmount_with(&self, flags: UnmountFlags) -> Result<(), Errno> {
+        match &self.made {
+            Some(made) => made.unmount(flags),
+            None => rustix::mount::unmount(&self.at, flags | UnmountFlags::NOFOLLOW),
+        }
+    }
+
+    fn fusermount(&self, lazy: bool) -> Result<(), Error> {
+        fusermount(&self.at, lazy)
+    }
+
+    /// The kernel is gone: lets the threads end and closes every file.
+    fn finish(&mut self) {
+        self.wait();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                log::error!("BUG: a thread of the mount at {} had panicked", self.at.display());
+            }
+        }
+        self.fs.end();
+        // Both see that nothing is mounted, and leave the path alone.
+        self.made.take();
+        self.session.take();
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.session.is_none() {
+            return;
+        }
+        if self.has_ended() || (!self.gone && self.unmount_now().is_ok()) {
+            self.gone = true;
+            if self.ends_within(PATIENCE) {
+                self.finish();
+                return;
+            }
+        }
+        log::warn!("{} is still in use: it is unmounted as soon as nothing uses it", self.at.display());
+        if !self.gone
+            && let Err(Errno::PERM) = self.unmount_with(UnmountFlags::DETACH)
+        {
+            let _ = self.fusermount(true);
+        }
+        // The threads go on for those who still use it. What is held must not unmount what another may have mounted here since.
+        std::mem::forget(self.made.take());
+        std::mem::forget(self.session.take());
+    }
+}
+
+fn fusermount(at: &Path, lazy: bool) -> Result<(), Error> {
+    let failed = |source| Error::Io { what: "run fusermount3 to unmount", at: at.to_path_buf(), source };
+    let mut command = Command::new("fusermount3");
+    command.arg("-u");
+    if lazy {
+        command.arg("-z");
+    }
+    let done = command.arg("--").arg(at).stdin(Stdio::null()).output().map_err(failed)?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    if said.contains("busy") {
+        return Err(Error::Busy { at: at.to_path_buf(), who: crate::users::of(at) });
+    }
+    Err(failed(std::io::Error::other(said)))
+}
+
+/// Whether a mount is at `at` whose daemon is gone. Asks the daemon if there is one: not to be called by a thread that serves the mount.
+#[must_use]
+pub fn is_dead(at: &Path) -> bool {
+    // The kernel may remember the directory's attributes, so a call that always goes to the daemon is needed.
+    says_dead(rustix::fs::statfs(at))
+}
+
+/// Takes a dead mount away. Who still has files of it open gets errors, as before.
+///
+/// # Errors
+/// [`Error::NotDead`] when a process serves it; [`Error::Io`] when the system refuses.
+pub fn clear_dead(at: &Path) -> Result<(), Error> {
+    let left = || Error::NotDead { at: at.to_path_buf() };
+    let failed = |source: Errno| Error::Io {
+        what: "take away the dead mount",
+        at: at.to_path_buf(),
+        source: source.into(),
+    };
+    // What is judged dead is what is unmounted, whatever the path leads to by then.
+    let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let top = rustix::fs::open(at, handle, Mode::empty()).map_err(|_| left())?;
+    if !says_dead(rustix::fs::fstatfs(&top)) {
+        return Err(left());
+    }
+    match rustix::mount::unmount(by_descriptor(&top), UnmountFlags::DETACH) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => fusermount(at, true),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+// While the daemon goes, a call that was under way is cancelled; a moment later calls are refused.
+fn says_dead<T>(answer: Result<T, Errno>) -> bool {
+    matches!(answer, Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED))
+}

@@ -1,0 +1,77 @@
+//! What a mount is asked for, and what it turned out to be.
+//!
+//! Not here: where the tier is, and which file belongs to which class. Those are the attached home's.
+
+use std::num::NonZeroUsize;
+
+/// How requests travel between the kernel and this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// The fastest that the kernel offers.
+    #[default]
+    Auto,
+    /// `/dev/fuse`, read and written: every kernel has it.
+    Classic,
+    /// FUSE over io_uring, with a queue per processor. Refused when the kernel does not offer it.
+    Uring,
+}
+
+impl std::fmt::Display for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Transport::Auto => "auto",
+            Transport::Classic => "classic",
+            Transport::Uring => "io_uring",
+        })
+    }
+}
+
+/// How to mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Threads that serve requests; a writer that waits for room in the tier holds one of them.
+    pub threads: usize,
+    /// How requests travel.
+    pub transport: Transport,
+    /// Let the kernel read and write files of class pass itself, where it can (Linux 6.9, root, classic transport).
+    pub passthrough: bool,
+    /// Every change of every file and name is durable when its call returns; `fsync` then never leaves the kernel.
+    pub sync_on_write: bool,
+    /// Let other users in, with the rights that their user and group have in the home. Only root may ask for it.
+    pub allow_other: bool,
+    /// The name of the device in the table of mounts.
+    pub fsname: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
+        Self {
+            threads: (2 * processors).clamp(4, 32),
+            transport: Transport::Auto,
+            passthrough: true,
+            sync_on_write: false,
+            allow_other: rustix::process::geteuid().is_root(),
+            fsname: "tiersmith".into(),
+        }
+    }
+}
+
+/// What a mount turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The transport in use: never [`Transport::Auto`].
+    pub transport: Transport,
+    /// Why a better transport is not in use.
+    pub transport_because: Option<String>,
+    /// Whether the kernel reads and writes files of class pass itself.
+    pub passthrough: bool,
+    /// Why it does not.
+    pub passthrough_because: Option<String>,
+    /// Threads that serve requests.
+    pub threads: usize,
+    /// Whether `fsync` reaches this process. When it does not, every change is durable as its call returns.
+    pub fsync_reaches_server: bool,
+    /// Whether other users may use the mount.
+    pub allow_other: bool,
+}

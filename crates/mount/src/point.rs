@@ -1,0 +1,201 @@
+//! The directory that is mounted on, held open from the moment it is judged until the mount is gone.
+//!
+//! The directory that holds the home's path often belongs to the database's user, who may put anything there at any moment, a link to
+//! `/etc` too. So nothing here goes by a path twice: what is found is opened without following a link, judged through the descriptor, and
+//! mounted on through the descriptor.
+//!
+//! Not here: what fusermount3 does for who is not root. It has checks of its own, and no right that its caller lacks.
+
+use crate::error::Error;
+use crate::options::Options;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Timespec};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use tiersmith_store::AttachedHome;
+use tiersmith_store::home::{ASIDE_SUFFIX, NOTE_FILE};
+
+const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A directory fit to be mounted on.
+#[derive(Debug)]
+pub(crate) struct Point {
+    at: PathBuf,
+    parent: OwnedFd,
+    name: OsString,
+    dir: OwnedFd,
+}
+
+/// A mount that this process made on a [`Point`]. Dropping it takes the mount away if it is still there.
+#[derive(Debug)]
+pub(crate) struct Made {
+    dir: OwnedFd,
+    device: OwnedFd,
+}
+
+impl Point {
+    /// Opens and judges the directory at `at`.
+    pub(crate) fn find(home: &AttachedHome, at: &Path) -> Result<Self, Error> {
+        let bad = |source: io::Error| Error::MountPoint { at: at.into(), source };
+        let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
+            return Err(bad(io::Error::other("it has no name in a directory above it")));
+        };
+        let above = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = rustix::fs::open(parent, above, Mode::empty()).map_err(|e| bad(e.into()))?;
+        let dir = rustix::fs::openat(&parent, name, HANDLE, Mode::empty()).map_err(|e| bad(e.into()))?;
+        let point = Self { at: at.into(), parent, name: name.into(), dir };
+        point.judge(home)?;
+        Ok(point)
+    }
+
+    /// Whether this is the directory that stands for the home, or else one in which nothing would be hidden.
+    fn judge(&self, home: &AttachedHome) -> Result<(), Error> {
+        let refused = |reason: &str| Error::Mount { at: self.at.clone(), reason: reason.into() };
+        let failed = |source: Errno| Error::MountPoint { at: self.at.clone(), source: source.into() };
+        let Some(own) = home.directory() else { return Err(Error::NoDirectory { at: self.at.clone() }) };
+        let own = rustix::fs::fstat(own).map_err(failed)?;
+        let mut aside = self.name.clone();
+        aside.push(ASIDE_SUFFIX);
+        let beside = rustix::fs::statat(&self.parent, &aside, AtFlags::SYMLINK_NOFOLLOW);
+        let is_beside = beside.is_ok_and(|beside| same(&own, &beside));
+        if is_mount_root(&self.dir, &self.parent).map_err(failed)? {
+            // Who is behind it is not asked.
+            return if is_beside { Err(refused("something is mounted there already")) } else { Ok(()) };
+        }
+        let found = rustix::fs::fstat(&self.dir).map_err(failed)?;
+        if same(&own, &found) {
+            return Ok(());
+        }
+        let names = names(&self.dir).map_err(failed)?;
+        if is_beside {
+            let euid = rustix::process::geteuid().as_raw();
+            let ours = found.st_uid == euid || found.st_uid == own.st_uid;
+            let closed = found.st_mode & 0o022 == 0;
+            return if ours && closed && names == [NOTE_FILE] {
+                Ok(())
+            } else {
+                Err(refused(
+                    "what is at the home's path is not the directory with the note that was put there when it was attached; \
+                     see who changed it, and put back what was there",
+                ))
+            };
+        }
+        if self.at == home.home_path() {
+            return Err(refused(
+                "the home is not beside it any more: somebody moved a directory or put a link in the way; see who, and put it back",
+            ));
+        }
+        if names.is_empty() {
+            return Ok(());
+        }
+        Err(refused("it is not empty, and what is in it would be hidden; give an empty directory"))
+    }
+
+    /// Mounts a new file system of FUSE here, and gives its device too. `None`: this process may not mount.
+    pub(crate) fn mount(&self, options: &Options) -> Result<Option<(Made, OwnedFd)>, Error> {
+        let refused = |reason: String| Error::Mount { at: self.at.clone(), reason };
+        let failed =
+            |source: io::Error| Error::Io { what: "prepare to mount at", at: self.at.clone(), source };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let device = rustix::fs::open("/dev/fuse", flags, Mode::empty())
+            .map_err(|e| Error::NoFuse { at: self.at.clone(), source: e.into() })?;
+        let dir = self.dir.try_clone().map_err(failed)?;
+        let spare = device.try_clone().map_err(failed)?;
+        let data = format!(
+            "fd={},rootmode={:o},user_id={},group_id={},default_permissions{}",
+            device.as_raw_fd(),
+            FileType::Directory.as_raw_mode() | 0o555,
+            rustix::process::getuid().as_raw(),
+            rustix::process::getgid().as_raw(),
+            if options.allow_other { ",allow_other" } else { "" },
+        );
+        let data = CString::new(data).map_err(|e| failed(e.into()))?;
+        let flags = MountFlags::NODEV | MountFlags::NOSUID;
+        let source = options.fsname.replace([',', '\\'], "_");
+        match rustix::mount::mount(source, by_descriptor(&self.dir), "fuse", flags, data.as_c_str()) {
+            Ok(()) => {}
+            Err(Errno::PERM) => return Ok(None),
+            Err(Errno::NOENT) => {
+                return Err(refused("/proc is not mounted, and is needed to mount safely".into()));
+            }
+            Err(e) => return Err(refused(e.to_string())),
+        }
+        let made = Made { dir, device: spare };
+        // From here on dropping `made` unmounts.
+        if self.is_covered() {
+            return Ok(Some((made, device)));
+        }
+        Err(refused(
+            "the directory was moved away while it was mounted on; see who does that, and try again".into(),
+        ))
+    }
+
+    /// Whether the path's last name now leads to a mount, not to the directory or to anything else.
+    fn is_covered(&self) -> bool {
+        let Ok(top) = rustix::fs::openat(&self.parent, &self.name, HANDLE, Mode::empty()) else {
+            return false;
+        };
+        is_mount_root(&top, &self.dir).unwrap_or(false)
+    }
+}
+
+impl Made {
+    /// Unmounts what is on the directory, wherever that is now.
+    pub(crate) fn unmount(&self, flags: UnmountFlags) -> Result<(), Errno> {
+        rustix::mount::unmount(by_descriptor(&self.dir), flags)
+    }
+
+    /// Whether the kernel still has the mount, be it for those only who have files of it open.
+    fn is_there(&self) -> bool {
+        let mut polled = [PollFd::new(&self.device, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut polled, Some(&now)).is_ok() && !polled[0].revents().contains(PollFlags::ERR)
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if self.is_there()
+            && let Err(e) = self.unmount(UnmountFlags::DETACH)
+        {
+            log::warn!("a mount that is not served any more stays: {e}");
+        }
+    }
+}
+
+/// A path that leads to this very directory, whatever its name is now; `mount` and `umount` go on to what is mounted on it.
+pub(crate) fn by_descriptor(dir: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", dir.as_raw_fd())
+}
+
+fn same(a: &Stat, b: &Stat) -> bool {
+    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+}
+
+/// Whether `dir` is the top of a mount; `beside` is on the file system that it would be on if not. Nothing is asked of the process behind it.
+fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(dir, "", flags, StatxFlags::empty())?;
+    if found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        return Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    }
+    // Linux before 5.8 does not say it.
+    let beside = rustix::fs::statx(beside, "", flags, StatxFlags::empty())?;
+    Ok((found.stx_dev_major, found.stx_dev_minor) != (beside.stx_dev_major, beside.stx_dev_minor))
+}
+
+fn names(dir: &OwnedFd) -> Result<Vec<String>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut names = Vec::new();
+    for entry in Dir::new(rustix::fs::openat(dir, ".", flags, Mode::empty())?)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    Ok(names)
+}

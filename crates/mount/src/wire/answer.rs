@@ -1,0 +1,317 @@
+//! From a request to its answer: decodes, calls the file system, encodes. Both transports call [`answer`].
+//!
+//! A panic below ends in `EIO` for the one who asked and a line in the log; the mount goes on.
+
+use super::encode::Out;
+use super::{Request, op, take_name, u64_at};
+use crate::fs::attr::Time;
+use crate::fs::{Answer, Caller, Change, Fs, Handle, VALID, When};
+use crate::ring::{self, Service};
+use rustix::io::Errno;
+use std::panic::AssertUnwindSafe;
+use std::sync::Weak;
+
+/// What is to be sent back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Nothing: the kernel does not wait for an answer.
+    Nothing,
+    /// So many bytes of the buffer.
+    Bytes(usize),
+    /// An error, as a positive number.
+    Error(i32),
+}
+
+/// Answers a request. `into` is where the answer without its header goes.
+pub(crate) fn answer(fs: &Fs, request: &Request<'_>, into: &mut [u8]) -> Sent {
+    let mut out = Out::new(into);
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| dispatch(fs, request, &mut out)));
+    match result {
+        Ok(Ok(true)) => Sent::Bytes(out.len()),
+        Ok(Ok(false)) => Sent::Nothing,
+        Ok(Err(errno)) => Sent::Error(errno.raw_os_error()),
+        Err(_) => {
+            log::error!(
+                "BUG: request {} of process {} for node {} panicked; it was answered with an I/O error, and the mount goes on",
+                request.opcode,
+                request.pid,
+                request.node
+            );
+            if matches!(request.opcode, op::FORGET | op::BATCH_FORGET | op::INTERRUPT) {
+                Sent::Nothing
+            } else {
+                Sent::Error(Errno::IO.raw_os_error())
+            }
+        }
+    }
+}
+
+/// The file system as the io_uring transport knows it: its threads may be there a moment longer than the mount, and must not keep the home.
+#[derive(Debug)]
+pub(crate) struct Door(pub(crate) Weak<Fs>);
+
+impl Service for Door {
+    fn is_quick(&self, request: &ring::Request<'_>) -> bool {
+        let request = Request::new(request.header, request.fixed, request.rest);
+        match (self.0.upgrade(), request) {
+            (Some(fs), Some(request)) => is_quick(&fs, &request),
+            _ => true,
+        }
+    }
+
+    fn answer(&self, request: &ring::Request<'_>, out: &mut [u8]) -> Result<usize, Errno> {
+        let request = Request::new(request.header, request.fixed, request.rest).ok_or(Errno::IO)?;
+        let fs = self.0.upgrade().ok_or(Errno::NODEV)?;
+        match answer(&fs, &request, out) {
+            Sent::Bytes(len) => Ok(len),
+            Sent::Nothing => Ok(0),
+            Sent::Error(errno) => Err(Errno::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// Whether a request is answered without waiting for a disk.
+fn is_quick(fs: &Fs, r: &Request<'_>) -> bool {
+    if r.check().is_err() {
+        return true;
+    }
+    match r.opcode {
+        op::READ => fs.reads_quickly(r.u64(0), r.u64(8)),
+        op::WRITE | op::FSYNC => fs.writes_quickly(r.u64(0)),
+        // A rename may wait for a disk, and they for the rename.
+        op::LOOKUP | op::GETATTR => fs.names_are_free(),
+        op::RELEASEDIR | op::STATFS => true,
+        _ => false,
+    }
+}
+
+/// `false`: no answer is to be sent.
+fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
+    r.check()?;
+    match r.opcode {
+        op::READ => {
+            let size = r.u32(16) as usize;
+            let read = fs.read(r.u64(0), r.u64(8), out.space(size)?)?;
+            out.filled(read);
+        }
+        op::WRITE => {
+            let size = r.u32(16) as usize;
+            let data = r.rest.get(..size).ok_or(Errno::INVAL)?;
+            let take_rights = r.u32(20) & 4 != 0;
+            let written = fs.write(r.u64(0), r.u64(8), data, r.u32(32), take_rights)?;
+            out.u32(written as u32)?;
+            out.u32(0)?;
+        }
+        op::FSYNC => {
+            // ENOSYS once, and the kernel sends no more of them: every change is durable as it returns.
+            if fs.sync_on_write {
+                return Err(Errno::NOSYS);
+            }
+            fs.fsync(r.u64(0), r.u32(8) & 1 != 0)?;
+        }
+        op::FSYNCDIR => {
+            if fs.sync_on_write {
+                return Err(Errno::NOSYS);
+            }
+            fs.fsyncdir(r.node, r.u64(0))?;
+        }
+        op::LOOKUP => match fs.lookup(r.node, r.name()?)? {
+            Some(entry) => out.entry(entry.node, &entry.attr, VALID)?,
+            None => out.entry(0, &Default::default(), VALID)?,
+        },
+        op::FORGET => {
+            fs.forget(r.node, r.u64(0));
+            return Ok(false);
+        }
+        op::BATCH_FORGET => {
+            for one in r.rest.chunks_exact(16).take(r.u32(0) as usize) {
+                fs.forget(u64_at(one, 0), u64_at(one, 8));
+            }
+            return Ok(false);
+        }
+        // Nothing here waits long, except for room in the tier, which comes.
+        op::INTERRUPT => return Ok(false),
+        op::GETATTR => {
+            let fh = (r.u32(0) & 1 != 0).then(|| r.u64(8));
+            out.attr_out(&fs.getattr(r.node, fh)?, VALID)?;
+        }
+        op::SETATTR => out.attr_out(&fs.setattr(r.node, &change(r))?, VALID)?,
+        op::OPEN => handle(out, fs.open(r.node, r.u32(0))?)?,
+        op::CREATE => {
+            let (entry, opened) = fs.create(who(r), r.node, r.name()?, r.u32(4), r.u32(8), r.u32(0))?;
+            out.entry(entry.node, &entry.attr, VALID)?;
+            handle(out, opened)?;
+        }
+        op::RELEASE => fs.release(r.u64(0)),
+        op::OPENDIR => handle(out, Handle { fh: fs.opendir(r.node)?, flags: 0, backing: 0 })?,
+        op::RELEASEDIR => fs.releasedir(r.u64(0)),
+        op::READDIR | op::READDIRPLUS => readdir(fs, r, out)?,
+        // The kernel does not say here whether the caller may keep suid and sgid; root may.
+        op::FALLOCATE => fs.fallocate(r.u64(0), r.u64(8), r.u64(16), r.u32(24), r.uid != 0)?,
+        op::LSEEK => {
+            let found = fs.lseek(r.u64(0), r.u64(8), r.u32(16))?;
+            out.u64(found)?;
+        }
+        op::STATFS => statfs(fs, out)?,
+        op::SETXATTR | op::GETXATTR | op::LISTXATTR | op::REMOVEXATTR => xattr(fs, r, out)?,
+        op::IOCTL => return Err(Errno::NOTTY),
+        _ => return name_request(fs, r, out),
+    }
+    Ok(true)
+}
+
+/// Requests that make, change or remove names.
+fn name_request(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
+    match r.opcode {
+        op::MKDIR => {
+            let entry = fs.mkdir(who(r), r.node, r.name()?, r.u32(0), r.u32(4))?;
+            out.entry(entry.node, &entry.attr, VALID)?;
+        }
+        op::MKNOD => {
+            let entry = fs.mknod(who(r), r.node, r.name()?, r.u32(0), r.u32(4), r.u32(8))?;
+            out.entry(entry.node, &entry.attr, VALID)?;
+        }
+        op::SYMLINK => {
+            let (name, rest) = r.names()?;
+            let entry = fs.symlink(who(r), r.node, name, take_name(rest)?.0)?;
+            out.entry(entry.node, &entry.attr, VALID)?;
+        }
+        op::LINK => {
+            let entry = fs.link(r.u64(0), r.node, r.name()?)?;
+            out.entry(entry.node, &entry.attr, VALID)?;
+        }
+        op::UNLINK => fs.unlink(r.node, r.name()?)?,
+        op::RMDIR => fs.rmdir(r.node, r.name()?)?,
+        op::RENAME | op::RENAME2 => {
+            let flags = if r.opcode == op::RENAME2 { r.u32(8) } else { 0 };
+            let (from, rest) = r.names()?;
+            fs.rename((r.node, from), (r.u64(0), take_name(rest)?.0), flags)?;
+        }
+        op::READLINK => out.bytes(&fs.readlink(r.node)?)?,
+        // Locks, access checks, copies, polling: the kernel does them without us, and better.
+        _ => return Err(Errno::NOSYS),
+    }
+    Ok(true)
+}
+
+fn who(r: &Request<'_>) -> Caller {
+    Caller { uid: r.uid, gid: r.gid }
+}
+
+fn handle(out: &mut Out<'_>, h: Handle) -> Answer<()> {
+    out.u64(h.fh)?;
+    out.u32(h.flags)?;
+    out.bytes(&h.backing.to_le_bytes())
+}
+
+fn change(r: &Request<'_>) -> Change {
+    let valid = r.u32(0);
+    let has = |bit: u32| valid & bit != 0;
+    let time = |sec: usize, nsec: usize| Time { sec: r.u64(sec).cast_signed(), nsec: r.u32(nsec) };
+    let when = |set: u32, now: u32, sec: usize, nsec: usize| match (has(now), has(set)) {
+        (true, _) => Some(When::Now),
+        (false, true) => Some(When::At(time(sec, nsec))),
+        (false, false) => None,
+    };
+    Change {
+        mode: has(1).then(|| r.u32(68)),
+        uid: has(2).then(|| r.u32(76)),
+        gid: has(4).then(|| r.u32(80)),
+        size: has(8).then(|| r.u64(16)),
+        atime: when(16, 128, 32, 56),
+        mtime: when(32, 256, 40, 60),
+        fh: has(64).then(|| r.u64(8)),
+        take_rights: has(2048),
+    }
+}
+
+fn readdir(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<()> {
+    // The kernel says how much it takes; the buffer may be larger.
+    let size = (r.u32(16) as usize).min(out.room());
+    let mut part = Out::new(out.space(size)?);
+    fs.readdir(r.node, r.u64(0), r.u64(8), r.opcode == op::READDIRPLUS, &mut part)?;
+    let len = part.len();
+    out.filled(len);
+    Ok(())
+}
+
+fn statfs(fs: &Fs, out: &mut Out<'_>) -> Answer<()> {
+    let s = fs.statfs()?;
+    for v in [s.f_blocks, s.f_bfree, s.f_bavail, s.f_files, s.f_ffree] {
+        out.u64(v)?;
+    }
+    for v in [s.f_bsize as u32, s.f_namemax as u32, s.f_frsize as u32] {
+        out.u32(v)?;
+    }
+    out.bytes(&[0; 28])
+}
+
+fn xattr(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<()> {
+    match r.opcode {
+        op::SETXATTR => {
+            let (name, value) = r.names()?;
+            let value = value.get(..r.u32(0) as usize).ok_or(Errno::INVAL)?;
+            fs.setxattr(r.node, name, value, r.u32(4))
+        }
+        op::REMOVEXATTR => fs.removexattr(r.node, r.name()?),
+        _ => {
+            let size = (r.u32(0) as usize).min(out.room());
+            let read = |into: &mut [u8]| match r.opcode {
+                op::GETXATTR => fs.getxattr(r.node, r.name()?, into),
+                _ => fs.listxattr(r.node, into),
+            };
+            if size == 0 {
+                let len = read(&mut [])?;
+                out.u32(len as u32)?;
+                out.u32(0)
+            } else {
+                let len = read(out.space(size)?)?;
+                out.filled(len);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn times_stay_the_numbers_they_are() {
+        let mut fixed = [0u8; 88];
+        fixed[..4].copy_from_slice(&(16u32 | 32).to_le_bytes());
+        fixed[32..40].copy_from_slice(&i64::MIN.to_le_bytes());
+        fixed[40..48].copy_from_slice(&(-2i64).to_le_bytes());
+        fixed[60..64].copy_from_slice(&500_000_000u32.to_le_bytes());
+        let mut header = [0u8; super::super::IN_HEADER];
+        header[4..8].copy_from_slice(&op::SETATTR.to_le_bytes());
+        let change = change(&Request::new(&header, &fixed, &[]).expect("a header"));
+        assert!(matches!(change.atime, Some(When::At(Time { sec: i64::MIN, nsec: 0 }))));
+        assert!(matches!(change.mtime, Some(When::At(Time { sec: -2, nsec: 500_000_000 }))));
+        assert!(change.mode.is_none() && change.size.is_none() && !change.take_rights);
+    }
+
+    #[test]
+    fn a_message_that_is_cut_short_is_refused_and_not_followed() {
+        for opcode in 0..64u32 {
+            for len in 0..=crate::wire::IN_HEADER + 100 {
+                let mut message = vec![0u8; len];
+                if len >= 8 {
+                    message[4..8].copy_from_slice(&opcode.to_le_bytes());
+                }
+                let Some(request) = Request::whole(&message) else {
+                    assert!(len < crate::wire::IN_HEADER);
+                    continue;
+                };
+                let whole = request.fixed.len() >= crate::wire::fixed_len(opcode);
+                assert_eq!(request.check().is_ok(), whole, "opcode {opcode}, {len} bytes");
+            }
+        }
+        assert_eq!(take_name(b"no end"), Err(Errno::INVAL));
+        assert_eq!(take_name(b"\0"), Err(Errno::INVAL));
+        assert_eq!(take_name(b"a\0b\0"), Ok((OsStr::from_bytes(b"a"), &b"b\0"[..])));
+    }
+}

@@ -1,0 +1,163 @@
+//! A home whose file system is full: the writer gets ENOSPC, nothing that was acknowledged is lost, and with room it goes on.
+//!
+//! The home is on a small ext4 on a loop device, which root can make.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod place;
+
+use place::{profile, skipped_unless_root, until};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tiersmith_mount::{Mounted, Options, mount};
+use tiersmith_store::{Medium, TierSpec, attach};
+
+const BLOCK: usize = 8192;
+
+/// A small file system of its own, taken away with the value.
+struct Small {
+    dir: tempfile::TempDir,
+}
+
+impl Small {
+    /// `None`, with a line that says why, where it cannot be made.
+    fn new(mib: u64) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        fs::create_dir(dir.path().join("mnt")).unwrap();
+        let small = Self { dir };
+        for (program, arguments) in [
+            ("mkfs.ext4", vec!["-q".into(), "-F".into(), "-m0".into(), image.clone()]),
+            ("mount", vec!["-o".into(), "loop".into(), image, small.at()]),
+        ] {
+            let done = Command::new(program).args(&arguments).stdin(Stdio::null()).output();
+            match done {
+                Ok(done) if done.status.success() => {}
+                Ok(done) => {
+                    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+                    eprintln!("skipped: a full home, because {program} failed ({said})");
+                    return None;
+                }
+                Err(e) => {
+                    eprintln!("skipped: a full home, because {program} cannot be run ({e})");
+                    return None;
+                }
+            }
+        }
+        Some(small)
+    }
+
+    fn at(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    fn mount(&self) -> Mounted {
+        let home = self.at().join("db");
+        let mut spec = TierSpec::new("fast", self.dir.path().join("fast"), Medium::Emulated, 9 << 20);
+        spec.unit = 256 << 10;
+        spec.lanes = 8;
+        spec.slots = 64;
+        let options = tiersmith_store::Options {
+            profile: Some(profile()),
+            redo_keep_bytes: 1 << 20,
+            ..Default::default()
+        };
+        mount(attach(&home, &[spec], options).unwrap(), &home, &Options::default()).unwrap()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.at()).stdin(Stdio::null()).output();
+        if fs::read_to_string("/proc/mounts").is_ok_and(|m| m.contains(&*self.at().to_string_lossy())) {
+            let _ = Command::new("umount").arg("-l").arg(self.at()).stdin(Stdio::null()).output();
+        }
+    }
+}
+
+/// Writes blocks until an error; returns how many went and the error's number.
+fn fill(path: &Path, limit: u64) -> (u64, Option<i32>) {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
+    let mut done = 0;
+    while done < limit {
+        let block = [done as u8 ^ (done >> 8) as u8 | 1; BLOCK];
+        if let Err(e) = file.write_all_at(&block, done * BLOCK as u64) {
+            return (done, e.raw_os_error());
+        }
+        done += 1;
+    }
+    (done, None)
+}
+
+fn check(path: &Path, blocks: u64) {
+    let file = fs::File::open(path).unwrap();
+    let mut bytes = [0; BLOCK];
+    for n in 0..blocks {
+        file.read_exact_at(&mut bytes, n * BLOCK as u64).unwrap();
+        assert!(
+            bytes.iter().all(|b| *b == n as u8 ^ (n >> 8) as u8 | 1),
+            "VIOLATION: {} block {n}",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn a_full_home_is_told_to_the_writer_and_loses_nothing() {
+    if skipped_unless_root("a_full_home_is_told_to_the_writer_and_loses_nothing") {
+        return;
+    }
+    let Some(small) = Small::new(40) else { return };
+    let home = small.at().join("db");
+    fs::create_dir(&home).unwrap();
+    // Room to give back later.
+    fs::write(small.at().join("ballast"), vec![1; 12 << 20]).unwrap();
+    let mut mounted = Some(small.mount());
+    // Some of each class fits; then home is filled until it is full.
+    let mut written = Vec::new();
+    let mut full = false;
+    for (name, limit) in [
+        ("a.d8", 400),
+        ("b.redo", 400),
+        ("c.pass", 400),
+        ("d.d8", 12_000),
+        ("e.redo", 12_000),
+        ("f.pass", 12_000),
+    ] {
+        let (blocks, error) = fill(&home.join(name), limit);
+        eprintln!("{name}: {blocks} blocks, then {error:?}");
+        written.push((name, blocks));
+        if error.is_some() {
+            assert_eq!(error, Some(libc::ENOSPC), "{name}");
+            full = true;
+        }
+    }
+    assert!(full, "the home was never full");
+    for (name, blocks) in &written {
+        check(&home.join(name), *blocks);
+    }
+    // With room again, writers go on.
+    fs::remove_file(small.at().join("ballast")).unwrap();
+    let more = home.join("more.d8");
+    until("room to be noticed", || fill(&more, 50) == (50, None));
+    for (name, blocks) in &written {
+        check(&home.join(name), *blocks);
+    }
+    until("the mount to be free", || match mounted.take().unwrap().unmount() {
+        Ok(home) => {
+            home.detach().unwrap();
+            true
+        }
+        Err((still, _)) => {
+            mounted = Some(still);
+            false
+        }
+    });
+    for (name, blocks) in &written {
+        check(&home.join(name), *blocks);
+    }
+    check(&more, 50);
+}
