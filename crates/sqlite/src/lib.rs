@@ -21,6 +21,7 @@ mod extension;
 #[allow(unsafe_code, reason = "a border: SQLite and the VFS below are called here")]
 mod ffi;
 mod file;
+mod inspect;
 mod journal;
 mod locks;
 #[allow(unsafe_code, reason = "the file locks of SQLite, in one file")]
@@ -37,7 +38,7 @@ mod wal;
 
 pub use extension::{sqlite3_extension_init, sqlite3_tiersmithsqlite_init};
 #[cfg(feature = "linked")]
-pub use register::{Error, detach, register};
+pub use register::{Error, detach, detach_keeping_both, register};
 pub use waits::{PLAIN_EVENTS, plain_events};
 
 /// The name to open databases with: `vfs=tiersmith`.

@@ -20,8 +20,8 @@ type Answer = std::result::Result<String, String>;
 /// Rounds of comparing, for blocks that are written meanwhile.
 const ROUNDS: u32 = 5;
 
-/// The answer to a pragma; `None` when it is not one of ours. `attached` is the main file of an attached database.
-pub(crate) fn answer(name: &str, attached: Option<(&User, &File)>) -> Option<Answer> {
+/// The answer to a pragma, `value` behind its `=`; `None` when it is not one of ours. `attached` is the main file of an attached database.
+pub(crate) fn answer(name: &str, value: Option<&str>, attached: Option<(&User, &File)>) -> Option<Answer> {
     let pragma = name.to_ascii_lowercase();
     Some(match (pragma.as_str(), attached) {
         ("tiersmith_stats", Some((user, file))) => Ok(stats(user.place(), file)),
@@ -33,6 +33,7 @@ pub(crate) fn answer(name: &str, attached: Option<(&User, &File)>) -> Option<Ans
              file:PATH?vfs=tiersmith&fast=TIER&size=BYTES to attach it"
                 .to_string())
         }
+        ("tiersmith_inspect", Some((user, file))) => return crate::inspect::answer(value?, user, file),
         _ => return None,
     })
 }

@@ -22,7 +22,7 @@
 
 use crate::border;
 use crate::ffi::api;
-use crate::place::{Place, PlaceError};
+use crate::place::{KeptBoth, Place, PlaceError};
 use crate::vfs;
 use std::ffi::c_int;
 use std::path::Path;
@@ -64,4 +64,17 @@ pub fn register() -> Result<(), Error> {
 pub fn detach(database: &Path) -> Result<(), Error> {
     let below = border::register(api::use_linked(), crate::wants_default()).map_err(Error::Register)?;
     Ok(Place::detach(database, &|path| vfs::fold(&below, path))?)
+}
+
+/// [`detach`] for a database whose file in the directory was changed past Tiersmith: keeps that version and Tiersmith's, as two databases,
+/// and says where. When nothing was changed it is an ordinary detach.
+///
+/// # Errors
+/// Each is a sentence with the remedy; another call goes on where one failed.
+///
+/// # Durability
+/// Durable on return.
+pub fn detach_keeping_both(database: &Path) -> Result<KeptBoth, Error> {
+    let below = border::register(api::use_linked(), crate::wants_default()).map_err(Error::Register)?;
+    Ok(Place::detach_keeping_both(database, &|path| vfs::fold(&below, path))?)
 }

@@ -17,6 +17,7 @@ use crate::ffi::api::Filename;
 use crate::ffi::foreign::ForeignVfs;
 use crate::ffi::{self, api};
 use crate::file::{Main, Side};
+use crate::inspect::FAST_DIRECTORY;
 use crate::place::{FastSpec, HOME_SUFFIX, Place, PlaceError, Role, Want};
 use crate::result;
 use std::ffi::{CStr, OsStr, OsString, c_int};
@@ -73,13 +74,13 @@ fn side(place: Arc<Place>, role: Role, flags: c_int) -> Result<Opened, c_int> {
 fn open_main(below: &ForeignVfs, name: Filename<'_>, flags: c_int) -> Result<Opened, c_int> {
     let path = Path::new(OsStr::from_bytes(name.bytes()));
     let spec = FastSpec::from_uri(|key| name.parameter(key)).map_err(|e| result::of_place(&e))?;
-    let spec = spec.or_else(|| {
-        // Only where the VFS was made the default one too: nobody gets an emulated tier by one stray variable.
-        std::env::var_os("TIERSMITH_SQLITE_DEFAULT")?;
-        fast_of(std::env::var_os(FAST_DIRECTORY)?.as_ref(), path)
-    });
     let create = flags & ffi::OPEN_CREATE != 0;
     let read_only = flags & ffi::OPEN_READONLY != 0;
+    let spec = spec.or_else(|| {
+        // Only where the VFS was made the default one too: nobody gets an emulated tier by one stray variable. Reading only does not attach.
+        std::env::var_os("TIERSMITH_SQLITE_DEFAULT").filter(|_| !read_only)?;
+        fast_of(std::env::var_os(FAST_DIRECTORY)?.as_ref(), path)
+    });
     let want = Want { fast: spec, create, read_only };
     let place = open_place(below, path, &want).map_err(|e| result::of_place(&e))?;
     let Some(place) = place else {
@@ -92,10 +93,8 @@ fn open_main(below: &ForeignVfs, name: Filename<'_>, flags: c_int) -> Result<Ope
     }
 }
 
-/// Names a directory: each main database that is opened without `fast=` gets an emulated tier in it. For SQLite's own tests, which know
-/// no `fast=`; works together with TIERSMITH_SQLITE_DEFAULT only.
-const FAST_DIRECTORY: &str = "TIERSMITH_SQLITE_FAST";
-/// Bytes of such a tier.
+/// Bytes of the tier that each main database opened without `fast=` gets in the directory of [`FAST_DIRECTORY`]. For SQLite's own tests, which
+/// know no `fast=`; works together with TIERSMITH_SQLITE_DEFAULT only.
 const FAST_BYTES: u64 = 8 << 20;
 
 /// The tier in `directory` of the database at `path`: the path with `+` for each `/`. None where that is no file name.

@@ -7,8 +7,8 @@ mod support;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::Arc;
-use support::{Bench, connect, fold, rows, stock};
-use tiersmith_sqlite::place::{FastSpec, Place, Placement, Role, Standing, Want, status};
+use support::{Bench, connect, fold, patiently, rows, stock};
+use tiersmith_sqlite::place::{FastSpec, Place, Placement, Role, Standing, Want, attachment, status};
 use tiersmith_store::{FileClass, OpenMode};
 
 #[test]
@@ -75,12 +75,12 @@ fn all_opens_of_a_process_share_one_place_whatever_the_path_looks_like() {
     bench.fill(1);
     symlink(bench.database(), bench.file("link.db")).unwrap();
     let linked = Want { fast: Some(bench.fast()), ..Want::default() };
-    let first = Place::open(&bench.file("link.db"), &linked, &fold).unwrap().unwrap();
+    let first = patiently(|| Place::open(&bench.file("link.db"), &linked, &fold)).unwrap().unwrap();
     assert_eq!(first.database(), bench.database().canonicalize().unwrap());
     let second = bench.open().unwrap().unwrap();
     assert!(Arc::ptr_eq(&first, &second));
     assert!(Arc::ptr_eq(&first, &Place::find(&bench.file("./link.db")).unwrap()));
-    assert!(bench.detach().unwrap_err().is_busy());
+    assert!(bench.detach_at_once().unwrap_err().is_busy());
     drop((first, second));
     assert!(Place::find(&bench.database()).is_none());
     bench.detach().unwrap();
@@ -216,4 +216,19 @@ fn a_plain_database_is_left_to_the_stock_vfs() {
     bench.fill(1);
     assert!(bench.open().unwrap().is_none());
     assert!(Place::find(&bench.database()).is_none());
+}
+
+#[test]
+fn how_a_database_is_attached_is_told_without_opening_it() {
+    let bench = Bench::new();
+    bench.fill(1);
+    assert_eq!(attachment(&bench.database()).unwrap(), None);
+    let place = bench.attach().unwrap().unwrap();
+    // Also while somebody has it open, and when its tier is gone.
+    let (home, spec) = attachment(&bench.database()).unwrap().unwrap();
+    assert_eq!(home, bench.home().canonicalize().unwrap());
+    assert_eq!((&spec.members, spec.emulate), (&vec![bench.tier()], true));
+    drop(place);
+    std::fs::remove_file(bench.tier()).unwrap();
+    assert_eq!(attachment(&bench.database()).unwrap(), Some((home, spec)));
 }

@@ -28,7 +28,7 @@ impl Small {
         if mount.status().is_ok_and(|s| s.success()) {
             return Some(small);
         }
-        println!("skipped: mounting a small file system needs root");
+        eprintln!("skipped: a full disk, because mounting a small file system needs root");
         None
     }
 

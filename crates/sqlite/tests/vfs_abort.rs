@@ -58,7 +58,7 @@ fn end_in_the_middle(bench: &Bench, mode: &str, test: &str, committed: bool) {
 fn run_if_inside() {
     if let Ok(uri) = std::env::var(URI) {
         tiersmith_sqlite::register().unwrap();
-        abort_in_the_middle(&Connection::open(uri).unwrap(), &std::env::var(MODE).unwrap());
+        abort_in_the_middle(&vfs_support::open(uri), &std::env::var(MODE).unwrap());
     }
 }
 
@@ -97,7 +97,7 @@ fn what_was_committed_with_a_journal_stays_when_the_process_ends_right_after() {
             assert_eq!(text(&connection, "SELECT sum(n) FROM t"), "300", "{mode} {parameters}");
             assert_whole(&connection);
             drop(connection);
-            tiersmith_sqlite::detach(&bench.database()).unwrap();
+            bench.detach();
             assert_whole(&Connection::open(bench.database()).unwrap());
         }
     }

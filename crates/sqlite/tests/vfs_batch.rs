@@ -8,7 +8,7 @@ use tiersmith_store::waits;
 use vfs_support::{Bench, assert_whole, count, text};
 
 fn journal(bench: &Bench) -> std::path::PathBuf {
-    bench.dir.path().join("app.db-tiersmith/db-journal")
+    bench.dir.path().join("app.db-tiersmith/journal")
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn every_page_size_commits_and_keeps_the_length_sqlite_gave_the_file() {
             assert_whole(&connection);
             let pages: u64 = text(&connection, "PRAGMA page_count").parse().unwrap();
             drop(connection);
-            tiersmith_sqlite::detach(&bench.database()).unwrap();
+            bench.detach();
             let len = std::fs::metadata(bench.database()).unwrap().len();
             assert_eq!(len, pages * page_size, "page size {page_size}, block {block}");
             let plain = rusqlite::Connection::open(bench.database()).unwrap();

@@ -14,12 +14,10 @@ use vfs_support::{Bench, assert_whole, text};
 
 /// The code of the error that opening or the first statement gives, and the last error.
 fn refused(uri: &str) -> (Option<ErrorCode>, String) {
-    let error = match Connection::open(uri) {
-        Ok(connection) => {
-            connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(())).unwrap_err()
-        }
-        Err(e) => e,
-    };
+    let error = vfs_support::until_free(|| {
+        Connection::open(uri)?.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))
+    })
+    .unwrap_err();
     (error.sqlite_error_code(), last_error())
 }
 
@@ -80,7 +78,7 @@ fn a_parameter_that_cannot_be_read_is_cantopen_with_what_to_give() {
 fn a_read_only_connection_reads_and_cannot_write() {
     let bench = attached();
     let uri = format!("file:{}?vfs=tiersmith&mode=ro", bench.database().display());
-    let connection = Connection::open(uri).unwrap();
+    let connection = vfs_support::open(uri);
     assert_eq!(text(&connection, "SELECT x FROM t"), "1");
     let refused = connection.execute_batch("INSERT INTO t VALUES (2)").unwrap_err();
     assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::ReadOnly));
@@ -160,14 +158,14 @@ fn a_full_tier_with_a_full_home_gives_sqlite_full_and_loses_nothing() {
         let disk = match SmallDisk::mount(&bench.dir.path().join("small"), 6 << 20) {
             Ok(disk) => disk,
             Err(why) => {
-                println!("SKIPPED: no file system of its own: {why}");
+                eprintln!("skipped: a full disk, because there is no file system of its own: {why}");
                 return;
             }
         };
         let database = disk.0.join("app.db");
         let uri = |parameters: &str| format!("file:{}?vfs=tiersmith{parameters}", database.display());
         let tier = format!("&fast={}&emulate=1&size=8M", bench.tier().display());
-        let connection = Connection::open(uri(&tier)).unwrap();
+        let connection = vfs_support::open(uri(&tier));
         text(&connection, &format!("PRAGMA journal_mode={journal}"));
         connection.execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY, body BLOB)").unwrap();
         let (committed, error) = fill_until_full(&connection);
@@ -176,8 +174,66 @@ fn a_full_tier_with_a_full_home_gives_sqlite_full_and_loses_nothing() {
         let rows = text(&connection, "SELECT count(*) FROM t");
         assert_eq!(rows, committed.to_string());
         drop(connection);
-        let connection = Connection::open(uri("")).unwrap();
+        let connection = vfs_support::open(uri(""));
         assert_eq!(text(&connection, "SELECT count(*) FROM t"), rows);
+        assert_whole(&connection);
+    }
+}
+
+/// The rollback too finds tier and disk full. Nothing acknowledged may be lost by that, and when there is room again the database goes on.
+#[test]
+fn a_transaction_larger_than_tier_and_disk_is_rolled_back_and_what_was_committed_stays() {
+    for (journal, spare) in [("delete", 2 << 20), ("delete", 0), ("truncate", 0), ("wal", 0)] {
+        let bench = Bench::new();
+        let disk = match SmallDisk::mount(&bench.dir.path().join("small"), 24 << 20) {
+            Ok(disk) => disk,
+            Err(why) => {
+                eprintln!("skipped: a full disk, because there is no file system of its own: {why}");
+                return;
+            }
+        };
+        let database = disk.0.join("app.db");
+        let uri = |parameters: &str| format!("file:{}?vfs=tiersmith{parameters}", database.display());
+        let tier = format!("&fast={}&emulate=1&size=8M", bench.tier().display());
+        let connection = vfs_support::open(uri(&tier));
+        text(&connection, &format!("PRAGMA journal_mode={journal}"));
+        connection
+            .execute_batch("PRAGMA cache_size=20; CREATE TABLE t(id INTEGER PRIMARY KEY, body BLOB)")
+            .unwrap();
+        for id in 0..1500 {
+            connection.execute("INSERT INTO t VALUES (?1, randomblob(3000))", [id]).unwrap();
+        }
+        let filler = disk.0.join("filler");
+        let free = rustix::fs::statvfs(&disk.0).unwrap();
+        let left = free.f_bavail * free.f_frsize;
+        // With nothing to spare the last of it may not fit, which is as well.
+        let filled = std::fs::write(&filler, vec![1; left.saturating_sub(spare) as usize]);
+        assert!(filled.is_ok() || spare == 0, "{filled:?}");
+        let began = std::time::Instant::now();
+        let mut refused = None;
+        connection.execute_batch("BEGIN").unwrap();
+        for id in (0..1500).chain(0..1500) {
+            if let Err(e) = connection.execute("UPDATE t SET body=randomblob(3000) WHERE id=?1", [id]) {
+                refused = Some(e);
+                break;
+            }
+        }
+        let updated = began.elapsed();
+        if !connection.is_autocommit() {
+            // With an error of its own it stays for the next open.
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        drop(connection);
+        println!(
+            "{journal}: refused with {refused:?}, updates {:.1} s, all {:.1} s",
+            updated.as_secs_f64(),
+            began.elapsed().as_secs_f64()
+        );
+        std::fs::remove_file(&filler).unwrap();
+        let connection = vfs_support::open(uri(""));
+        assert_eq!(text(&connection, "SELECT count(*) FROM t"), "1500", "{journal}");
+        assert_whole(&connection);
+        connection.execute_batch("UPDATE t SET body=NULL").unwrap();
         assert_whole(&connection);
     }
 }

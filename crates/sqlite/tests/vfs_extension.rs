@@ -14,8 +14,8 @@ fn library() -> Option<PathBuf> {
         .map(|dir| dir.join("libtiersmith_sqlite.so"))
         .find(|library| library.exists());
     if found.is_none() {
-        println!(
-            "SKIPPED: there is no libtiersmith_sqlite.so in {}: cargo build -p tiersmith-sqlite makes it",
+        eprintln!(
+            "skipped: the extension, because there is no libtiersmith_sqlite.so in {}: cargo build -p tiersmith-sqlite makes it",
             deps.display()
         );
     }
@@ -25,7 +25,7 @@ fn library() -> Option<PathBuf> {
 fn program(path: &str) -> Option<&Path> {
     let path = Path::new(path);
     if !path.exists() {
-        println!("SKIPPED: {} is not installed", path.display());
+        eprintln!("skipped: the extension in {}, because it is not installed", path.display());
     }
     path.exists().then_some(path)
 }

@@ -66,7 +66,7 @@ fn vacuum_shortens_the_file_and_auto_vacuum_keeps_it_short() {
     assert_whole(&connection);
     let pages: u64 = text(&connection, "PRAGMA page_count").parse().unwrap();
     drop(connection);
-    tiersmith_sqlite::detach(&bench.database()).unwrap();
+    bench.detach();
     assert_eq!(std::fs::metadata(bench.database()).unwrap().len(), pages * 4096);
     assert_whole(&Connection::open(bench.database()).unwrap());
 }

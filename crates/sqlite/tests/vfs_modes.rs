@@ -45,7 +45,7 @@ fn round_trip(parameters: &str, journal: &str, locking: &str) {
     fill(&connection, 200, 300);
     assert_whole(&connection);
     drop(connection);
-    tiersmith_sqlite::detach(&bench.database()).unwrap();
+    bench.detach();
     let plain = Connection::open(bench.database()).unwrap();
     assert_whole(&plain);
     assert_eq!(text(&plain, "SELECT count(*) FROM t"), "300");

@@ -5,7 +5,7 @@
 
 mod vfs_support;
 
-use rusqlite::{Connection, ffi};
+use rusqlite::ffi;
 use std::ffi::{CStr, c_char, c_int};
 use std::process::Command;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -78,8 +78,8 @@ fn cut(mode: &str, when: &str) -> (Bench, Bench) {
 fn run_if_inside() {
     let (Ok(one), Ok(two)) = (std::env::var(ONE), std::env::var(TWO)) else { return };
     register_with_end();
-    let connection = Connection::open(one).unwrap();
-    connection.execute_batch(&format!("ATTACH '{two}' AS other")).unwrap();
+    let connection = vfs_support::open(one);
+    vfs_support::until_free(|| connection.execute_batch(&format!("ATTACH '{two}' AS other"))).unwrap();
     let mode = std::env::var("TIERSMITH_TEST_SUPER_MODE").unwrap();
     for database in ["main", "other"] {
         text(&connection, &format!("PRAGMA {database}.journal_mode={mode}"));

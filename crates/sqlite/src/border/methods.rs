@@ -373,7 +373,9 @@ unsafe fn control_main(open: &mut OpenMain, op: c_int, argument: *mut c_void) ->
         }
         // SAFETY: the caller's: three `char*`.
         ffi::FCNTL_PRAGMA => unsafe {
-            pragma(argument.cast(), |name| pragmas::answer(name, Some((&open.main.user, &open.main.file))))
+            pragma(argument.cast(), |name, value| {
+                pragmas::answer(name, value, Some((&open.main.user, &open.main.file)))
+            })
         },
         _ => ffi::NOTFOUND,
     }
@@ -414,25 +416,32 @@ unsafe fn text(at: *mut *mut c_char, text: &str) -> c_int {
     unsafe { answer(at, copy) }
 }
 
-/// Answers `SQLITE_FCNTL_PRAGMA`: the first of three strings is for the answer or the message, the second is the pragma's name.
+/// Answers `SQLITE_FCNTL_PRAGMA`: the first of three strings is for the answer or the message, the second is the pragma's name, the third its
+/// value.
 ///
 /// # Safety
-/// `strings` points to three `char*`, of which the second is a string.
+/// `strings` points to three `char*`, of which the second is a string, and the third is a string or null.
 pub(super) unsafe fn pragma(
     strings: *mut *mut c_char,
-    answer: impl FnOnce(&str) -> Option<Result<String, String>>,
+    answer: impl FnOnce(&str, Option<&str>) -> Option<Result<String, String>>,
 ) -> c_int {
     if strings.is_null() {
         return ffi::MISUSE;
     }
     // SAFETY: the caller's.
-    let name = unsafe { *strings.add(1) };
+    let (name, value) = unsafe { (*strings.add(1), *strings.add(2)) };
     if name.is_null() {
         return ffi::NOTFOUND;
     }
     // SAFETY: the caller's: it ends with a zero and lives through the call.
     let Ok(name) = unsafe { CStr::from_ptr(name) }.to_str() else { return ffi::NOTFOUND };
-    match answer(name) {
+    let value = if value.is_null() {
+        None
+    } else {
+        // SAFETY: the caller's: as above.
+        unsafe { CStr::from_ptr(value) }.to_str().ok()
+    };
+    match answer(name, value) {
         None => ffi::NOTFOUND,
         // SAFETY: the caller's.
         Some(Ok(row)) => unsafe { text(strings, &row) },

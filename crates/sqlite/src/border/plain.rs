@@ -145,7 +145,8 @@ unsafe extern "C" fn control(file: *mut SqliteFile, op: c_int, argument: *mut c_
     guard(ffi::IOERR, || {
         if op == ffi::FCNTL_PRAGMA {
             // SAFETY: SQLite's: three `char*`.
-            let code = unsafe { methods::pragma(argument.cast(), |name| pragmas::answer(name, None)) };
+            let code =
+                unsafe { methods::pragma(argument.cast(), |name, value| pragmas::answer(name, value, None)) };
             if code != ffi::NOTFOUND {
                 return code;
             }

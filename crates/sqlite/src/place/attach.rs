@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | 1 | a missing database is made, empty; SQLite rolls a hot journal back and empties the WAL (`fold`) | a plain database | begins again |
 //! | 2 | its lock bytes are locked; WAL and journal are looked at again; nobody else has it open | the same | begins again |
-//! | 3 | the directory is made, with the attachment file | a plain database, a directory without one | removes the directory |
+//! | 3 | the directory is made, with the bars (`bars.rs`) and the attachment file | a plain database, a directory without one | removes the directory |
 //! | 4 | the database gets its second name, `db` in the directory | a plain database with two names | gives the tier back, removes the directory |
 //! | 5 | the store attaches the directory to the tier | the same, an empty tier | the same |
 //! | 6 | the stub is written beside `db` under another name | the same | the same |
@@ -25,10 +25,10 @@
 //! Read next: `detach.rs`.
 
 use super::error::PlaceError;
-use super::layout::{ATTACHMENT, DB, JOURNAL, Layout, STUB_NEW, State, Transition, WAL, stat, sync_dir};
+use super::layout::{ATTACHMENT, DB, Layout, STUB_NEW, State, Transition, stat, sync_dir};
 use super::record::{self, Record};
 use super::spec::FastSpec;
-use super::{Fold, Want, detach, ofd, step, stopped};
+use super::{Fold, Want, bars, detach, keep_both, ofd, step, stopped};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -62,12 +62,14 @@ pub(super) fn open(layout: &Layout, want: &Want, fold: Fold<'_>) -> Result<Optio
                 let transition = Transition::begin(layout)?;
                 // Another process may have done it meanwhile.
                 if layout.state()? == state {
+                    keep_both::refuse_if_begun(layout, state)?;
                     clean_up(layout, state, transition, fold)?;
                 }
             }
             State::Attached => {
                 let transition = Transition::begin(layout)?;
                 if layout.state()? == state {
+                    keep_both::refuse_if_begun(layout, state)?;
                     return again(layout, want.fast.as_ref(), &transition).map(Some);
                 }
             }
@@ -189,7 +191,7 @@ fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Open
     let block_size = block_size(spec, &transition.file);
     // Decided now, so that a later open asks for the same.
     let spec = FastSpec { size: Some(tier.size), block_size: Some(block_size), ..spec.clone() };
-    let record = Record { spec, block_size };
+    let record = Record { spec, block_size, without_bars: false };
     match move_aside(layout, &transition.file, record, tier) {
         Ok((home, record)) => Ok(Opened { home, lock: transition.file, record }),
         Err(e) if stopped() => Err(e),
@@ -225,6 +227,7 @@ fn move_aside(
     let make = std::fs::DirBuilder::new().mode(0o700).create(&layout.home);
     make.map_err(PlaceError::io("cannot make the directory", &layout.home))?;
     give_owner(&layout.home, db);
+    bars::raise(layout)?;
     write_record(layout, &record)?;
     sync_dir(&layout.parent)?;
     step(3)?;
@@ -331,7 +334,9 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
         (Err(e), Some(given)) => {
             log::warn!("{e}; it is written again from fast=");
             let block_size = block_size(given, &db);
-            (Record { spec: FastSpec { block_size: Some(block_size), ..given.clone() }, block_size }, true)
+            let spec = FastSpec { block_size: Some(block_size), ..given.clone() };
+            // Which version it was is not known: files of version 1 are taken as they are.
+            (Record { spec, block_size, without_bars: true }, true)
         }
     };
     for member in &record.spec.members {
@@ -347,9 +352,15 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
         })?;
     }
     let tier = record.spec.tier(&layout.database)?;
+    let old = record.without_bars;
+    if old {
+        bars::bring_up_to_date(layout)?;
+    } else {
+        bars::raise(layout)?;
+    }
     let home = attach(&layout.home, &[tier], record.spec.options(record.block_size))?;
     lock_db(layout, &db)?;
-    if rewrite {
+    if rewrite || old {
         write_record(layout, &record)?;
     }
     if let Err(e) = std::fs::remove_file(layout.in_home(STUB_NEW))
@@ -361,7 +372,8 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
     Ok(Opened { home, lock: db, record })
 }
 
-fn lock_db(layout: &Layout, db: &File) -> Result<(), PlaceError> {
+/// Holds SQLite's locks on `db` as long as the file is open.
+pub(super) fn lock_db(layout: &Layout, db: &File) -> Result<(), PlaceError> {
     ofd::lock(db).map_err(|e| match e.kind() {
         io::ErrorKind::WouldBlock => PlaceError::Busy {
             database: layout.database.clone(),
@@ -426,9 +438,4 @@ fn write_record(layout: &Layout, record: &Record) -> Result<(), PlaceError> {
     };
     write().map_err(PlaceError::io("cannot write", &new))?;
     sync_dir(&layout.home)
-}
-
-/// Paths of WAL and journal in the directory.
-pub(super) fn side_files(layout: &Layout) -> (PathBuf, PathBuf) {
-    (layout.in_home(WAL), layout.in_home(JOURNAL))
 }

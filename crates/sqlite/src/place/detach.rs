@@ -5,27 +5,29 @@
 //! | step | what is done | a cut after it leaves | the next open or detach |
 //! |---|---|---|---|
 //! | 1 | the store brings everything home and gives the tier back | the stub; a directory with a whole SQLite database, no note of the store in it | goes on from here |
-//! | 2 | SQLite rolls a hot journal back and empties the WAL (`fold`), in the directory | the same | goes on from here |
-//! | 3 | `db` is renamed over the stub | **the plain database**, a directory without one | removes the directory |
-//! | 4 | the directory is removed | the plain database | nothing to do |
+//! | 2 | the bars make room for WAL and journal (`bars.rs`) | the same; `db` opens with any SQLite, for it is whole | goes on from here |
+//! | 3 | SQLite rolls a hot journal back and empties the WAL (`fold`), in the directory | the same | goes on from here |
+//! | 4 | `db` is renamed over the stub | **the plain database**, a directory without one | removes the directory |
+//! | 5 | the directory is removed | the plain database | nothing to do |
 //!
 //! Each step is durable before the next begins. When one fails, the database is where the step before left
 //! it, and another detach goes on.
 //!
-//! What SQLite writes in step 2 is what it writes at the last close of a database: the file is byte for byte
+//! What SQLite writes in step 3 is what it writes at the last close of a database: the file is byte for byte
 //! its own.
 //!
 //! A transaction over several databases that was cut short is not judged here: the names in its super-journal
 //! are those of the paths, not of the directories. Opening the database once through Tiersmith lets SQLite do
 //! it.
 
-use super::attach::{self, side_files};
+use super::attach;
 use super::error::PlaceError;
-use super::layout::{DB, Layout, State, Transition, names_super_journal, stat, sync_dir};
+use super::layout::{DB, JOURNAL, Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition};
+use super::layout::{is_bar, names_super_journal, stat, sync_dir};
 use super::record;
-use super::{Fold, Want, ofd, step};
+use super::{Fold, Want, bars, keep_both, ofd, step};
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tiersmith_store::home::ATTACHMENT as NOTE;
 
 /// All of it, for a database no connection of this process has open.
@@ -51,11 +53,12 @@ pub(super) fn detach(layout: &Layout, fold: Fold<'_>) -> Result<(), PlaceError> 
             State::Leftover | State::HalfAttached | State::HalfDetached => {
                 let transition = Transition::begin(layout)?;
                 if layout.state()? == state {
+                    keep_both::refuse_if_begun(layout, state)?;
                     return attach::clean_up(layout, state, transition, fold);
                 }
             }
             State::Attached => {
-                let (_, journal) = side_files(layout);
+                let journal = layout.in_home(JOURNAL);
                 let opened = attach::open(layout, &Want::default(), fold)?;
                 let Some(opened) = opened else { continue };
                 let transition = Transition::begin(layout)?;
@@ -73,40 +76,52 @@ pub(super) fn detach(layout: &Layout, fold: Fold<'_>) -> Result<(), PlaceError> 
     }
 }
 
-/// Steps 2 to 4: the store has nothing any more.
+/// Steps 2 to 5: the store has nothing any more.
 pub(super) fn finish(layout: &Layout, transition: Transition, fold: Fold<'_>) -> Result<(), PlaceError> {
     let db_path = layout.in_home(DB);
-    let (wal, journal) = side_files(layout);
-    if names_super_journal(&journal)? {
-        return Err(PlaceError::SuperJournal { path: journal });
+    for journal in [JOURNAL, STOCK_JOURNAL].map(|name| layout.in_home(name)) {
+        if !is_bar(&journal)? && names_super_journal(&journal)? {
+            return Err(PlaceError::SuperJournal { path: journal });
+        }
     }
+    let db = lock(layout, &db_path)?;
+    bars::lower(layout)?;
+    // SQLite takes these locks itself.
+    drop(db);
+    step(12)?;
     if let Err(reason) = fold(&db_path) {
         return Err(PlaceError::Fold { database: db_path, reason });
     }
-    Layout::check_folded(&wal, &journal)?;
+    Layout::check_folded(&layout.in_home(STOCK_WAL), &layout.in_home(STOCK_JOURNAL))?;
     // A WAL that SQLite removed must not come back with a power cut, when `db` is not beside it any more.
     sync_dir(&layout.home)?;
-    step(12)?;
-    let open = File::options().read(true).write(true).open(&db_path);
-    let db = open.map_err(PlaceError::io("cannot open", &db_path))?;
-    ofd::lock(&db).map_err(|_| PlaceError::Busy {
-        database: layout.database.clone(),
-        who: format!("a program has a lock on {}", db_path.display()),
-    })?;
+    step(13)?;
+    let db = lock(layout, &db_path)?;
     db.sync_all().map_err(PlaceError::io("cannot sync", &db_path))?;
     std::fs::rename(&db_path, &layout.database)
         .map_err(PlaceError::io("cannot replace", &layout.database))?;
     sync_dir(&layout.parent)?;
     sync_dir(&layout.home)?;
-    step(13)?;
+    step(14)?;
     layout.remove_home()?;
     // The stub's lock and the database's end here.
     drop((transition, db));
     Ok(())
 }
 
+/// Holds SQLite's locks on `db` as long as the file is open.
+fn lock(layout: &Layout, db_path: &Path) -> Result<File, PlaceError> {
+    let open = File::options().read(true).write(true).open(db_path);
+    let db = open.map_err(PlaceError::io("cannot open", db_path))?;
+    ofd::lock(&db).map_err(|_| PlaceError::Busy {
+        database: layout.database.clone(),
+        who: format!("a program has a lock on {}", db_path.display()),
+    })?;
+    Ok(db)
+}
+
 /// Puts a stub where one was removed, or replaced by an empty file.
-fn restore_stub(layout: &Layout) -> Result<(), PlaceError> {
+pub(super) fn restore_stub(layout: &Layout) -> Result<(), PlaceError> {
     let spec = match attach::read_record(layout) {
         Ok(record) => record.spec,
         Err(e) if layout.home.join(NOTE).exists() => return Err(e),

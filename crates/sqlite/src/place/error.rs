@@ -135,6 +135,32 @@ pub enum PlaceError {
         /// The directory.
         home: PathBuf,
     },
+    /// Past the bars, or keeping both versions was begun and not finished.
+    #[error(
+        "{} is there, which {what}. Nothing was changed by this call. `tiersmith detach --keep-both {}` keeps what was written past \
+         Tiersmith and what Tiersmith has, as two files",
+        path.display(), database.display()
+    )]
+    Meddled {
+        /// The database.
+        database: PathBuf,
+        /// The file in the place of a bar, or the one that says that keeping both was begun.
+        path: PathBuf,
+        /// What that means.
+        what: &'static str,
+    },
+    /// The file that was to be kept has no place.
+    #[error(
+        "{} is in the way: the version of {} that was changed past Tiersmith is to be kept there. Move it elsewhere and try again; nothing \
+         was lost",
+        path.display(), database.display()
+    )]
+    InTheWay {
+        /// The database.
+        database: PathBuf,
+        /// What is there.
+        path: PathBuf,
+    },
     /// Something else took the stub's place.
     #[error(
         "both {} and {} hold a database; the second is the attached one. Move the one that is not wanted elsewhere: either the \

@@ -22,10 +22,14 @@ use std::time::{Duration, Instant};
 pub const HOME_SUFFIX: &str = "-tiersmith";
 /// The database in its directory.
 pub(super) const DB: &str = "db";
-/// Its WAL.
-pub(super) const WAL: &str = "db-wal";
-/// Its rollback journal.
-pub(super) const JOURNAL: &str = "db-journal";
+/// Its WAL, under a name that no SQLite looks for.
+pub(super) const WAL: &str = "wal";
+/// Its rollback journal, likewise.
+pub(super) const JOURNAL: &str = "journal";
+/// Where a stock SQLite looks for the WAL of `db`: a bar, or the WAL itself while SQLite folds it.
+pub(super) const STOCK_WAL: &str = "db-wal";
+/// Where it looks for the journal.
+pub(super) const STOCK_JOURNAL: &str = "db-journal";
 /// Index of the WAL that the stock VFS makes when it folds.
 const SHM: &str = "db-shm";
 /// The attachment file.
@@ -34,6 +38,10 @@ pub(super) const ATTACHMENT: &str = "attachment";
 const ATTACHMENT_NEW: &str = "attachment.new";
 /// The stub while it is written.
 pub(super) const STUB_NEW: &str = "stub.new";
+/// That `detach_keeping_both` is at work, or was cut (`keep_both.rs`).
+pub(super) const KEEPING: &str = "keep-both";
+/// The same while it is written.
+pub(super) const KEEPING_NEW: &str = "keep-both.new";
 /// First bytes of a rollback journal's header.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// How long another process's transition, or a stock connection that just looks at the stub, is waited for.
@@ -176,7 +184,9 @@ impl Layout {
                 Some(DB) => stat(&entry.path())?.map(|m| key(&m)) == at_path,
                 Some(WAL) => is_empty(&entry.path(), false)?,
                 Some(JOURNAL) => is_empty(&entry.path(), true)?,
-                Some(SHM | ATTACHMENT | ATTACHMENT_NEW | STUB_NEW) => true,
+                Some(STOCK_WAL) => is_bar(&entry.path())? || is_empty(&entry.path(), false)?,
+                Some(STOCK_JOURNAL) => is_bar(&entry.path())? || is_empty(&entry.path(), true)?,
+                Some(SHM | ATTACHMENT | ATTACHMENT_NEW | STUB_NEW | KEEPING | KEEPING_NEW) => true,
                 Some(name) => RESERVED.contains(&name),
                 None => false,
             };
@@ -187,9 +197,16 @@ impl Layout {
             return Err(PlaceError::NotOurs { home: self.home.clone(), names: others.join(", ") });
         }
         // The second name of the database first: while it is there the directory is known as half attached.
-        ours.sort_by_key(|path| path.file_name() != Some(OsStr::new(DB)));
+        // Last what `detach_keeping_both` has to report, should it be cut here.
+        let is = |path: &Path, name| path.file_name() == Some(OsStr::new(name));
+        ours.sort_by_key(|path| (is(path, KEEPING), !is(path, DB)));
         for path in ours {
-            std::fs::remove_file(&path).map_err(PlaceError::io("cannot remove", &path))?;
+            if is(&path, KEEPING) {
+                sync_dir(&self.home)?;
+            }
+            let removed =
+                if is_bar(&path)? { std::fs::remove_dir(&path) } else { std::fs::remove_file(&path) };
+            removed.map_err(PlaceError::io("cannot remove", &path))?;
         }
         std::fs::remove_dir(&self.home).map_err(PlaceError::io("cannot remove", &self.home))?;
         sync_dir(&self.parent)
@@ -215,18 +232,23 @@ impl Layout {
 
 /// Whether a WAL or journal holds nothing. A journal whose first byte is zero is dead to SQLite (journal_mode
 /// PERSIST ends so).
-fn is_empty(path: &Path, journal: bool) -> Result<bool, PlaceError> {
+pub(super) fn is_empty(path: &Path, journal: bool) -> Result<bool, PlaceError> {
     let Some(found) = stat(path)? else { return Ok(true) };
-    if found.len() == 0 {
+    if found.is_file() && found.len() == 0 {
         return Ok(true);
     }
-    if !journal {
+    if !journal || !found.is_file() {
         return Ok(false);
     }
     let mut first = [1];
     let read = File::open(path).and_then(|f| f.read_at(&mut first, 0));
     read.map_err(PlaceError::io("cannot read", path))?;
     Ok(first == [0])
+}
+
+/// Whether a directory is at `path`.
+pub(super) fn is_bar(path: &Path) -> Result<bool, PlaceError> {
+    Ok(stat(path)?.is_some_and(|found| found.is_dir()))
 }
 
 /// Whether the journal at `path` is hot and names a super-journal: its last eight bytes are the magic number

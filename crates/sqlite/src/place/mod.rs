@@ -2,12 +2,14 @@
 //!
 //! The home of an attached database is the directory `NAME-tiersmith` beside it. In it are the database under
 //! the name `db`, its WAL and journal, the attachment file, and what the store keeps there. At the database's
-//! own path lies the stub, which a stock SQLite refuses ("file is not a database"): promise 7 for a single
-//! file.
+//! own path lies the stub, which a stock SQLite refuses ("file is not a database"), and where a stock SQLite
+//! looks for the WAL and the journal of `db` lie empty directories, with which it refuses `db` too: promise 7
+//! for a single file.
 //!
 //! ```text
 //! /data/app.db              the stub, a text for people
-//! /data/app.db-tiersmith/   db  db-wal  db-journal  attachment  .tiersmith
+//! /data/app.db-tiersmith/   db  wal  journal  attachment  .tiersmith
+//!                           db-wal/  db-journal/     the bars
 //! ```
 //!
 //! It is not the VFS: nothing here knows a page or a transaction. SQLite itself is called only through
@@ -15,14 +17,16 @@
 //!
 //! Invariants:
 //! - One [`Place`] for a database in a process, however many connections it has.
-//! - At every instant a stock SQLite at the path sees the whole database or is refused.
+//! - At every instant a stock SQLite sees the whole database or is refused, at the path and at `db`.
 //! - A name that was not made here is never removed.
 //!
 //! Read next: `layout.rs` for the states, `attach.rs` and `detach.rs` for the steps between them.
 
 mod attach;
+mod bars;
 mod detach;
 mod error;
+mod keep_both;
 mod layout;
 mod ofd;
 mod record;
@@ -33,9 +37,10 @@ mod steps_test;
 mod table;
 
 pub use error::PlaceError;
+pub use keep_both::KeptBoth;
 pub use layout::HOME_SUFFIX;
 pub use spec::{FastSpec, Placement, profile};
-pub use status::{Blocks, Standing, Status, status};
+pub use status::{Blocks, Standing, Status, attachment, status};
 
 use layout::Layout;
 use std::fs::File;
@@ -120,7 +125,7 @@ impl Place {
         })
     }
 
-    /// The place of a home that the caller attached: its files are `db`, `db-wal` and `db-journal`, of the
+    /// The place of a home that the caller attached: its files are `db`, `wal` and `journal`, of the
     /// classes of [`profile`]. For homes that are not directories (the tests' simulated ones). The path needs
     /// not exist, the directory it is in does; nothing guards it.
     ///
@@ -199,6 +204,22 @@ impl Place {
     }
 }
 
+impl Place {
+    /// [`Place::detach`] for a database whose file in the directory was changed past Tiersmith: that version becomes a database of its own
+    /// beside the path, and what Tiersmith had is at the path. When nothing was changed it is an ordinary detach.
+    ///
+    /// # Errors
+    /// Each reason has its own. After one the database is attached still, or on its way; another call goes on.
+    ///
+    /// # Durability
+    /// Durable on return.
+    pub fn detach_keeping_both(database: &Path, fold: Fold<'_>) -> Result<KeptBoth, PlaceError> {
+        let layout =
+            Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+        table::alone(&layout.database, || keep_both::detach_keeping_both(&layout, fold))
+    }
+}
+
 #[cfg(test)]
 thread_local! {
     /// The step after which this thread's work stops, as a power cut would stop it.
@@ -206,7 +227,8 @@ thread_local! {
     static STOPPED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Step `number` of attaching (1 to 7) or detaching (11 to 13: its steps 1 to 3) is done.
+/// Step `number` of attaching (1 to 7), detaching (11 to 14: its steps 1 to 4), bringing an older layout up to
+/// date (21 and 22) or keeping both versions (31 to 39: `keep_both.rs`) is done.
 #[cfg(test)]
 fn step(number: u32) -> Result<(), PlaceError> {
     if STOP_AFTER.get() == Some(number) || STOPPED.get() {

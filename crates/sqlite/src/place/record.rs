@@ -25,7 +25,9 @@ const STUB: &str = "This SQLite database is attached to Tiersmith.";
 /// The stub is shorter.
 pub(super) const STUB_MAX: u64 = 4096;
 /// The attachment file's first line after the comment.
-const VERSION: &str = "tiersmith-sqlite-attachment 1";
+const VERSION: &str = "tiersmith-sqlite-attachment 2";
+/// That of version 1, whose WAL and journal have the names that a stock SQLite looks for.
+const VERSION_1: &str = "tiersmith-sqlite-attachment 1";
 /// No sound attachment file is longer.
 const RECORD_MAX: usize = 1 << 20;
 
@@ -36,6 +38,8 @@ pub(super) struct Record {
     pub(super) spec: FastSpec,
     /// Block size of the database file in bytes.
     pub(super) block_size: u32,
+    /// It was read from a file of version 1: the directory has no bars. Never written.
+    pub(super) without_bars: bool,
 }
 
 /// The stub's text for the database `name`, whose directory beside it is `home`.
@@ -113,13 +117,14 @@ impl Record {
         }
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
         let mut lines = text.lines().filter(|line| !line.starts_with('#'));
-        match lines.next() {
-            Some(VERSION) => {}
+        let without_bars = match lines.next() {
+            Some(VERSION) => false,
+            Some(VERSION_1) => true,
             first => {
                 return Err(format!("it begins with {:?}, not with {VERSION:?}", first.unwrap_or_default()));
             }
-        }
-        let mut record = Self { spec: FastSpec::default(), block_size: 0 };
+        };
+        let mut record = Self { spec: FastSpec::default(), block_size: 0, without_bars };
         let (mut place, mut emulate, mut ended) = (None, None, false);
         for line in lines {
             if ended {
@@ -211,7 +216,15 @@ mod tests {
             redo_keep_bytes: Some(0),
             place: Placement::Data,
         };
-        Record { spec, block_size: 8192 }
+        Record { spec, block_size: 8192, without_bars: false }
+    }
+
+    #[test]
+    fn an_attachment_file_of_version_1_is_read_and_known_as_such() {
+        let text = record().encode().replace(VERSION, VERSION_1);
+        let read = Record::decode(text.as_bytes(), Path::new("x")).unwrap();
+        assert_eq!(read, Record { without_bars: true, ..record() });
+        assert_eq!(Record::decode(read.encode().as_bytes(), Path::new("x")).unwrap(), record());
     }
 
     #[test]

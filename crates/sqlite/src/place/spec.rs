@@ -266,8 +266,8 @@ pub fn profile(place: Placement, block_size: u32) -> Profile {
         "description = 'one SQLite database'\n\
          [default]\nclass = 'pass'\nblock_size = 4096\n\
          [[rule]]\nfiles = ['db']\nclass = '{main}'\nblock_size = {block_size}\nwhy = 'the database'\n\
-         [[rule]]\nfiles = ['db-wal']\nclass = '{wal}'\nwhy = 'write-ahead log: each commit waits for it'\n\
-         [[rule]]\nfiles = ['db-journal']\nclass = '{journal}'\n\
+         [[rule]]\nfiles = ['wal']\nclass = '{wal}'\nwhy = 'write-ahead log: each commit waits for it'\n\
+         [[rule]]\nfiles = ['journal']\nclass = '{journal}'\n\
          why = 'rollback journal: its header is written more than once, so not redo'\n"
     );
     Profile::parse("sqlite-database", &text).expect("BUG: the profile of one database cannot be read")
@@ -352,7 +352,7 @@ mod tests {
             (Placement::Data, [Data, Pass, Pass]),
         ] {
             let profile = profile(place, 8192);
-            let classes = ["db", "db-wal", "db-journal"].map(|f| profile.placement(Path::new(f)).class);
+            let classes = ["db", "wal", "journal"].map(|f| profile.placement(Path::new(f)).class);
             assert_eq!(classes, expected);
             assert_eq!(profile.placement(Path::new("attachment")).class, Pass);
             assert_eq!(profile.placement(Path::new("db")).block_size, 8192);

@@ -4,7 +4,7 @@
 
 use super::attach::{self, read_record};
 use super::error::PlaceError;
-use super::layout::{Layout, State};
+use super::layout::{ATTACHMENT, Layout, State, stat};
 use super::{FastSpec, Want, table};
 use std::path::{Path, PathBuf};
 use tiersmith_store::{AttachedHome, TierStats};
@@ -114,6 +114,19 @@ pub fn status(database: &Path) -> Result<Status, PlaceError> {
         }
     }
     Ok(status)
+}
+
+/// How the database at `database` is attached and where its directory is, from the attachment file alone: nothing is opened, recovered or
+/// changed. `None`: it has no directory with one.
+///
+/// # Errors
+/// What the file system says, and [`PlaceError::Attachment`] for a file that cannot be read.
+pub fn attachment(database: &Path) -> Result<Option<(PathBuf, FastSpec)>, PlaceError> {
+    let layout = Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+    if stat(&layout.in_home(ATTACHMENT))?.is_none() {
+        return Ok(None);
+    }
+    Ok(Some((layout.home.clone(), read_record(&layout)?.spec)))
 }
 
 fn attached(layout: &Layout, spec: FastSpec, home: &AttachedHome) -> Status {

@@ -2,8 +2,7 @@
 //! detach goes on.
 //!
 //! The process does not end here (`tests/kill.rs` does that); the work stops and nothing is cleaned up. What
-//! a power cut does to names and bytes that were not synced is not tested here: the order of the syncs is
-//! read in `attach.rs` and `detach.rs`.
+//! a power cut does to names that were not synced is in `tests/power_cut_again.rs`.
 
 use super::*;
 use rusqlite::{Connection, OpenFlags, ffi::ErrorCode};
@@ -84,6 +83,23 @@ fn stock_sees(path: &Path) -> Option<u32> {
     }
 }
 
+/// What a stock SQLite sees of the file in the directory: the number of rows, or `None` when it refuses; also without the file.
+fn stock_sees_past_the_stub(bench: &Bench) -> Option<u32> {
+    let path = bench.home().join("db");
+    if !path.exists() {
+        return None;
+    }
+    let db = stock(&path).unwrap();
+    match db.query_row("SELECT count(*) FROM t", [], |row| row.get(0)) {
+        Ok(rows) => Some(rows),
+        Err(e) => {
+            let code = e.sqlite_error_code();
+            assert!(matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure)), "{e}");
+            None
+        }
+    }
+}
+
 fn stop_after<T>(step: u32, work: impl FnOnce() -> Result<T, PlaceError>) {
     STOP_AFTER.set(Some(step));
     let done = work();
@@ -99,6 +115,7 @@ fn attaching_cut_after_any_step_leaves_the_whole_database_or_the_stub() {
         bench.fill(10);
         stop_after(step, || bench.attach());
         assert_eq!(stock_sees(&bench.database()), (step < 7).then_some(10), "after step {step}");
+        assert_eq!(stock_sees_past_the_stub(&bench), None, "after step {step}");
     }
 }
 
@@ -179,17 +196,23 @@ fn attached_with_redo(bench: &Bench) {
 
 #[test]
 fn detaching_cut_after_any_step_leaves_the_stub_or_the_whole_database() {
-    for step in 11..=13 {
+    for step in 11..=14 {
         let bench = Bench::new();
         attached_with_redo(&bench);
         stop_after(step, || Place::detach(&bench.database(), &fold));
-        assert_eq!(stock_sees(&bench.database()), (step == 13).then_some(11), "after step {step}");
+        assert_eq!(stock_sees(&bench.database()), (step == 14).then_some(11), "after step {step}");
+        // Step 1 leaves the bars, step 2 a whole database.
+        assert_eq!(
+            stock_sees_past_the_stub(&bench),
+            (12..14).contains(&step).then_some(11),
+            "after step {step}"
+        );
     }
 }
 
 #[test]
 fn the_next_open_after_a_cut_detach_finishes_it() {
-    for step in 11..=13 {
+    for step in 11..=14 {
         let bench = Bench::new();
         attached_with_redo(&bench);
         stop_after(step, || Place::detach(&bench.database(), &fold));
@@ -203,7 +226,7 @@ fn the_next_open_after_a_cut_detach_finishes_it() {
 
 #[test]
 fn the_next_detach_after_a_cut_detach_finishes_it() {
-    for step in 11..=13 {
+    for step in 11..=14 {
         let bench = Bench::new();
         attached_with_redo(&bench);
         stop_after(step, || Place::detach(&bench.database(), &fold));
@@ -227,4 +250,210 @@ fn a_fold_that_fails_while_detaching_loses_nothing() {
     assert_eq!(stock_sees(&bench.database()), None);
     Place::detach(&bench.database(), &fold).unwrap();
     assert_eq!(stock_sees(&bench.database()), Some(11));
+}
+
+/// Makes the directory what version 1 made: no bars, WAL and journal under the names SQLite looks for.
+fn as_version_1(bench: &Bench) {
+    let home = bench.home();
+    for (name, stock) in [("wal", "db-wal"), ("journal", "db-journal")] {
+        std::fs::remove_dir(home.join(stock)).unwrap();
+        if home.join(name).exists() {
+            std::fs::rename(home.join(name), home.join(stock)).unwrap();
+        }
+    }
+    let record = std::fs::read_to_string(home.join("attachment")).unwrap();
+    let old = record.replace("tiersmith-sqlite-attachment 2", "tiersmith-sqlite-attachment 1");
+    assert_ne!(record, old);
+    std::fs::write(home.join("attachment"), old).unwrap();
+}
+
+#[test]
+fn a_directory_of_version_1_gets_its_bars_at_the_next_open_and_loses_nothing() {
+    for stopped in [None, Some(21), Some(22)] {
+        let bench = Bench::new();
+        attached_with_redo(&bench);
+        as_version_1(&bench);
+        if let Some(step) = stopped {
+            stop_after(step, || bench.open());
+        }
+        let place = bench.open().unwrap().unwrap();
+        let wal = place.home().open(place.name(Role::Wal), OpenMode::WRITE).unwrap();
+        assert!(wal.blocks_in_tier().0 > 0, "the redo in the tier is that of the renamed file");
+        drop((wal, place));
+        assert_eq!(stock_sees_past_the_stub(&bench), None);
+        let record = std::fs::read_to_string(bench.home().join("attachment")).unwrap();
+        assert!(record.contains("tiersmith-sqlite-attachment 2"), "{record}");
+        Place::detach(&bench.database(), &fold).unwrap();
+        assert_eq!(stock_sees(&bench.database()), Some(11), "stopped after {stopped:?}");
+    }
+}
+
+#[test]
+fn a_directory_of_version_1_is_detached_without_an_open_between() {
+    let bench = Bench::new();
+    attached_with_redo(&bench);
+    as_version_1(&bench);
+    Place::detach(&bench.database(), &fold).unwrap();
+    assert_eq!(stock_sees(&bench.database()), Some(11));
+    // One whose detaching was cut by an older program, too.
+    let bench = Bench::new();
+    attached_with_redo(&bench);
+    stop_after(11, || Place::detach(&bench.database(), &fold));
+    as_version_1(&bench);
+    assert!(bench.open().unwrap().is_none());
+    assert_eq!(stock_sees(&bench.database()), Some(11));
+}
+
+const BLOCK: usize = 4096;
+/// Blocks of the file of [`written_past`].
+const BLOCKS: usize = 60;
+
+/// What [`keeping_both_cut_after_any_step_goes_on_and_nothing_else_does`] expects.
+struct Versions {
+    ours: Vec<u8>,
+    theirs: Vec<u8>,
+    from_home: u64,
+}
+
+/// Attached; every third block is newer in the tier, the next is a clean copy, the last only at home; then all of home was overwritten, and
+/// `longer` blocks appended.
+fn written_past(bench: &Bench, longer: usize) -> Versions {
+    let db = stock(&bench.database()).unwrap();
+    db.execute_batch("PRAGMA page_size = 4096; CREATE TABLE t(n); INSERT INTO t VALUES (zeroblob(240000))")
+        .unwrap();
+    drop(db);
+    let place = bench.attach().unwrap().unwrap();
+    let file = place.home().open(place.name(Role::Main), OpenMode::WRITE).unwrap();
+    let blocks = file.len().unwrap() as usize / BLOCK;
+    assert!(blocks >= BLOCKS, "{blocks}");
+    let mut ours = vec![0xee; blocks * BLOCK];
+    for n in 0..blocks {
+        let mut block = vec![0; BLOCK];
+        let at = (n * BLOCK) as u64;
+        match n % 3 {
+            // The first page as it is: the fold reads it.
+            0 => {
+                std::os::unix::fs::FileExt::read_at(
+                    &std::fs::File::open(bench.home().join("db")).unwrap(),
+                    &mut block,
+                    at,
+                )
+                .unwrap();
+                if n > 0 {
+                    block.fill(0x11);
+                }
+                file.write(at, &block).unwrap();
+            }
+            1 => {
+                file.write(at, &[n as u8; BLOCK]).unwrap();
+                block.fill(n as u8);
+            }
+            _ => continue,
+        }
+        ours[n * BLOCK..][..BLOCK].copy_from_slice(&block);
+    }
+    place.home().flush_all().unwrap();
+    // Flushed with the clean ones: newer again.
+    for n in (0..blocks).step_by(3) {
+        file.write((n * BLOCK) as u64, &ours[n * BLOCK..][..BLOCK]).unwrap();
+    }
+    let (dirty, cached) = file.blocks_in_tier();
+    drop((file, place));
+    let theirs = vec![0xee; (blocks + longer) * BLOCK];
+    std::fs::write(bench.home().join("db"), &theirs).unwrap();
+    assert!(dirty > 0 && cached > 0 && dirty + cached < blocks as u64, "{dirty} {cached} {blocks}");
+    Versions { ours, theirs, from_home: blocks as u64 - dirty - cached }
+}
+
+fn keep_both_done(bench: &Bench, versions: &Versions, after: &str) {
+    let kept =
+        Place::detach_keeping_both(&bench.database(), &fold).unwrap_or_else(|e| panic!("after {after}: {e}"));
+    assert_eq!(std::fs::read(bench.database()).unwrap(), versions.ours, "after {after}");
+    let changed =
+        kept.changed.unwrap_or_else(|| panic!("after {after}: it is not said that home was changed"));
+    assert_eq!(std::fs::read(changed).unwrap(), versions.theirs, "after {after}");
+    let blocks = (versions.ours.len() / BLOCK) as u64;
+    assert_eq!((kept.blocks_from_home, kept.blocks), (versions.from_home, blocks), "after {after}");
+    assert!(!bench.home().exists(), "after {after}");
+}
+
+fn says_keep_both(refused: &PlaceError, after: &str) {
+    assert!(matches!(refused, PlaceError::Meddled { .. }), "after {after}: {refused}");
+    let text = refused.to_string();
+    assert!(text.contains("tiersmith detach --keep-both /") && text.contains("app.db"), "{text}");
+}
+
+/// In the order in which they come.
+const KEEPING_STEPS: [u32; 12] = [31, 32, 33, 34, 35, 39, 36, 37, 38, 12, 13, 14];
+
+#[test]
+fn keeping_both_cut_after_any_step_goes_on_and_nothing_else_does() {
+    for longer in [0, 2] {
+        for step in KEEPING_STEPS {
+            let bench = Bench::new();
+            let versions = written_past(&bench, longer);
+            stop_after(step, || Place::detach_keeping_both(&bench.database(), &fold));
+            let after = format!("step {step}, {longer} blocks longer");
+            if step == 31 {
+                assert!(matches!(
+                    bench.open().unwrap_err(),
+                    PlaceError::Store(tiersmith_store::Error::HomeChanged { .. })
+                ));
+            } else if step != 14 {
+                for _ in 0..2 {
+                    says_keep_both(&bench.open().unwrap_err(), &after);
+                    says_keep_both(&bench.attach().unwrap_err(), &after);
+                    says_keep_both(&Place::detach(&bench.database(), &fold).unwrap_err(), &after);
+                    assert_eq!(stock_sees(&bench.database()), None, "after {after}");
+                }
+            }
+            keep_both_done(&bench, &versions, &after);
+            drop(bench.attach().unwrap().unwrap());
+        }
+    }
+}
+
+#[test]
+fn keeping_both_cut_again_while_it_goes_on_still_knows_its_figures() {
+    for (n, first) in KEEPING_STEPS.into_iter().enumerate() {
+        for second in KEEPING_STEPS.into_iter().skip(n.saturating_sub(4)) {
+            let bench = Bench::new();
+            let versions = written_past(&bench, 1);
+            stop_after(first, || Place::detach_keeping_both(&bench.database(), &fold));
+            STOP_AFTER.set(Some(second));
+            let done = Place::detach_keeping_both(&bench.database(), &fold);
+            STOP_AFTER.set(None);
+            // A step that is behind it does not come again.
+            if STOPPED.replace(false) {
+                assert!(done.is_err());
+                keep_both_done(&bench, &versions, &format!("steps {first} and {second}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stub_that_is_removed_while_keeping_both_is_cut_changes_nothing() {
+    let bench = Bench::new();
+    let versions = written_past(&bench, 0);
+    stop_after(39, || Place::detach_keeping_both(&bench.database(), &fold));
+    std::fs::remove_file(bench.database()).unwrap();
+    says_keep_both(&Place::detach(&bench.database(), &fold).unwrap_err(), "39");
+    std::fs::remove_file(bench.database()).unwrap();
+    keep_both_done(&bench, &versions, "step 39 and the stub's removal");
+}
+
+#[test]
+fn a_damaged_marker_is_refused_and_named() {
+    let bench = Bench::new();
+    let _ = written_past(&bench, 0);
+    stop_after(37, || Place::detach_keeping_both(&bench.database(), &fold));
+    let marker = bench.home().join("keep-both");
+    let whole = std::fs::read_to_string(&marker).unwrap();
+    for bad in ["", "x", &whole[..whole.len() - 5], &whole.replace("blocks ", "blocks x")] {
+        std::fs::write(&marker, bad).unwrap();
+        let refused = Place::detach_keeping_both(&bench.database(), &fold).unwrap_err().to_string();
+        assert!(refused.contains("keep-both"), "{refused}");
+        says_keep_both(&bench.open().unwrap_err(), "damage");
+    }
 }

@@ -71,6 +71,17 @@ impl Bench {
         patiently(|| Place::open(&self.database(), &want, &fold))
     }
 
+    /// [`Bench::attach`], for a database that somebody has open.
+    pub(crate) fn attach_at_once(&self) -> Result<Option<Arc<Place>>, PlaceError> {
+        let want = Want { fast: Some(self.fast()), create: true, read_only: false };
+        Place::open(&self.database(), &want, &fold)
+    }
+
+    /// [`Bench::detach`], likewise.
+    pub(crate) fn detach_at_once(&self) -> Result<(), PlaceError> {
+        Place::detach(&self.database(), &fold)
+    }
+
     pub(crate) fn attach(&self) -> Result<Option<Arc<Place>>, PlaceError> {
         self.attach_with(self.fast())
     }
@@ -115,10 +126,14 @@ impl Bench {
     }
 }
 
-/// Tries again for a moment while somebody else has it: a process that another test is just starting has,
-/// until its exec, copies of this process's descriptors and their locks.
+/// Longer than anything here takes; a limit for what hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Tries again while somebody else has it: a process that another test is just starting has, until its exec,
+/// copies of this process's descriptors and their locks. Where somebody else is expected to have it, do
+/// without: [`Bench::attach_at_once`].
 pub(crate) fn patiently<T>(work: impl Fn() -> Result<T, PlaceError>) -> Result<T, PlaceError> {
-    let end = Instant::now() + Duration::from_millis(300);
+    let end = Instant::now() + PATIENCE;
     loop {
         match work() {
             Err(e) if e.is_busy() && Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
@@ -180,15 +195,20 @@ pub(crate) fn again(name: &str, role: (&str, &str)) -> Command {
 /// starting a process, which has copies of this one's descriptors, and their locks, until its exec.
 pub(crate) fn connect(uri: &str) -> rusqlite::Result<Connection> {
     tiersmith_sqlite::register().expect("the VFS can be registered");
-    let end = Instant::now() + Duration::from_secs(5);
     let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI;
-    loop {
+    until_free(|| {
         // A connection opens its file when it first needs it.
-        let opened = Connection::open_with_flags(uri, flags).and_then(|db| {
-            db.query_row("PRAGMA schema_version", [], |_| Ok(()))?;
-            Ok(db)
-        });
-        match opened {
+        let db = Connection::open_with_flags(uri, flags)?;
+        db.query_row("PRAGMA schema_version", [], |_| Ok(()))?;
+        Ok(db)
+    })
+}
+
+/// Tries again while SQLite says that somebody else has the database.
+pub(crate) fn until_free<T>(work: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match work() {
             Err(e) if is_busy(&e) && Instant::now() < end => {
                 std::thread::sleep(Duration::from_millis(1));
             }

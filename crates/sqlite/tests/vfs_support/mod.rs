@@ -4,11 +4,15 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tiersmith_sqlite::place::Place;
 use tiersmith_store::Stats;
+
+/// Longer than anything here takes; a limit for what hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A directory with a database and a tier, neither made yet.
 pub struct Bench {
@@ -50,17 +54,46 @@ impl Bench {
 
     /// A connection; attaches if that was not done.
     pub fn open(&self) -> Connection {
-        Connection::open(self.uri()).unwrap()
+        open(self.uri())
     }
 
     /// A connection that does not name the tier.
     pub fn reopen(&self) -> Connection {
-        Connection::open(format!("file:{}?vfs=tiersmith", self.database().display())).unwrap()
+        open(format!("file:{}?vfs=tiersmith", self.database().display()))
+    }
+
+    /// Makes it a plain file again.
+    pub fn detach(&self) {
+        let end = Instant::now() + PATIENCE;
+        while let Err(e) = tiersmith_sqlite::detach(&self.database()) {
+            let busy = matches!(&e, tiersmith_sqlite::Error::Place(e) if e.is_busy());
+            assert!(busy && Instant::now() < end, "{e}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The database's place, while a connection is open.
     pub fn stats(&self) -> Stats {
         stats(&self.database())
+    }
+}
+
+/// A connection.
+pub fn open(uri: impl AsRef<Path>) -> Connection {
+    until_free(|| Connection::open(uri.as_ref())).unwrap()
+}
+
+/// Tries again while somebody else has the database: a process that another test is just starting has, until its exec, copies of this process's
+/// descriptors and their locks.
+pub fn until_free<T>(work: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match work() {
+            Err(e) if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
     }
 }
 

@@ -1,0 +1,128 @@
+//! The bars: what keeps a stock SQLite from opening `db` in the directory of an attached database.
+//!
+//! Where SQLite looks for the WAL and the journal of `db` stand two empty directories, `db-wal` and `db-journal`. SQLite finds a name there,
+//! takes it for a WAL or a hot journal, cannot open it, and refuses the database ("unable to open database file", "disk I/O error"), for
+//! reading too and for root too. One of the two is enough, in every journal mode. The WAL and journal themselves are called `wal` and
+//! `journal`.
+//!
+//! What they do not stop: a program that is not SQLite, and a connection with `immutable=1`, which looks for neither and cannot write.
+//!
+//! # Steps, and what a cut leaves
+//!
+//! Lowering them when the database is detached (the store has given everything back: `db`, `wal` and `journal` are whole):
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | of WAL and journal the one that holds something: its bar is removed, it gets its place | the other bar, which is enough |
+//! | 2 | the other likewise | `db` with its WAL or journal: any SQLite may open it |
+//!
+//! A hot journal and a WAL with frames are not there at the same time: SQLite empties one before it begins the other. Each step looks at what
+//! is there, so a cut one is done again.
+//!
+//! Bringing a directory of version 1 up to date, in which `db-wal` and `db-journal` are the files themselves (nobody has it open; the store
+//! knows files by inode number):
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | WAL and journal get their new names | version 1, one file or both renamed |
+//! | 2 | the bars are raised | version 1 with bars |
+//! | 3 | the attachment file is written as version 2 (`attach.rs`) | version 2 |
+//!
+//! Invariant: a bar is never made where a file is.
+
+use super::error::PlaceError;
+use super::layout::{JOURNAL, Layout, STOCK_JOURNAL, STOCK_WAL, WAL, is_bar, is_empty, key, stat, sync_dir};
+use super::step;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+
+/// Our name of each file, and that at which a stock SQLite looks for it.
+const NAMES: [(&str, &str); 2] = [(WAL, STOCK_WAL), (JOURNAL, STOCK_JOURNAL)];
+
+/// Raises the bars that are missing.
+///
+/// # Errors
+/// [`PlaceError::Meddled`] where a file is in their place: somebody removed a bar, and SQLite wrote. Else what the file system says.
+///
+/// # Durability
+/// Durable on return.
+pub(super) fn raise(layout: &Layout) -> Result<(), PlaceError> {
+    let mut raised = false;
+    for (_, stock) in NAMES {
+        let path = layout.in_home(stock);
+        if is_bar(&path)? {
+            continue;
+        }
+        // Nothing is put into it by anybody but root.
+        match std::fs::DirBuilder::new().mode(0o500).create(&path) {
+            Ok(()) => raised = true,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let what = "is not Tiersmith's: the directory that keeps SQLite from opening the database past Tiersmith was removed, and \
+                            something was written";
+                return Err(PlaceError::Meddled { database: layout.database.clone(), path, what });
+            }
+            Err(e) => return Err(PlaceError::io("cannot make the directory", &path)(e)),
+        }
+    }
+    if raised { sync_dir(&layout.home) } else { Ok(()) }
+}
+
+/// Lowers the bars, and gives WAL and journal the names SQLite looks for.
+///
+/// # Errors
+/// [`PlaceError::NotOurs`] where two files claim one name. Else what the file system says.
+///
+/// # Durability
+/// Durable on return.
+pub(super) fn lower(layout: &Layout) -> Result<(), PlaceError> {
+    let mut order = NAMES;
+    if !is_empty(&layout.in_home(JOURNAL), true)? {
+        order.reverse();
+    }
+    for (name, stock) in order {
+        let to = layout.in_home(stock);
+        if is_bar(&to)? {
+            std::fs::remove_dir(&to).map_err(PlaceError::io("cannot remove", &to))?;
+        }
+        give_name(layout, name, stock)?;
+        // Before the other bar goes.
+        sync_dir(&layout.home)?;
+    }
+    Ok(())
+}
+
+/// Brings a directory of version 1 to the names of version 2, with bars. The attachment file is the caller's to write.
+///
+/// # Errors
+/// As [`raise`] and [`lower`].
+///
+/// # Durability
+/// Durable on return.
+pub(super) fn bring_up_to_date(layout: &Layout) -> Result<(), PlaceError> {
+    for (name, stock) in NAMES {
+        if !is_bar(&layout.in_home(stock))? {
+            give_name(layout, stock, name)?;
+        }
+    }
+    sync_dir(&layout.home)?;
+    step(21)?;
+    raise(layout)?;
+    step(22)
+}
+
+/// Renames `from` to `to`, if there is a `from`; nothing is replaced.
+fn give_name(layout: &Layout, from: &str, to: &str) -> Result<(), PlaceError> {
+    let (old, new) = (layout.in_home(from), layout.in_home(to));
+    if stat(&old)?.is_none() {
+        return Ok(());
+    }
+    if let Some(there) = stat(&new)? {
+        if stat(&old)?.is_some_and(|from| key(&from) == key(&there)) {
+            // One file: a cut left the rename with both names.
+            return std::fs::remove_file(&old).map_err(PlaceError::io("cannot remove", &old));
+        }
+        let names = format!("both {from} and {to}");
+        return Err(PlaceError::NotOurs { home: layout.home.clone(), names });
+    }
+    std::fs::rename(&old, &new).map_err(PlaceError::io("cannot rename", &old))
+}
