@@ -7,12 +7,15 @@
 //! | field | meaning |
 //! |---|---|
 //! | `kind` | always `tiersmith snapshot`, so that other JSON is told apart |
-//! | `format` | 1. A program refuses a format it does not know |
+//! | `format` | 1, or 2 if there is something that format 1 has no place for. A program refuses a format it does not know |
 //! | `xxh3` | XXH3 (64 bits, sixteen hexadecimal digits) of the bytes of the body as they stand in the file |
 //! | `snapshot` | the body: the fields of [`Snapshot`], times in nanoseconds, sizes in bytes |
 //!
 //! Invariant: a text in which one byte was changed or the end is missing is refused, with the place and what
 //! to do; no text makes the reader panic. A changed field of the body means a new format number.
+//!
+//! Format 2 adds to the body: `missing`, `resets`, `statements`, `sampling`, and to the host `boot`, `queue`, `pressure`; each may be
+//! left out. What was written as format 1 reads as before, and what needs no more is still written as format 1.
 //!
 //! Deliberately absent: compression, and reading formats of other programs.
 
@@ -22,8 +25,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result, Snapshot};
 
-/// The format this program writes, and the newest it reads.
-pub const FORMAT: u32 = 1;
+/// The newest format this program writes and reads.
+pub const FORMAT: u32 = 2;
 
 const KIND: &str = "tiersmith snapshot";
 
@@ -45,7 +48,7 @@ impl Snapshot {
         let xxh3 = checksum(&body);
         let snapshot: &RawValue =
             serde_json::from_str(&body).expect("BUG: what was written as JSON reads as JSON");
-        let file = File { kind: KIND, format: u64::from(FORMAT), xxh3: &xxh3, snapshot };
+        let file = File { kind: KIND, format: u64::from(self.format()), xxh3: &xxh3, snapshot };
         let mut text =
             serde_json::to_string(&file).expect("BUG: four fields of text and numbers write as JSON");
         text.push('\n');
@@ -69,7 +72,7 @@ impl Snapshot {
         if file.format > u64::from(FORMAT) {
             return Err(Error::Format { place: place.to_owned(), found: file.format, known: FORMAT });
         }
-        if file.format != u64::from(FORMAT) {
+        if file.format == 0 {
             return Err(damaged(format!("there is no format {}", file.format)));
         }
         let body = file.snapshot.get();
@@ -79,6 +82,9 @@ impl Snapshot {
             return Err(damaged(format!("the checksum of its body is {found}, the file says {recorded}")));
         }
         let snapshot: Snapshot = serde_json::from_str(body).map_err(|error| damaged(error.to_string()))?;
+        if u64::from(snapshot.format()) > file.format {
+            return Err(damaged(format!("it holds what format {} has no place for", file.format)));
+        }
         snapshot.check().map_err(damaged)?;
         Ok(snapshot)
     }

@@ -59,6 +59,49 @@ pub enum Error {
         /// What showed it.
         reason: String,
     },
+    /// Between the snapshots a group of counters was set to zero.
+    #[error(
+        "counters were reset between the snapshots: {reason}. A difference across a reset means nothing; choose two \
+         snapshots after it"
+    )]
+    Reset {
+        /// Which group, and when.
+        reason: String,
+    },
+    /// A database that is to be looked at cannot be reached, or refuses.
+    #[error("cannot {action} {place}: {reason}. {remedy}")]
+    Source {
+        /// What was tried, for instance `connect to`.
+        action: &'static str,
+        /// The source, without any password.
+        place: String,
+        /// Why it failed.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A repository in one file cannot be used.
+    #[error("cannot {action} the repository {}: {reason}. {remedy}", path.display())]
+    Archive {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A file that is not a report that can be imported.
+    #[error(
+        "cannot import {place}: {reason}. Give an AWR report in HTML or text, or a Statspack report in text"
+    )]
+    Import {
+        /// The file.
+        place: String,
+        /// What was found.
+        reason: String,
+    },
     /// The snapshots are of different databases.
     #[error("the snapshots are not of one source: {reason}. Choose two snapshots of the same database")]
     OtherSource {

@@ -32,6 +32,41 @@ pub struct HostStat {
     pub disks: Option<Vec<DiskStat>>,
     /// What could not be read, and why.
     pub missing: Vec<String>,
+    /// Which start of the system: the monotonic clock begins anew with each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
+    /// Threads that run or wait for a processor at this instant, and threads that wait for a disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<RunQueue>,
+    /// Time in which threads were held up for want of something; absent on kernels that do not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
+}
+
+/// Threads at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunQueue {
+    /// Running, or waiting for a processor.
+    pub running: u64,
+    /// Waiting for a disk.
+    pub blocked: u64,
+}
+
+/// Pressure stall information: time since the system started, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pressure {
+    /// Some thread waited for a processor.
+    pub cpu_some_us: u64,
+    /// Some thread waited for a disk.
+    pub io_some_us: u64,
+    /// All threads that had something to do waited for a disk.
+    pub io_full_us: u64,
+    /// Some thread waited for memory.
+    pub memory_some_us: u64,
+    /// All threads that had something to do waited for memory.
+    pub memory_full_us: u64,
 }
 
 /// How many processors there are.
@@ -129,10 +164,40 @@ pub(crate) fn read_below(root: &Path) -> HostStat {
     };
     host.disks = part(root, "proc/diskstats", &mut missing, |text| Some(parse_disks(text, &is_disk)));
     host.missing = missing;
+    // Kernels and containers without these are common: what is absent is left out without a line about it.
+    let quiet = |file: &str| std::fs::read_to_string(root.join(file)).ok();
+    host.boot = quiet("proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned());
+    host.queue = quiet("proc/stat").and_then(|text| parse_queue(&text));
+    host.pressure = (|| {
+        let line = |file: &str, kind: &str| quiet(file).and_then(|text| parse_pressure(&text, kind));
+        Some(Pressure {
+            cpu_some_us: line("proc/pressure/cpu", "some")?,
+            io_some_us: line("proc/pressure/io", "some")?,
+            io_full_us: line("proc/pressure/io", "full")?,
+            memory_some_us: line("proc/pressure/memory", "some")?,
+            memory_full_us: line("proc/pressure/memory", "full")?,
+        })
+    })();
     host
 }
 
+fn parse_queue(text: &str) -> Option<RunQueue> {
+    let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some(RunQueue { running: of("procs_running ")?, blocked: of("procs_blocked ")? })
+}
+
+/// The total of one line of a file of /proc/pressure.
+fn parse_pressure(text: &str, kind: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.split(' ').next() == Some(kind))?;
+    line.split(' ').find_map(|field| field.strip_prefix("total=")?.parse().ok())
+}
+
 impl HostStat {
+    /// Whether there is something in it that format 1 of a snapshot has no place for.
+    pub(crate) fn needs_format_2(&self) -> bool {
+        self.boot.is_some() || self.queue.is_some() || self.pressure.is_some()
+    }
+
     /// Whether the contents fit together.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some(load) = &self.load

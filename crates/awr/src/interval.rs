@@ -4,15 +4,20 @@
 //! source was restarted, and a difference across a restart would be a wrong number that looks right. The host
 //! is treated with more patience, as `host.rs` explains: what went backwards there is left out and said.
 //!
-//! Invariants: the elapsed time is above zero; every row of the later snapshot has one here, the earlier
-//! snapshot has none besides. Read next: `report/mod.rs`.
+//! A row that only one snapshot has is a zero in the other only where the source lists everything it counts;
+//! of a list that is partial it was not told, and is left out and said.
+//!
+//! Invariants: the elapsed time is above zero; every row here is in the later snapshot, and its difference is
+//! from what the earlier one counted. Read next: `report/mod.rs`.
 
 use std::collections::BTreeMap;
 
 use tiersmith_events::{Histogram, WaitClass};
 
-use crate::host::{CpuTimes, DiskStat, HostStat};
+use crate::host::{CpuTimes, DiskStat, HostStat, Pressure};
+use crate::sampling::Sampling;
 use crate::snapshot::{IoStat, Snapshot, WaitStat};
+use crate::statement::{self, StatementDeltas};
 use crate::{Error, Result, SnapshotId, known};
 
 /// What happened between two snapshots.
@@ -45,6 +50,12 @@ pub struct Interval {
     pub host_cpu: Option<CpuTimes>,
     /// Disks of the host that did something.
     pub disks: Vec<DiskStat>,
+    /// Statements.
+    pub statements: StatementDeltas,
+    /// Samples of active sessions: an estimate, apart from everything that was measured.
+    pub sampling: Option<Sampling>,
+    /// Pressure on the host.
+    pub pressure: Option<Pressure>,
     /// What is doubtful or missing, in sentences.
     pub warnings: Vec<String>,
 }
@@ -94,20 +105,34 @@ impl Interval {
             snapshot.check().map_err(|reason| Error::Damaged { place: place.to_owned(), reason })?;
         }
         same_source(begin, end)?;
-        let Some(elapsed_ns) = end.monotonic_ns.checked_sub(begin.monotonic_ns).filter(|ns| *ns > 0) else {
-            let reason = if begin.monotonic_ns == end.monotonic_ns {
-                "no time passed between them".to_owned()
-            } else {
-                "the second was taken before the first".to_owned()
-            };
-            return Err(Error::NoTime { reason });
-        };
         let mut warnings = Vec::new();
+        let elapsed_ns = elapsed(begin, end, &mut warnings)?;
+        no_reset(begin, end)?;
         let host_cpu = host_cpu(&begin.host, &end.host, &mut warnings);
         let disks = disks(&begin.host, &end.host, &mut warnings);
         warnings.extend(
             end.host.missing.iter().map(|line| format!("Part of the host is not in this report: {line}.")),
         );
+        warnings.extend(end.missing.iter().map(|line| format!("Not told by the source: {line}.")));
+        let statements =
+            statement::between(&begin.statements, begin.partial.contains("statements"), &end.statements);
+        if statements.lost > 0 {
+            warnings.push(format!(
+                "{} statements are left out: they were not in the lists of both snapshots, or were counted anew.",
+                statements.lost
+            ));
+        }
+        let sampling = match (&begin.sampling, &end.sampling) {
+            (Some(before), Some(now)) => {
+                let delta = now.since(before);
+                if delta.is_none() {
+                    let why = "The snapshots are of two recordings: samples of active sessions are left out.";
+                    warnings.push(why.to_owned());
+                }
+                delta.filter(|delta| delta.looks > 0)
+            }
+            _ => None,
+        };
         if begin.db_time_ns.is_none() || end.db_time_ns.is_none() {
             warnings.push("The source does not tell DB time: shares of DB time are left out.".to_owned());
         }
@@ -120,11 +145,14 @@ impl Interval {
             db_time_ns: grown_if_known("DB time", begin.db_time_ns, end.db_time_ns)?,
             db_cpu_ns: grown_if_known("DB CPU", begin.db_cpu_ns, end.db_cpu_ns)?,
             process_cpu_ns: grown_if_known("processor time", begin.process_cpu_ns, end.process_cpu_ns)?,
-            waits: waits(begin, end)?,
-            counters: counters(begin, end)?,
-            io: io(begin, end)?,
+            waits: waits(begin, end, &mut warnings)?,
+            counters: counters(begin, end, &mut warnings)?,
+            io: io(begin, end, &mut warnings)?,
             host_cpu,
             disks,
+            statements,
+            sampling,
+            pressure: pressure(&begin.host, &end.host),
             warnings,
         })
     }
@@ -214,6 +242,73 @@ impl WaitDelta {
     }
 }
 
+/// How much time passed: by the clock that is never set, unless the system was started anew in between.
+fn elapsed(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<u64> {
+    let wall = end.taken_unix_ns.checked_sub(begin.taken_unix_ns).filter(|ns| *ns > 0);
+    let rebooted = match (&begin.host.boot, &end.host.boot) {
+        (Some(before), Some(now)) => before != now,
+        _ => false,
+    };
+    if rebooted {
+        let reason = "the recording machine was started anew between them, and the second carries no later time of day";
+        let ns = wall.ok_or_else(|| Error::NoTime { reason: reason.to_owned() })?;
+        warnings.push(
+            "The recording machine was started anew in the interval: its length is by the time of day."
+                .to_owned(),
+        );
+        return Ok(ns);
+    }
+    let Some(ns) = end.monotonic_ns.checked_sub(begin.monotonic_ns).filter(|ns| *ns > 0) else {
+        let reason = if begin.monotonic_ns == end.monotonic_ns {
+            "no time passed between them"
+        } else {
+            "the second was taken before the first"
+        };
+        return Err(Error::NoTime { reason: reason.to_owned() });
+    };
+    // Adjusting a clock gently moves it by half a per mille; more than that and a second besides was a jump.
+    let jumped = i128::from(end.taken_unix_ns) - i128::from(begin.taken_unix_ns) - i128::from(ns);
+    if jumped.unsigned_abs() > u128::from(ns / 1000) + 1_000_000_000 {
+        warnings.push(format!(
+            "The time of day was set {} by {:.1} s in the interval: its length is by the clock that is never set.",
+            if jumped > 0 { "forward" } else { "back" },
+            jumped.unsigned_abs() as f64 / 1e9
+        ));
+    }
+    Ok(ns)
+}
+
+/// A group of counters that was set to zero in between makes every difference of it a lie, also one that is not negative.
+fn no_reset(begin: &Snapshot, end: &Snapshot) -> Result<()> {
+    for (group, before) in &begin.resets {
+        let now = end.resets.get(group);
+        if now != Some(before) {
+            let never = |at: &str| if at.is_empty() { "never".to_owned() } else { at.to_owned() };
+            let reason = match now {
+                Some(now) => format!(
+                    "the counters of {group} were last set to zero {} by the first, {} by the second",
+                    never(before),
+                    never(now)
+                ),
+                None => format!("{group} is in the first and not in the second"),
+            };
+            return Err(Error::Reset { reason });
+        }
+    }
+    Ok(())
+}
+
+fn pressure(begin: &HostStat, end: &HostStat) -> Option<Pressure> {
+    let (a, b) = (begin.pressure?, end.pressure?);
+    Some(Pressure {
+        cpu_some_us: b.cpu_some_us.checked_sub(a.cpu_some_us)?,
+        io_some_us: b.io_some_us.checked_sub(a.io_some_us)?,
+        io_full_us: b.io_full_us.checked_sub(a.io_full_us)?,
+        memory_some_us: b.memory_some_us.checked_sub(a.memory_some_us)?,
+        memory_full_us: b.memory_full_us.checked_sub(a.memory_full_us)?,
+    })
+}
+
 fn longest_first(waits: &mut [&WaitDelta]) {
     waits.sort_by(|a, b| (b.total_ns, b.count).cmp(&(a.total_ns, a.count)).then_with(|| a.name.cmp(&b.name)));
 }
@@ -253,11 +348,45 @@ fn gone(what: &str, name: &str) -> Error {
     Error::Restarted { reason: format!("the {what} `{name}` is in the first and not in the second") }
 }
 
-fn waits(begin: &Snapshot, end: &Snapshot) -> Result<Vec<WaitDelta>> {
-    if let Some(lost) = begin.waits.iter().find(|a| !end.waits.iter().any(|b| a.key() == b.key())) {
-        return Err(gone("wait event", &lost.name));
+/// Whether what is absent from this list of one of them was not told by the source.
+fn is_partial(begin: &Snapshot, end: &Snapshot, list: &str) -> bool {
+    begin.partial.contains(list) || end.partial.contains(list)
+}
+
+/// Says what was left out because only one of the snapshots has it, or it was counted in another way.
+fn left_out(what: &str, names: Vec<String>, warnings: &mut Vec<String>) {
+    let more = names.len().saturating_sub(NAMED);
+    let and = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let shown: Vec<_> = names.into_iter().take(NAMED).map(|name| crate::figure::visible(&name)).collect();
+    if !shown.is_empty() {
+        let shown = shown.join("; ");
+        warnings.push(format!(
+            "Not told, or not told alike, at both ends of the interval, so left out: {what} {shown}{and}."
+        ));
     }
-    end.waits.iter().map(|now| wait(begin.waits.iter().find(|a| a.key() == now.key()), now)).collect()
+}
+
+/// So many names stand in a warning.
+const NAMED: usize = 10;
+
+fn waits(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Vec<WaitDelta>> {
+    let partial = is_partial(begin, end, "waits");
+    let mut out = Vec::new();
+    for lost in begin.waits.iter().filter(|a| !end.waits.iter().any(|b| a.key() == b.key())) {
+        if !partial {
+            return Err(gone("wait event", &lost.name));
+        }
+        out.push(lost.name.clone());
+    }
+    let mut rows = Vec::new();
+    for now in &end.waits {
+        match begin.waits.iter().find(|a| a.key() == now.key()) {
+            None if partial => out.push(now.name.clone()),
+            before => rows.push(wait(before, now)?),
+        }
+    }
+    left_out("the waits", out, warnings);
+    Ok(rows)
 }
 
 fn wait(before: Option<&WaitStat>, now: &WaitStat) -> Result<WaitDelta> {
@@ -297,38 +426,76 @@ fn wait(before: Option<&WaitStat>, now: &WaitStat) -> Result<WaitDelta> {
     })
 }
 
-fn counters(begin: &Snapshot, end: &Snapshot) -> Result<Vec<CounterDelta>> {
-    if let Some(lost) = begin.counters.iter().find(|a| !end.counters.iter().any(|b| a.name == b.name)) {
-        return Err(gone("counter", &lost.name));
+fn counters(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Vec<CounterDelta>> {
+    let partial = is_partial(begin, end, "counters");
+    let mut out = Vec::new();
+    for lost in begin.counters.iter().filter(|a| !end.counters.iter().any(|b| a.name == b.name)) {
+        if !partial {
+            return Err(gone("counter", &lost.name));
+        }
+        out.push(lost.name.clone());
     }
-    let delta = |now: &crate::CounterStat| {
-        let before = begin.counters.iter().find(|a| a.name == now.name).map_or(0, |a| a.value);
-        Ok(CounterDelta {
+    let mut rows = Vec::new();
+    for now in &end.counters {
+        let before = begin.counters.iter().find(|a| a.name == now.name);
+        // A source may count one thing in several ways, and takes the best it is allowed: the help says which.
+        if partial && before.is_none_or(|before| before.help != now.help) {
+            out.push(now.name.clone());
+            continue;
+        }
+        rows.push(CounterDelta {
             name: now.name.clone(),
             unit: now.unit.clone(),
             help: now.help.clone(),
-            value: grown(&format!("the counter `{}`", now.name), before, now.value)?,
-        })
-    };
-    end.counters.iter().map(delta).collect()
+            value: grown(
+                &format!("the counter `{}`", now.name),
+                before.map_or(0, |before| before.value),
+                now.value,
+            )?,
+        });
+    }
+    left_out("the counters", out, warnings);
+    Ok(rows)
 }
 
-fn io(begin: &Snapshot, end: &Snapshot) -> Result<Vec<IoStat>> {
+fn io(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Vec<IoStat>> {
+    let partial = is_partial(begin, end, "io");
     let same = |a: &IoStat, b: &IoStat| a.file_class == b.file_class && a.tier == b.tier;
-    if let Some(lost) = begin.io.iter().find(|a| !end.io.iter().any(|b| same(a, b))) {
-        return Err(gone("row of reads and writes", &format!("{} on {}", lost.file_class, lost.tier)));
-    }
-    let delta = |now: &IoStat| {
-        let mut row = now.clone();
-        if let Some(before) = begin.io.iter().find(|a| same(a, now)) {
-            let what = format!("a number of the reads and writes of {} on {}", now.file_class, now.tier);
-            for (value, before) in row.numbers_mut().into_iter().zip(before.numbers()) {
-                *value = grown(&what, before, *value)?;
-            }
+    let name = |row: &IoStat| format!("{} on {}", row.file_class, row.tier);
+    let mut out = Vec::new();
+    for lost in begin.io.iter().filter(|a| !end.io.iter().any(|b| same(a, b))) {
+        if !partial {
+            return Err(gone("row of reads and writes", &name(lost)));
         }
-        Ok(row)
-    };
-    end.io.iter().map(delta).collect()
+        out.push(name(lost));
+    }
+    let (mut rows, mut untimed) = (Vec::new(), Vec::new());
+    for now in &end.io {
+        let Some(before) = begin.io.iter().find(|a| same(a, now)) else {
+            if partial {
+                out.push(name(now));
+            } else {
+                rows.push(now.clone());
+            }
+            continue;
+        };
+        let (mut before, mut row) = (before.clone(), now.clone());
+        if before.untimed != row.untimed {
+            untimed.push(name(now));
+        }
+        if before.untimed || row.untimed {
+            before.forget_times();
+            row.forget_times();
+        }
+        let what = format!("a number of the reads and writes of {}", name(now));
+        for (value, before) in row.numbers_mut().into_iter().zip(before.numbers()) {
+            *value = grown(&what, before, *value)?;
+        }
+        rows.push(row);
+    }
+    left_out("the reads and writes of", out, warnings);
+    left_out("the times of the reads and writes of", untimed, warnings);
+    Ok(rows)
 }
 
 /// Idle times of the kernel may go backwards a little; the others must not.

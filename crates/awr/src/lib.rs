@@ -39,26 +39,40 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
+mod delimited;
 mod encoding;
 mod error;
 pub mod figure;
+pub mod findings;
 pub mod host;
+pub mod import;
 mod interval;
+mod keep;
 mod known;
 pub mod page;
+pub mod record;
+mod redact;
 mod report;
 mod repository;
+mod sampling;
 mod snapshot;
+pub mod sources;
+mod statement;
 mod table;
 mod text;
 
 pub use encoding::FORMAT;
 pub use error::{Error, Result};
 pub use interval::{CounterDelta, Interval, WaitDelta};
+pub use keep::AnyRepository;
 pub use known::statistic;
+pub use redact::Redaction;
 pub use report::{Item, Report, Section, compare, report};
 pub use repository::{Entry, Listing, Repository, SnapshotId, read_snapshot};
+pub use sampling::{CPU, ON_CPU, SampleStat, Sampling};
 pub use snapshot::{CounterStat, IoStat, LevelStat, MediumStat, Snapshot, Source, WaitStat};
+pub use statement::{StatementDeltas, StatementStat};
 pub use table::{Align, Cell, Column, Quantity, Table};
 pub use text::write_table;
 /// Wait events, which snapshots are made of.

@@ -20,6 +20,8 @@ use tiersmith_events::{Histogram, HistogramError, Totals, WaitClass};
 
 use crate::host::{self, HostStat};
 use crate::known;
+use crate::sampling::Sampling;
+use crate::statement::StatementStat;
 
 /// Counters at one instant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +54,22 @@ pub struct Snapshot {
     pub media: Vec<MediumStat>,
     /// The machine.
     pub host: HostStat,
+    /// What the source could not tell, each with what would let it: a setting, a grant, a version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// When groups of counters were last set to zero, as the source says it. A difference across a reset would be invented.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub resets: BTreeMap<String, String>,
+    /// Statements, as far as the source tells them apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<StatementStat>,
+    /// Samples of active sessions: estimates, never added to what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
+    /// Lists that may lack rows which the source counts, by the names of these fields: `waits`, `counters`, `io`, `statements`. What is
+    /// absent from such a list was not told; from any other list it is zero.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub partial: BTreeSet<String>,
 }
 
 /// What a snapshot was taken of.
@@ -144,6 +162,9 @@ pub struct IoStat {
     pub write_bytes: u64,
     /// Time they took.
     pub write_ns: u64,
+    /// Whether their times were not measured: they are zero then and mean nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untimed: bool,
 }
 
 /// What some of the bytes lie on.
@@ -190,7 +211,29 @@ impl Snapshot {
             io: Vec::new(),
             media: Vec::new(),
             host: HostStat::default(),
+            missing: Vec::new(),
+            resets: BTreeMap::new(),
+            statements: Vec::new(),
+            sampling: None,
+            partial: BTreeSet::new(),
         }
+    }
+
+    /// Says of lists that what is absent from them was not told.
+    pub(crate) fn is_partial_in(&mut self, lists: &[&str]) {
+        self.partial.extend(lists.iter().map(|list| (*list).to_owned()));
+    }
+
+    /// The oldest format of the text form that holds this snapshot.
+    pub(crate) fn format(&self) -> u32 {
+        let plain = self.missing.is_empty()
+            && self.resets.is_empty()
+            && self.statements.is_empty()
+            && self.sampling.is_none()
+            && self.partial.is_empty()
+            && !self.io.iter().any(|io| io.untimed)
+            && !self.host.needs_format_2();
+        if plain { 1 } else { 2 }
     }
 
     /// Adds the wait events of a registry. Events that are there already are added up: a source may have
@@ -228,7 +271,7 @@ impl Snapshot {
         self.add_counter_explained(name, unit, value, known::help_of_statistic(name));
     }
 
-    fn add_counter_explained(&mut self, name: &str, unit: &str, value: u64, help: &str) {
+    pub(crate) fn add_counter_explained(&mut self, name: &str, unit: &str, value: u64, help: &str) {
         match self.counters.iter_mut().find(|counter| counter.name == name) {
             Some(counter) => counter.value = counter.value.saturating_add(value),
             None => self.counters.push(CounterStat {
@@ -304,6 +347,10 @@ impl Snapshot {
                 ));
             }
         }
+        distinct("statement", self.statements.iter().map(|statement| &statement.id))?;
+        if let Some(sampling) = &self.sampling {
+            sampling.check()?;
+        }
         self.host.check()
     }
 }
@@ -362,6 +409,14 @@ impl IoStat {
         for (sum, more) in self.numbers_mut().into_iter().zip(other.numbers()) {
             *sum = sum.saturating_add(more);
         }
+        if self.untimed || other.untimed {
+            self.forget_times();
+        }
+    }
+
+    /// Its times are not known, or not all of them.
+    pub(crate) fn forget_times(&mut self) {
+        (self.read_ns, self.write_ns, self.untimed) = (0, 0, true);
     }
 
     pub(crate) fn numbers(&self) -> [u64; 6] {

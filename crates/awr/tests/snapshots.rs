@@ -129,9 +129,9 @@ fn foreign_text_is_refused_with_what_to_give_instead() {
 
 #[test]
 fn a_later_format_is_refused_by_its_number() {
-    let text = on_tier().1.to_json().replacen("\"format\":1", "\"format\":2", 1);
+    let text = on_tier().1.to_json().replacen("\"format\":1", "\"format\":3", 1);
     let error = Snapshot::from_json(&text, "new.json").unwrap_err();
-    assert!(matches!(error, Error::Format { found: 2, known: 1, .. }), "{error}");
+    assert!(matches!(error, Error::Format { found: 3, known: 2, .. }), "{error}");
 }
 
 #[test]
@@ -274,4 +274,37 @@ fn reads_and_writes_are_told_apart_by_file_class_and_tier() {
     assert_eq!(find(&tier, "data", "fast").writes, 5_008);
     assert_eq!(find(&tier, "redo", "fast").write_bytes, 40_960_000);
     assert_eq!(find(&tier, "destage", "home").writes, 20);
+}
+
+#[test]
+fn what_a_partial_list_does_not_have_was_not_told_and_is_never_counted_from_zero() {
+    let (mut begin, mut end) = at_home();
+    let row = IoStat { file_class: "relation".into(), tier: "home".into(), reads: 10, ..IoStat::default() };
+    begin.add_io(IoStat { untimed: true, ..row.clone() });
+    end.add_io(IoStat { reads: 30, read_ns: 5_000_000, ..row.clone() });
+    begin.add_counter("kept", "rows", 5);
+    end.add_counter("kept", "rows", 6);
+    end.add_counter("new", "rows", 1_000_000);
+    begin.add_counter("gone", "rows", 7);
+    begin.waits.retain(|wait| wait.name != "log file sync");
+    for at in [&mut begin, &mut end] {
+        at.partial = ["waits", "counters", "io"].map(str::to_owned).into();
+        assert_eq!(Snapshot::from_json(&at.to_json(), "here").unwrap(), *at);
+    }
+    let interval = Interval::between(&begin, &end).unwrap();
+    assert_eq!(["kept", "new", "gone"].map(|name| interval.counter(name)), [Some(1), None, None]);
+    assert!(interval.wait("log file sync").is_none());
+    let relation = interval.io.iter().find(|io| io.file_class == "relation").unwrap();
+    assert_eq!((relation.reads, relation.read_ns, relation.untimed), (20, 0, true));
+    for name in ["gone; new", "log file sync", "the times of the reads and writes of relation"] {
+        assert!(interval.warnings.iter().any(|line| line.contains(name)), "{name}: {:?}", interval.warnings);
+    }
+    end.counters.iter_mut().filter(|counter| counter.name == "kept").for_each(|counter| {
+        counter.help = "counted in another way".to_owned();
+    });
+    assert_eq!(Interval::between(&begin, &end).unwrap().counter("kept"), None);
+    // Of a whole list, what is not there yet is zero, and what is gone is a restart.
+    begin.partial.clear();
+    end.partial.clear();
+    assert!(matches!(Interval::between(&begin, &end), Err(Error::Restarted { .. })));
 }

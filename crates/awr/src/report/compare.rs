@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::load::{self, change, per};
 use super::single::{DRAWN, TOP, cpu_shares, process_share};
-use super::{Report, Section, latency, tables, time};
+use super::{Report, Section, latency, more, tables, time};
 use crate::figure;
 use crate::page::{Bar, Chart, Series};
 use crate::table::{Cell, Quantity, Table};
@@ -27,6 +27,10 @@ pub fn compare(first: &Interval, second: &Interval) -> Report {
     let mut report = Report::new("WORKLOAD REPOSITORY COMPARE PERIOD REPORT".to_owned(), subtitle, &both);
     report.add(summary(both));
     report.add(waits(both));
+    report.add(more::samples(&both));
+    let mut statements = Section::new("SQL Statistics");
+    statements.table_if_any(more::statements_compared(both));
+    report.add(statements);
     let mut io = Section::new("IO Stats");
     io.table_if_any(io_table(both));
     report.add(io);
@@ -36,6 +40,7 @@ pub fn compare(first: &Interval, second: &Interval) -> Report {
     let mut host = Section::new("Host");
     host.table_if_any(cpu_table(both));
     host.table_if_any(disks(both));
+    host.table_if_any(more::pressure(&both));
     report.add(host);
     let mut rest = Section::new("Media and Settings");
     rest.table_if_any(tables::media(&both));
@@ -54,6 +59,7 @@ fn summary(both: [&Interval; 2]) -> Section {
     for warning in tables::warnings(&both) {
         section.text(format!("Warning: {warning}"));
     }
+    section.table_if_any(more::findings_table(&both));
     section.table_if_any(tables::host(&both));
     section.charts(load_chart(both));
     section.table_if_any(load_profile(both));
@@ -460,16 +466,20 @@ fn io_table(both: [&Interval; 2]) -> Table {
         for (name, pick) in sides {
             let figures = both.map(|of| {
                 let row = of.io.iter().find(|io| io.file_class == file_class && io.tier == tier);
-                row.map_or([0; 3], pick).map(|value| value as f64)
+                // What a partial list does not have was not told; what a whole one does not have did not happen.
+                let told = row.is_some() || ![&of.begin, &of.end].iter().any(|at| at.partial.contains("io"));
+                told.then(|| row.map_or([0; 3], pick).map(|value| value as f64))
             });
-            if figures.iter().all(|figures| figures[0] == 0.0) {
+            if figures.iter().flatten().all(|figures| figures[0] == 0.0) {
                 continue;
             }
-            let rate = |side: usize, which: usize| Some(figures[side][which] / both[side].elapsed_s());
+            let rate = |side: usize, which: usize| figures[side].map(|of| of[which] / both[side].elapsed_s());
             let mut cells = vec![Cell::text(file_class), Cell::text(tier), Cell::text(name)];
             changed(&mut cells, Quantity::Number, rate(0, 0), rate(1, 0));
             changed(&mut cells, Quantity::Bytes, rate(0, 1), rate(1, 1));
-            cells.extend(figures.map(|[count, _, ns]| Cell::nanoseconds((count > 0.0).then(|| ns / count))));
+            // No time for requests that were made: the source counts them and does not time them.
+            let mean = |[count, _, ns]: [f64; 3]| (count > 0.0 && ns > 0.0).then(|| ns / count);
+            cells.extend(figures.map(|figures| Cell::nanoseconds(figures.and_then(mean))));
             table.row(cells);
         }
     }

@@ -1,4 +1,4 @@
-//! Reports as data: sections with tables and charts, printed as text, JSON or HTML.
+//! Reports as data: sections with tables and charts, printed as text, JSON, CSV, Markdown or HTML.
 //!
 //! | file | what it makes |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | `load.rs` | load profile and efficiency: what both calculate with |
 //! | `time.rs` | where DB time went: top events, classes, and what is not accounted for |
 //! | `latency.rs` | how waits are distributed |
+//! | `more.rs` | findings, statements, samples of sessions: what live sources tell |
 //! | `tables.rs` | tables that both have: settings, media, explanations |
 //!
 //! Differences from Oracle's layout: sections of things that are not here (SQL text, memory advisors,
@@ -19,6 +20,7 @@
 mod compare;
 mod latency;
 mod load;
+mod more;
 mod single;
 mod tables;
 mod time;
@@ -29,7 +31,7 @@ pub use compare::compare;
 pub use single::report;
 
 use crate::page::{Chart, Page};
-use crate::{Interval, Snapshot, Table, text};
+use crate::{Interval, Snapshot, Table, delimited, text};
 
 /// A report: data only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -137,6 +139,16 @@ impl Report {
             serde_json::to_string_pretty(self).expect("BUG: a report holds text, lists and finite numbers");
         json.push('\n');
         json
+    }
+
+    /// The figures as CSV, one a line.
+    pub fn csv(&self) -> String {
+        delimited::csv(self)
+    }
+
+    /// The report as Markdown.
+    pub fn markdown(&self) -> String {
+        delimited::markdown(self)
     }
 
     /// The report as a page of HTML.

@@ -1,10 +1,10 @@
 //! The report of one interval, in the order of Oracle's AWR report.
 //!
-//! Sections: Report Summary, Wait Events Statistics, IO Stats, Cache and Redo Statistics, Instance Activity
+//! Sections: Report Summary, Wait Events Statistics, samples of sessions, SQL Statistics, IO Stats, Cache and Redo Statistics, Instance Activity
 //! Statistics, Host, Media and Settings, Wait Events Explained. Read next: `time.rs` for where DB time went.
 
 use super::load::{self, per};
-use super::{Report, Section, latency, tables, time};
+use super::{Report, Section, latency, more, tables, time};
 use crate::figure;
 use crate::known::statistic;
 use crate::page::{Chart, Series};
@@ -24,6 +24,8 @@ pub fn report(of: &Interval) -> Report {
     let mut report = Report::new(title, of.label.clone(), &[of]);
     report.add(summary(of));
     report.add(waits(of));
+    report.add(more::samples(&[of]));
+    report.add(more::statements(of));
     let mut io = Section::new("IO Stats");
     io.table_if_any(io_table(of));
     report.add(io);
@@ -38,6 +40,7 @@ pub fn report(of: &Interval) -> Report {
     let mut host = Section::new("Host");
     host.table_if_any(cpu_table(of));
     host.table_if_any(disks(of));
+    host.table_if_any(more::pressure(&[of]));
     report.add(host);
     let mut rest = Section::new("Media and Settings");
     rest.table_if_any(tables::media(&[of]));
@@ -57,6 +60,7 @@ fn summary(of: &Interval) -> Section {
     for warning in tables::warnings(&[of]) {
         section.text(format!("Warning: {warning}"));
     }
+    section.table_if_any(more::findings_table(&[of]));
     section.table_if_any(load_profile(of));
     section.table_if_any(efficiency(of));
     let bars = time::bars(of, TOP);
@@ -315,7 +319,8 @@ fn io_table(of: &Interval) -> Table {
                 Cell::bytes(bytes as f64),
                 Cell::number(requests as f64 / of.elapsed_s()),
                 Cell::bytes(bytes as f64 / of.elapsed_s()),
-                Cell::nanoseconds(per(ns as f64, Some(requests))),
+                // No time for requests that were made: the source counts them and does not time them.
+                Cell::nanoseconds(per(ns as f64, Some(requests)).filter(|_| ns > 0)),
             ]
         };
         let mut cells = vec![Cell::text(&io.file_class), Cell::text(&io.tier)];

@@ -35,7 +35,7 @@ pub(super) fn name_of(of: &Interval) -> String {
 }
 
 /// The columns `First (1st)` and `Second (2nd)`, or one called `value` if there is one interval.
-fn value_columns(table: Table, intervals: &[&Interval], value: &str, explanation: &str) -> Table {
+pub(super) fn value_columns(table: Table, intervals: &[&Interval], value: &str, explanation: &str) -> Table {
     match intervals.len() {
         1 => table.text(value, explanation),
         _ => ORDINALS.iter().fold(table, |table, ordinal| table.text(ordinal, explanation)),

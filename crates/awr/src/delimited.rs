@@ -1,0 +1,153 @@
+//! A report as CSV and as Markdown.
+//!
+//! CSV has one line a cell of figures, long and thin: `section,table,row,column,unit,value`. Such a file can be read by anything, joined
+//! with others, and does not change its columns when a table gets one more. Values are plain: no separators of thousands, times in
+//! nanoseconds or seconds as the unit says, sizes in bytes, shares in per cent; an empty cell is left out.
+//!
+//! Markdown is the text report's tables as pipes, for issues and pull requests.
+//!
+//! Invariants: a field that a spreadsheet would take for a formula gets an apostrophe; in Markdown no text of the source can end a cell,
+//! begin HTML or make a link.
+
+use std::fmt::Write as _;
+
+use crate::figure;
+use crate::report::{Item, Report};
+use crate::table::{Align, Cell, Column};
+
+/// The report as CSV.
+pub(crate) fn csv(report: &Report) -> String {
+    let mut out = String::from("section,table,row,column,unit,value\r\n");
+    for section in &report.sections {
+        for item in &section.items {
+            let Item::Table(table) = item else { continue };
+            // The first column of words names a row; a table without one has the number of the row.
+            let name_at = table.columns.iter().position(|column| column.align == Align::Left);
+            for (number, row) in table.rows.iter().enumerate() {
+                let name =
+                    name_at.and_then(|at| row.get(at)).map_or_else(|| (number + 1).to_string(), Cell::shown);
+                for (index, (column, cell)) in table.columns.iter().zip(row).enumerate() {
+                    if Some(index) == name_at && table.columns.len() > 1 {
+                        continue;
+                    }
+                    let Some((value, unit)) = plain(cell, column) else { continue };
+                    let fields = [&section.title, &table.caption, &name, &column.title, &unit, &value];
+                    let line: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
+                    let _ = write!(out, "{}\r\n", line.join(","));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The value of a cell without decoration, and its unit.
+fn plain(cell: &Cell, column: &Column) -> Option<(String, String)> {
+    let with = |value: String, unit: &str| Some((value, unit.to_owned()));
+    match cell {
+        Cell::Empty => None,
+        Cell::Text(text) if text.is_empty() => None,
+        Cell::Text(text) => with(figure::visible(text), &column.unit),
+        Cell::Count(value) => with(value.to_string(), &column.unit),
+        Cell::Number(value) => with(value.to_string(), &column.unit),
+        Cell::Seconds(value) => with(value.to_string(), "s"),
+        Cell::Nanoseconds(value) => with(value.to_string(), "ns"),
+        Cell::Bytes(value) => with(value.to_string(), "bytes"),
+        Cell::Percent(value) => with(value.to_string(), "%"),
+    }
+}
+
+fn quoted(field: &str) -> String {
+    let number = field.parse::<f64>().is_ok();
+    let formula = field.starts_with(['=', '+', '-', '@']) && !number;
+    let field = if formula { format!("'{field}") } else { field.to_owned() };
+    match field.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field,
+    }
+}
+
+/// The report as Markdown.
+pub(crate) fn markdown(report: &Report) -> String {
+    let mut out = format!("# {}\n\n", inert(&report.title));
+    if !report.subtitle.is_empty() {
+        let _ = writeln!(out, "{}\n", inert(&report.subtitle));
+    }
+    for banner in &report.banners {
+        let _ = writeln!(out, "> **{}**\n", inert(banner));
+    }
+    for section in &report.sections {
+        let _ = writeln!(out, "## {}\n", inert(&section.title));
+        for item in &section.items {
+            match item {
+                Item::Text(text) => {
+                    let _ = writeln!(out, "{}\n", inert(text));
+                }
+                Item::Chart(_) => {}
+                Item::Table(table) => {
+                    let _ = writeln!(out, "**{}**\n", inert(&table.caption));
+                    if table.rows.is_empty() {
+                        out.push_str("No data exists for this section of the report.\n\n");
+                        continue;
+                    }
+                    let title = |column: &Column| match column.unit_is_shown() {
+                        true => inert(&format!("{} ({})", column.title, column.unit)),
+                        false => inert(&column.title),
+                    };
+                    let titles: Vec<String> = table.columns.iter().map(title).collect();
+                    let marks = table
+                        .columns
+                        .iter()
+                        .map(|column| if column.align == Align::Right { "---:" } else { "---" });
+                    let _ = writeln!(
+                        out,
+                        "| {} |\n| {} |",
+                        titles.join(" | "),
+                        marks.collect::<Vec<_>>().join(" | ")
+                    );
+                    for row in &table.rows {
+                        let cells = (0..table.columns.len())
+                            .map(|at| row.get(at).map_or(String::new(), |cell| inert(&cell.shown())));
+                        let _ = writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+                    }
+                    out.push('\n');
+                    for note in &table.notes {
+                        let _ = writeln!(out, "{}\n", inert(note));
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Text that stays text in Markdown.
+fn inert(text: &str) -> String {
+    let mut out = String::new();
+    for c in figure::visible(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '>' | '!' => {
+                out.push('\\');
+                out.push(c);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_the_source_stays_text() {
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(quoted("=cmd()"), "'=cmd()");
+        assert_eq!(quoted("-1.5"), "-1.5");
+        assert_eq!(inert("<script>|`x`|"), "&lt;script\\>\\|\\`x\\`\\|");
+        assert!(!inert("[a](javascript:x)").contains("[a]("));
+    }
+}

@@ -1,0 +1,49 @@
+//! The processors are busy: faster storage will not help.
+
+use super::Finding;
+use crate::{Interval, figure};
+
+/// Share of processor time from which on a machine is full.
+const FULL_PERCENT: f64 = 90.0;
+
+pub(super) fn find(of: &Interval) -> Option<Finding> {
+    let times = of.host_cpu?;
+    let busy = (times.user_ns as f64) + times.system_ns as f64 + times.steal_ns as f64;
+    let all = busy + times.idle_ns as f64 + times.iowait_ns as f64;
+    let percent = busy / all * 100.0;
+    // Not a number if nothing was counted.
+    if percent.is_nan() || percent < FULL_PERCENT {
+        return None;
+    }
+    let mut evidence =
+        vec![format!("The host's processors were busy for {} % of the interval.", figure::percent(percent))];
+    if times.steal_ns as f64 > busy / 20.0 {
+        evidence.push(format!(
+            "{} % of the interval was taken away by the machine below this virtual machine.",
+            figure::percent(times.steal_ns as f64 / all * 100.0)
+        ));
+    }
+    let cpu = of.db_cpu_ns.zip(of.db_time_ns).filter(|(_, time)| *time > 0);
+    Some(Finding {
+        name: "The processors are the limit".to_owned(),
+        impact_percent: cpu.map(|(cpu, time)| (cpu as f64 / time as f64 * 100.0).min(100.0)),
+        evidence,
+        advice: "Storage will not help as long as this holds. Look for what uses the processors: statements, or other programs on the host."
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::minute;
+    use super::*;
+
+    #[test]
+    fn it_speaks_when_the_machine_is_full() {
+        assert!(
+            find(&minute().busy(95).interval()).is_some_and(|found| found.evidence[0].contains("95.0 %"))
+        );
+        assert_eq!(find(&minute().busy(60).interval()), None);
+        assert_eq!(find(&minute().busy(0).interval()), None);
+    }
+}

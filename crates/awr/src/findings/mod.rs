@@ -1,0 +1,209 @@
+//! Findings: rules that turn the figures of an interval into statements with evidence, impact and advice, as Oracle's ADDM does.
+//!
+//! One rule a file: a function from an interval to a finding or nothing. A rule is silent when its evidence is not measured or does not
+//! hold; it never guesses. Impact is a share of DB time where that is known; where it comes from samples the finding says so.
+//!
+//! To add one: copy `free_buffers.rs`, the smallest; a line in [`RULES`]; a test of both sides in the same file.
+//!
+//! Deliberately absent: costs and devices to buy (the advisor's), changes made by the program.
+//!
+//! Invariant: a finding names at least one figure that is in the report.
+
+mod cache_too_small;
+mod checkpoints;
+mod commit_waits;
+mod cpu_bound;
+mod doublewrite;
+mod flash_hit_ratio;
+mod free_buffers;
+mod full_pages;
+mod hot_statement;
+mod run_queue;
+mod short_interval;
+mod slow_redo;
+
+use serde::{Deserialize, Serialize};
+use tiersmith_events::WaitClass;
+
+use crate::Interval;
+
+/// A statement with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Its name, in a few words.
+    pub name: String,
+    /// How much of DB time it is about, in per cent; nothing if that is not known.
+    pub impact_percent: Option<f64>,
+    /// The figures it rests on, in sentences.
+    pub evidence: Vec<String>,
+    /// What to do.
+    pub advice: String,
+}
+
+/// A rule.
+type Rule = fn(&Interval) -> Option<Finding>;
+
+/// Every rule.
+const RULES: [Rule; 12] = [
+    commit_waits::find,
+    slow_redo::find,
+    checkpoints::find,
+    cache_too_small::find,
+    flash_hit_ratio::find,
+    hot_statement::find,
+    full_pages::find,
+    doublewrite::find,
+    free_buffers::find,
+    cpu_bound::find,
+    run_queue::find,
+    short_interval::find,
+];
+
+/// What the rules find in an interval, largest impact first; those without a known impact behind the others.
+pub fn findings(of: &Interval) -> Vec<Finding> {
+    let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| rule(of)).collect();
+    let key = |finding: &Finding| finding.impact_percent.unwrap_or(-1.0);
+    found.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    found
+}
+
+/// A time's share of DB time, in per cent.
+fn of_db_time(of: &Interval, ns: u64) -> Option<f64> {
+    of.db_time_ns.filter(|time| *time > 0).map(|time| (ns as f64 / time as f64 * 100.0).min(100.0))
+}
+
+/// The measured time of a class of requests' waits.
+fn class_ns(of: &Interval, class: WaitClass) -> u64 {
+    let waits = of.foreground().into_iter().filter(|wait| wait.class == class && !wait.is_inside_another());
+    waits.fold(0, |sum: u64, wait| sum.saturating_add(wait.total_ns))
+}
+
+/// The share of a class in samples of active sessions, in per cent, and of how many sightings.
+fn sampled_share(of: &Interval, class: WaitClass) -> Option<(f64, u64)> {
+    let sampling = of.sampling.as_ref()?;
+    let all = sampling.seen();
+    let seen: u64 =
+        sampling.events.iter().filter(|event| event.class == class.name()).map(|event| event.seen).sum();
+    // Below this the error of the share is larger than what the rules ask for.
+    (all >= 50).then(|| (seen as f64 / all as f64 * 100.0, all))
+}
+
+/// Count and time of the syncs of redo, foreground and background together.
+fn redo_syncs(of: &Interval) -> Option<(u64, u64)> {
+    let names = ["redo sync", "log file sync"];
+    let waits = of.waits.iter().filter(|wait| names.contains(&wait.name.as_str()));
+    let (count, ns) = waits.fold((0u64, 0u64), |(count, ns), wait| {
+        (count.saturating_add(wait.count), ns.saturating_add(wait.total_ns))
+    });
+    (count > 0).then_some((count, ns))
+}
+
+fn setting<'a>(of: &'a Interval, name: &str) -> Option<&'a str> {
+    of.end.source.settings.get(name).map(String::as_str)
+}
+
+#[cfg(test)]
+pub(crate) mod made {
+    //! Intervals made for tests of rules. Nothing here is a measurement.
+
+    use tiersmith_events::WaitClass;
+
+    use crate::host::{CpuTimes, Cpus};
+    use crate::{Interval, Snapshot, Source, WaitStat};
+
+    /// A minute with a DB time of a hundred seconds, on a host with two processors that were busy for `busy_percent`.
+    pub(crate) struct Made {
+        pub(crate) begin: Snapshot,
+        pub(crate) end: Snapshot,
+    }
+
+    pub(crate) fn minute() -> Made {
+        let source = Source { instance: "i".to_owned(), database: "d".to_owned(), ..Source::default() };
+        let at = |seconds: u64| {
+            let mut snapshot = Snapshot::at(
+                source.clone(),
+                (1_000_000_000 + seconds) * 1_000_000_000,
+                seconds * 1_000_000_000,
+            );
+            snapshot.db_time_ns = Some(0);
+            snapshot.host.cpus = Some(Cpus { threads: 2, cores: 2, sockets: 1 });
+            snapshot.host.disks = Some(Vec::new());
+            snapshot.host.cpu = Some(CpuTimes::default());
+            snapshot
+        };
+        let (begin, mut end) = (at(1), at(61));
+        end.db_time_ns = Some(100_000_000_000);
+        Made { begin, end }.busy(20)
+    }
+
+    impl Made {
+        pub(crate) fn busy(mut self, percent: u64) -> Made {
+            let all = 120_000_000_000u64;
+            self.end.host.cpu = Some(CpuTimes {
+                user_ns: all / 100 * percent,
+                idle_ns: all / 100 * (100 - percent),
+                ..CpuTimes::default()
+            });
+            self
+        }
+
+        pub(crate) fn wait(
+            mut self,
+            name: &str,
+            class: WaitClass,
+            background: bool,
+            count: u64,
+            seconds: u64,
+        ) -> Made {
+            for (snapshot, share) in [(&mut self.begin, 0), (&mut self.end, 1)] {
+                snapshot.waits.push(WaitStat {
+                    name: name.to_owned(),
+                    class,
+                    background,
+                    help: String::new(),
+                    count: count * share,
+                    total_ns: seconds * 1_000_000_000 * share,
+                    max_ns: 0,
+                    bytes: 0,
+                    buckets: Vec::new(),
+                });
+            }
+            self
+        }
+
+        pub(crate) fn counter(mut self, name: &str, value: u64) -> Made {
+            self.begin.add_counter(name, "", 0);
+            self.end.add_counter(name, "", value);
+            self
+        }
+
+        pub(crate) fn interval(&self) -> Interval {
+            Interval::between(&self.begin, &self.end).expect("an interval")
+        }
+    }
+
+    #[test]
+    fn a_quiet_minute_has_no_findings() {
+        assert_eq!(super::findings(&minute().interval()), []);
+    }
+
+    #[test]
+    fn findings_stand_in_the_order_of_their_impact() {
+        let made = minute().wait("log file sync", WaitClass::Commit, false, 10_000, 20).wait(
+            "free buffer waits",
+            WaitClass::Configuration,
+            false,
+            100,
+            40,
+        );
+        let found = super::findings(&made.interval());
+        let names: Vec<&str> = found.iter().map(|finding| finding.name.as_str()).collect();
+        assert!(names.len() >= 2, "{names:?}");
+        assert!(
+            found
+                .windows(2)
+                .all(|pair| pair[0].impact_percent.unwrap_or(-1.0) >= pair[1].impact_percent.unwrap_or(-1.0))
+        );
+        assert!(found.iter().all(|finding| !finding.evidence.is_empty() && !finding.advice.is_empty()));
+    }
+}

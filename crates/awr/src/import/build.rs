@@ -1,0 +1,658 @@
+//! Which table of a report holds what: grids in, two snapshots out.
+//!
+//! Tables are known by their columns, and by a few words of their heading where the same columns mean different things (foreground and
+//! background waits). A table that was taken is struck off; what is left is listed.
+//!
+//! | taken | into |
+//! |---|---|
+//! | database, instance, host, snapshots | source, host, instants |
+//! | time model | DB time, DB CPU |
+//! | wait events, else top timed events | waits, without histograms |
+//! | instance activity, system statistics of RAC | counters and levels |
+//! | operating system statistics | the host's processor time |
+//! | IO by file type | reads and writes; their times are not in the report |
+//! | SQL by elapsed time (HTML) | statements, literals taken out |
+//! | parameters | settings |
+//!
+//! Invariant: a figure that is not in the report is absent from the snapshot, never zero.
+
+use std::collections::BTreeSet;
+
+use tiersmith_events::WaitClass;
+
+use super::{Grid, Imported, MOST_NAMES, value};
+use crate::host::{CpuTimes, Cpus, Memory};
+use crate::known::statistic;
+use crate::redact::Redaction;
+use crate::statement::StatementStat;
+use crate::{IoStat, Snapshot, Source, WaitStat};
+
+/// The longest name that is taken from a report.
+const LONGEST: usize = 200;
+
+/// A report being taken apart.
+struct Taking<'a> {
+    grids: Vec<Grid>,
+    taken: BTreeSet<usize>,
+    text: &'a str,
+    snapshot: Snapshot,
+    /// Rows whose figures the report hides behind `####` or does not print.
+    hidden: Vec<String>,
+}
+
+/// Two snapshots from the tables of a report; what is wrong with it if that cannot be.
+pub(super) fn snapshots(kind: &'static str, grids: Vec<Grid>, text: &str) -> Result<Imported, String> {
+    let snapshot = Snapshot::at(Source::default(), 0, 0);
+    let mut taking = Taking { grids, taken: BTreeSet::new(), text, snapshot, hidden: Vec::new() };
+    taking.identity();
+    let (begin_s, elapsed_s) = taking.instants()?;
+    taking.time();
+    taking.events();
+    taking.activity();
+    taking.machine();
+    taking.files(elapsed_s);
+    taking.parameters();
+    if kind.ends_with("HTML") {
+        taking.statements();
+    }
+    let mut end = taking.snapshot;
+    if end.waits.is_empty() && end.counters.is_empty() && end.db_time_ns.is_none() {
+        return Err("none of its tables is known".to_owned());
+    }
+    let mut unknown = Vec::new();
+    for (index, grid) in taking.grids.iter().enumerate() {
+        let title: String =
+            grid.section.split(" | ").next().unwrap_or_default().trim().chars().take(LONGEST).collect();
+        if !taking.taken.contains(&index)
+            && !title.is_empty()
+            && !grid.rows.is_empty()
+            && !unknown.contains(&title)
+        {
+            unknown.push(title);
+        }
+    }
+    end.taken_unix_ns = (begin_s + elapsed_s).saturating_mul(1_000_000_000);
+    end.monotonic_ns = elapsed_s.saturating_mul(1_000_000_000);
+    end.missing
+        .push(format!("times of reads and writes by file, and histograms: the {kind} has no sums of them"));
+    if !taking.hidden.is_empty() {
+        let more = taking.hidden.len().saturating_sub(20);
+        let and = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let names = taking.hidden[..taking.hidden.len() - more].join("; ");
+        end.missing.push(format!("rows whose figures the report prints as #### or not at all: {names}{and}"));
+    }
+    end.check()?;
+    let mut begin = end.clone();
+    begin.taken_unix_ns = begin_s.saturating_mul(1_000_000_000);
+    begin.monotonic_ns = 0;
+    to_zero(&mut begin);
+    Ok(Imported { kind, begin, end, unknown })
+}
+
+/// The same snapshot before anything was counted.
+fn to_zero(snapshot: &mut Snapshot) {
+    snapshot.db_time_ns = snapshot.db_time_ns.map(|_| 0);
+    snapshot.db_cpu_ns = snapshot.db_cpu_ns.map(|_| 0);
+    snapshot.waits.iter_mut().for_each(|wait| (wait.count, wait.total_ns) = (0, 0));
+    snapshot.counters.iter_mut().for_each(|counter| counter.value = 0);
+    snapshot.io.iter_mut().for_each(|io| io.numbers_mut().into_iter().for_each(|number| *number = 0));
+    snapshot.statements.clear();
+    snapshot.host.cpu = snapshot.host.cpu.map(|_| CpuTimes::default());
+}
+
+fn short(text: &str) -> String {
+    text.trim().chars().take(LONGEST).collect()
+}
+
+fn cell(row: &[String], at: Option<usize>) -> &str {
+    at.and_then(|at| row.get(at)).map_or("", String::as_str)
+}
+
+impl Taking<'_> {
+    /// Numbers of the grids that have all of these columns, each under one of its titles.
+    fn with(&self, columns: &[&[&str]]) -> Vec<usize> {
+        let fits = |grid: &Grid| columns.iter().all(|titles| grid.column(titles).is_some());
+        (0..self.grids.len()).filter(|index| fits(&self.grids[*index])).collect()
+    }
+
+    /// Of those the ones whose heading has these words.
+    fn about(&self, words: &str, columns: &[&[&str]]) -> Vec<usize> {
+        let has = |index: &usize| self.grids[*index].section.to_lowercase().contains(words);
+        self.with(columns).into_iter().filter(has).collect()
+    }
+
+    /// The first cell of a column, wherever it is.
+    fn first(&mut self, titles: &[&str]) -> Option<String> {
+        for index in self.with(&[titles]) {
+            let grid = &self.grids[index];
+            let found = grid
+                .rows
+                .iter()
+                .map(|row| short(cell(row, grid.column(titles))))
+                .find(|text| !text.is_empty());
+            if found.is_some() {
+                self.taken.insert(index);
+                return found;
+            }
+        }
+        None
+    }
+
+    /// The first cell of a column, in a table that also has another one.
+    fn beside(&mut self, other: &str, title: &str) -> Option<String> {
+        let index = self.with(&[&[other], &[title]]).first().copied()?;
+        let grid = &self.grids[index];
+        let found = grid
+            .rows
+            .iter()
+            .map(|row| short(cell(row, grid.column(&[title]))))
+            .find(|text| !text.is_empty())?;
+        self.taken.insert(index);
+        Some(found)
+    }
+
+    fn identity(&mut self) {
+        // RAC has a plain `Name` beside an `Id`; Statspack a `Host` whose name stands under the word `Name`.
+        let database = self.first(&["DB Name", "Database"]).or_else(|| self.beside("Id", "Name"));
+        let instance = self.first(&["Instance"]).unwrap_or_default();
+        let started = self.first(&["Startup Time", "Startup"]).unwrap_or_default();
+        let id = self.first(&["DB Id", "Id"]).unwrap_or_default();
+        let release = self.first(&["Release"]);
+        let host = self
+            .first(&["Host Name"])
+            .or_else(|| self.beside("Platform", "Name"))
+            .or_else(|| self.first(&["Host"]));
+        let platform = self.first(&["Platform"]);
+        let number = |text: Option<String>| {
+            text.and_then(|text| value::count(&text)).and_then(|n| u32::try_from(n).ok())
+        };
+        let threads = number(self.first(&["CPUs"]));
+        let (cores, sockets) = (number(self.first(&["Cores"])), number(self.first(&["Sockets"])));
+        let memory =
+            self.first(&["Memory (GB)", "Memory(GB)", "Memory (G)"]).and_then(|text| value::number(&text));
+        let rac = self.grids.iter().any(|grid| grid.column(&["I#"]).is_some());
+        let source = &mut self.snapshot.source;
+        source.database = database.filter(|name| !name.is_empty()).unwrap_or_else(|| instance.clone());
+        source.product = if rac { "Oracle RAC" } else { "Oracle" }.to_owned();
+        source.version = release.unwrap_or_default();
+        source.instance = format!("{instance} started {started}");
+        source.path = format!("Oracle database {id}").trim().to_owned();
+        let machine = &mut self.snapshot.host;
+        (machine.name, machine.platform) = (host, platform);
+        machine.cpus =
+            threads.map(|threads| Cpus { threads, cores: cores.unwrap_or(0), sockets: sockets.unwrap_or(0) });
+        machine.memory =
+            memory.map(|gb| Memory { total_bytes: (gb * 1_073_741_824.0) as u64, available_bytes: 0 });
+    }
+
+    /// What stands behind a label such as `Begin Snap:`, in a table or on a line.
+    fn labelled(&mut self, label: &str) -> Option<String> {
+        for index in 0..self.grids.len() {
+            let row = self.grids[index]
+                .rows
+                .iter()
+                .find(|row| row.first().is_some_and(|cell| cell.trim() == label));
+            if let Some(row) = row {
+                let text = row[1..].join(" ");
+                self.taken.insert(index);
+                return Some(text);
+            }
+        }
+        let lines = self.text.lines().take(2000);
+        lines.map(str::trim).find_map(|line| Some(line.strip_prefix(label)?.trim().to_owned()))
+    }
+
+    /// When the interval began, and how long it is, in seconds.
+    fn instants(&mut self) -> Result<(u64, u64), String> {
+        let mut ends = [None, None];
+        for (end, label) in ends.iter_mut().zip(["Begin Snap:", "End Snap:"]) {
+            let text = self.labelled(label).unwrap_or_default();
+            let words: Vec<&str> = text.split_ascii_whitespace().collect();
+            *end = (0..words.len()).find_map(|at| {
+                let time = words.get(at + 1).filter(|word| word.contains(':')).copied().unwrap_or("");
+                value::instant(&format!("{} {time}", words[at]))
+            });
+            let sessions = words
+                .iter()
+                .position(|word| word.contains(':'))
+                .and_then(|at| value::count(words.get(at + 1)?));
+            self.snapshot.sessions = sessions.or(self.snapshot.sessions);
+        }
+        if ends.iter().any(Option::is_none) {
+            // RAC: a line for each instance.
+            ends = [self.first(&["Begin Snap Time"]), self.first(&["End Snap Time"])]
+                .map(|text| text.and_then(|text| value::instant(&text)));
+        }
+        let minutes = self
+            .labelled("Elapsed:")
+            .and_then(|text| value::leading(&text))
+            .or_else(|| self.first(&["Elapsed Time(min)"]).and_then(|text| value::number(&text)));
+        let by_clock = match ends {
+            [Some(begin), Some(end)] => end.checked_sub(begin),
+            _ => None,
+        };
+        let elapsed = by_clock
+            .or(minutes.map(|minutes| (minutes * 60.0).round() as u64))
+            .filter(|seconds| *seconds > 0);
+        let elapsed = elapsed.ok_or("it does not say when its interval began and ended")?;
+        let begin = ends[0].or_else(|| ends[1]?.checked_sub(elapsed)).unwrap_or(0);
+        Ok((begin, elapsed))
+    }
+
+    fn time(&mut self) {
+        let names: &[&str] = &["Statistic Name", "Statistic"];
+        for index in self.with(&[names, &["Time (s)"]]) {
+            let grid = &self.grids[index];
+            let (name, time) = (grid.column(names), grid.column(&["Time (s)"]));
+            for row in &grid.rows {
+                let ns = value::seconds_ns(cell(row, time));
+                match cell(row, name).to_lowercase().as_str() {
+                    "db time" => self.snapshot.db_time_ns = ns,
+                    "db cpu" => self.snapshot.db_cpu_ns = ns,
+                    _ => {}
+                }
+            }
+            self.taken.insert(index);
+        }
+        // RAC: a row for each instance.
+        if self.snapshot.db_time_ns.is_none()
+            && let Some(index) = self.about("time model", &[&["I#"], &["DB time (s)"]]).first().copied()
+        {
+            let grid = &self.grids[index];
+            let sum = |title: &str| {
+                let at = grid.column(&[title])?;
+                let rows =
+                    grid.rows.iter().filter(|row| value::count(cell(row, grid.column(&["I#"]))).is_some());
+                rows.filter_map(|row| value::seconds_ns(cell(row, Some(at)))).reduce(u64::saturating_add)
+            };
+            (self.snapshot.db_time_ns, self.snapshot.db_cpu_ns) = (sum("DB time (s)"), sum("DB CPU (s)"));
+            self.taken.insert(index);
+        }
+        if self.snapshot.db_time_ns.is_none() {
+            let minutes =
+                ["DB Time:", "DB time:"].iter().find_map(|label| value::leading(&self.labelled(label)?));
+            self.snapshot.db_time_ns = minutes.map(|minutes| (minutes * 60e9).round() as u64);
+        }
+    }
+
+    fn events(&mut self) {
+        let times: &[&str] =
+            &["Total Wait Time (s)", "Total Wait Time (sec)", "Total(s)", "Time(s)", "Time (s)"];
+        let columns: [&[&str]; 3] = [&["Event"], &["Waits"], times];
+        let mut classes = std::collections::BTreeMap::new();
+        for index in self.with(&[&["Event"], &["Wait Class", "Class"]]) {
+            let grid = &self.grids[index];
+            let (event, class) = (grid.column(&["Event"]), grid.column(&["Wait Class", "Class"]));
+            for row in &grid.rows {
+                if let Some(class) = class_named(cell(row, class)) {
+                    classes.insert(full_name(cell(row, event)), class);
+                }
+            }
+        }
+        for (words, background) in [("foreground wait event", false), ("background wait event", true)] {
+            for index in self.about(words, &columns) {
+                self.take_events(index, times, background, &classes);
+            }
+        }
+        if self.snapshot.waits.iter().all(|wait| wait.background) {
+            let top =
+                ["timed", "top 10 foreground"].iter().flat_map(|words| self.about(words, &columns)).next();
+            if let Some(index) = top {
+                self.take_events(index, times, false, &classes);
+            }
+        }
+        // The top events are in the tables of all events; they were asked for their classes.
+        let tops: Vec<usize> = ["timed", "top 10", "wait class"]
+            .iter()
+            .flat_map(|words| self.about(words, &[&["Waits"], times]))
+            .collect();
+        self.taken.extend(tops);
+    }
+
+    fn take_events(
+        &mut self,
+        index: usize,
+        times: &[&str],
+        background: bool,
+        classes: &std::collections::BTreeMap<String, WaitClass>,
+    ) {
+        let grid = &self.grids[index];
+        let (event, waits, time) = (grid.column(&["Event"]), grid.column(&["Waits"]), grid.column(times));
+        let (instance, share) = (grid.column(&["I#"]), grid.column(&["% DB time", "%DB time"]));
+        for row in &grid.rows {
+            // Of RAC's rows the star is the sum of the others.
+            if instance.is_some() && cell(row, instance) != "*" {
+                continue;
+            }
+            let name = full_name(cell(row, event));
+            // What is too wide for its column is the longest of all, and not zero.
+            if cell(row, waits).contains('#') || cell(row, time).contains('#') {
+                self.hidden.push(name);
+                continue;
+            }
+            // A time that is left out is less than is printed; without a count it is DB CPU or not an event.
+            let printed = cell(row, time);
+            let total_ns = if printed.is_empty() { Some(0) } else { value::seconds_ns(printed) };
+            let (Some(count), Some(total_ns)) = (value::count(cell(row, waits)), total_ns) else { continue };
+            // Waits that are in no DB time have no share of it: whatever they are called, they are idle.
+            let in_db_time = self.snapshot.db_time_ns.unwrap_or(0);
+            let no_share = share.is_some()
+                && cell(row, share).is_empty()
+                && total_ns > in_db_time / 100
+                && in_db_time > 0;
+            let class = match classes.get(&name) {
+                Some(class) => *class,
+                None if no_share && !background => WaitClass::Idle,
+                None => class_of(&name),
+            };
+            let twice =
+                self.snapshot.waits.iter().any(|wait| wait.key() == (name.as_str(), class, background));
+            if name.is_empty() || twice || self.snapshot.waits.len() >= MOST_NAMES {
+                continue;
+            }
+            self.snapshot.waits.push(WaitStat {
+                name,
+                class,
+                background,
+                help: String::new(),
+                count,
+                total_ns,
+                max_ns: 0,
+                bytes: 0,
+                buckets: Vec::new(),
+            });
+        }
+        self.taken.insert(index);
+    }
+
+    fn activity(&mut self) {
+        for index in self.with(&[&["Statistic"], &["Total"]]) {
+            let grid = &self.grids[index];
+            let (name, total) = (grid.column(&["Statistic"]), grid.column(&["Total"]));
+            let mut found = Vec::new();
+            for row in &grid.rows {
+                if let Some(value) = value::count(cell(row, total)) {
+                    found.push((short(cell(row, name)), value));
+                }
+            }
+            for (name, value) in found {
+                self.count(&name, value);
+            }
+            self.taken.insert(index);
+        }
+        for index in self.with(&[&["Statistic"], &["Begin Value"], &["End Value"]]) {
+            let grid = &self.grids[index];
+            let (name, end) = (grid.column(&["Statistic"]), grid.column(&["End Value"]));
+            for row in &grid.rows {
+                let name = short(cell(row, name));
+                let there = self.snapshot.levels.len() >= MOST_NAMES
+                    || self.snapshot.levels.iter().any(|level| level.name == name);
+                if let Some(value) = value::count(cell(row, end)).filter(|_| !there && !name.is_empty()) {
+                    self.snapshot.add_level(&name, "", value);
+                }
+            }
+            self.taken.insert(index);
+        }
+        // RAC: a row for each instance, and a sum.
+        let of_rac = [
+            ("Logical Reads", statistic::LOGICAL_READS),
+            ("Physical Reads", statistic::PHYSICAL_READS),
+            ("Physical Writes", statistic::PHYSICAL_WRITES),
+            ("Block Changes", statistic::BLOCK_CHANGES),
+            ("User Calls", statistic::USER_CALLS),
+            ("Execs", statistic::EXECUTE_COUNT),
+            ("Parses", statistic::PARSE_COUNT),
+            ("Logons", statistic::LOGONS),
+            ("Txns", statistic::USER_COMMITS),
+        ];
+        for index in self.with(&[&["I#"], &["Logical Reads"], &["Txns"]]).into_iter().take(1) {
+            let grid = &self.grids[index];
+            let rows: Vec<&Vec<String>> = grid
+                .rows
+                .iter()
+                .filter(|row| value::count(cell(row, grid.column(&["I#"]))).is_some())
+                .collect();
+            let sums: Vec<(&str, u64)> = of_rac
+                .iter()
+                .filter_map(|(title, name)| {
+                    let at = grid.column(&[title])?;
+                    let values = rows.iter().filter_map(|row| value::count(cell(row, Some(at))));
+                    Some((*name, values.reduce(u64::saturating_add)?))
+                })
+                .collect();
+            for (name, value) in sums {
+                self.count(name, value);
+            }
+            self.taken.insert(index);
+        }
+    }
+
+    fn count(&mut self, name: &str, value: u64) {
+        let full = self.snapshot.counters.len() >= MOST_NAMES;
+        if !full && !name.is_empty() && !self.snapshot.counters.iter().any(|counter| counter.name == name) {
+            let unit = if name == statistic::REDO_SIZE || name.contains("bytes") { "bytes" } else { "" };
+            self.snapshot.add_counter(name, unit, value);
+        }
+    }
+
+    /// Operating system statistics, in hundredths of a second.
+    fn machine(&mut self) {
+        for index in self.with(&[&["Statistic"], &["Value", "Total"]]) {
+            let grid = &self.grids[index];
+            let (name, at) = (grid.column(&["Statistic"]), grid.column(&["Value", "Total"]));
+            let of = |wanted: &str| {
+                let row =
+                    grid.rows.iter().find(|row| cell(row, name).trim_start_matches('*').trim() == wanted)?;
+                value::count(cell(row, at))
+            };
+            let ns = |wanted: &str| of(wanted).map(|hundredths| hundredths.saturating_mul(10_000_000));
+            let (Some(user), Some(system), Some(idle)) = (ns("USER_TIME"), ns("SYS_TIME"), ns("IDLE_TIME"))
+            else {
+                continue;
+            };
+            // Oracle counts waiting for disks as idle.
+            let waiting = ns("IOWAIT_TIME").unwrap_or(0);
+            self.snapshot.host.cpu = Some(CpuTimes {
+                user_ns: user,
+                system_ns: system,
+                idle_ns: idle.saturating_sub(waiting),
+                iowait_ns: waiting,
+                steal_ns: 0,
+            });
+            self.taken.insert(index);
+        }
+    }
+
+    fn files(&mut self, elapsed_s: u64) {
+        for index in self
+            .with(&[&["Filetype Name"], &["Reads: Data", "Reads:  Data"], &["Writes: Data", "Writes:  Data"]])
+            .into_iter()
+            .take(1)
+        {
+            let grid = &self.grids[index];
+            let name = grid.column(&["Filetype Name"]);
+            let (reads, writes) = (grid.column(&["Reads: Data"]), grid.column(&["Writes: Data"]));
+            let mut found = Vec::new();
+            for row in &grid.rows {
+                // Requests stand beside their data, by second.
+                let requests = |data: Option<usize>| {
+                    let rate = value::number(cell(row, data.map(|at| at + 1)));
+                    rate.map(|rate| (rate * elapsed_s as f64).round() as u64)
+                };
+                let bytes = |data: Option<usize>| value::bytes(cell(row, data)).map(|bytes| bytes as u64);
+                let file_class = short(cell(row, name));
+                if file_class.is_empty() || file_class.starts_with("TOTAL") {
+                    continue;
+                }
+                let figures = (requests(reads), bytes(reads), requests(writes), bytes(writes));
+                let (Some(reads), Some(read_bytes), Some(writes), Some(write_bytes)) = figures else {
+                    self.hidden.push(file_class);
+                    continue;
+                };
+                found.push(IoStat {
+                    file_class,
+                    tier: "home".to_owned(),
+                    reads,
+                    read_bytes,
+                    read_ns: 0,
+                    writes,
+                    write_bytes,
+                    write_ns: 0,
+                    untimed: true,
+                });
+            }
+            found.into_iter().for_each(|io| self.snapshot.add_io(io));
+            self.taken.insert(index);
+        }
+    }
+
+    fn parameters(&mut self) {
+        for index in self.with(&[&["Parameter Name"], &["Begin value", "Value"]]) {
+            let grid = &self.grids[index];
+            let (name, at) = (grid.column(&["Parameter Name"]), grid.column(&["Begin value", "Value"]));
+            for row in &grid.rows {
+                let (name, value) = (short(cell(row, name)), short(cell(row, at)));
+                if !name.is_empty() && !name.contains("password") {
+                    self.snapshot.source.settings.insert(name, value);
+                }
+            }
+            self.taken.insert(index);
+        }
+    }
+
+    fn statements(&mut self) {
+        let time: &[&str] = &["Elapsed Time (s)", "Elapsed  Time (s)"];
+        for index in self
+            .about("elapsed time", &[time, &["Executions"], &["SQL Id"], &["SQL Text"]])
+            .into_iter()
+            .take(1)
+        {
+            let grid = &self.grids[index];
+            let columns = [
+                grid.column(&["SQL Id"]),
+                grid.column(time),
+                grid.column(&["Executions"]),
+                grid.column(&["SQL Text"]),
+            ];
+            for row in &grid.rows {
+                let [id, total_ns, calls, text] = columns.map(|at| cell(row, at));
+                let Some(total_ns) = value::seconds_ns(total_ns) else { continue };
+                let id = short(id);
+                if id.is_empty() || self.snapshot.statements.iter().any(|row| row.id == id) {
+                    continue;
+                }
+                self.snapshot.statements.push(StatementStat {
+                    id,
+                    text: Redaction::Literals.statement(text),
+                    calls: value::count(calls).unwrap_or(0),
+                    total_ns,
+                    ..StatementStat::default()
+                });
+            }
+            self.taken.insert(index);
+        }
+    }
+}
+
+/// The class of this name, also where a text report cut it off; Oracle's classes that have no place here are `Other`.
+fn class_named(name: &str) -> Option<WaitClass> {
+    let name = name.trim();
+    if name.len() < 5 {
+        return None;
+    }
+    if name == "Sys I/O" {
+        return Some(WaitClass::SystemIo);
+    }
+    let known = WaitClass::ALL.into_iter().find(|class| class.name().starts_with(name));
+    known.or_else(|| {
+        ["Cluster", "Queueing", "Scheduler"]
+            .iter()
+            .any(|class| class.starts_with(name))
+            .then_some(WaitClass::Other)
+    })
+}
+
+/// The class of an event that no table of the report gives, by its name.
+fn class_of(name: &str) -> WaitClass {
+    let starts = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
+    if name == "log file sync" {
+        WaitClass::Commit
+    } else if starts(&[
+        "log file switch",
+        "log buffer space",
+        "free buffer waits",
+        "write complete waits",
+        "checkpoint completed",
+    ]) {
+        WaitClass::Configuration
+    } else if starts(&[
+        "db file parallel write",
+        "db file async",
+        "log file",
+        "log archive",
+        "control file",
+        "recovery read",
+        "LGWR",
+        "io done",
+    ]) {
+        WaitClass::SystemIo
+    } else if starts(&[
+        "db file",
+        "direct path",
+        "cell ",
+        "read by other session",
+        "db flash cache",
+        "local write wait",
+        "securefile",
+    ]) {
+        WaitClass::UserIo
+    } else if starts(&["enq: TX - row", "enq: TM", "enq: UL", "SQL*Net break"]) {
+        WaitClass::Application
+    } else if starts(&["buffer busy", "latch", "library cache", "cursor:", "row cache", "enq: TX - index"]) {
+        WaitClass::Concurrency
+    } else if starts(&[
+        "PX Deq",
+        "watchdog main loop",
+        "gcs remote message",
+        "ges remote message",
+        "class slave wait",
+    ]) || name.ends_with("from client")
+        || name.ends_with("idle")
+        || name.ends_with("timer")
+        || starts(&["rdbms ipc message", "jobq slave", "Streams AQ", "DIAG idle"])
+    {
+        WaitClass::Idle
+    } else if starts(&["SQL*Net", "TCP Socket"]) {
+        WaitClass::Network
+    } else {
+        WaitClass::Other
+    }
+}
+
+/// Names that text reports cut off, in full.
+const CUT: [&str; 14] = [
+    "db flash cache single block physical read",
+    "db flash cache multiblock physical read",
+    "db flash cache invalidate wait",
+    "cell single block physical read",
+    "cell multiblock physical read",
+    "log file switch (checkpoint incomplete)",
+    "log file switch (archiving needed)",
+    "log file switch (private strand flush incomplete)",
+    "control file sequential read",
+    "control file parallel write",
+    "SQL*Net message from client",
+    "SQL*Net more data to client",
+    "write complete waits: flash cache",
+    "enq: TX - row lock contention",
+];
+
+/// The name of an event, in full if a text report cut it off and only one name fits.
+fn full_name(name: &str) -> String {
+    let name = short(name);
+    let mut fits = CUT.iter().filter(|full| full.starts_with(&name) && name.len() >= 20);
+    match (fits.next(), fits.next()) {
+        (Some(full), None) => (*full).to_owned(),
+        _ => name,
+    }
+}

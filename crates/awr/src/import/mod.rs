@@ -1,0 +1,134 @@
+//! Oracle's reports as a source: AWR in HTML and text, single instance and RAC, and Statspack in text.
+//!
+//! ```text
+//! file --- html.rs or text.rs ---> grids: section, titles of columns, rows of text --- build.rs ---> two snapshots
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `html.rs` | tables of a page, however it was saved: upper or lower case, quoted or not |
+//! | `text.rs` | tables of a text report, found by their lines of dashes |
+//! | `value.rs` | numbers, times and dates as the reports print them |
+//! | `build.rs` | which table holds what |
+//!
+//! A report tells an interval: the first snapshot has zeros, the second what the report counts. The layouts are those of 11.2 to 19c;
+//! tables are known by their columns, because titles and summaries change more often. Instants carry no time zone and are taken as they
+//! stand.
+//!
+//! Invariants: no bytes make a reader panic; tables, rows and cells are bounded, far above what reports have; a table that is not taken is listed.
+//!
+//! Deliberately absent: Oracle's Compare Periods and ASH reports (import the two AWR reports instead), histograms (the reports have shares
+//! only), advisories.
+
+mod build;
+mod html;
+mod text;
+mod value;
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use crate::{Error, Result, Snapshot};
+
+/// The largest report that is read.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// More tables than any report has.
+const MOST_GRIDS: usize = 5_000;
+
+/// More rows than any table of a report has.
+const MOST_ROWS: usize = 10_000;
+
+/// More cells than any report has, those that a cell spans included.
+const MOST_CELLS: usize = 2_000_000;
+
+/// More events or statistics than any report has.
+const MOST_NAMES: usize = 5_000;
+
+/// A report that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    /// What kind of report it was.
+    pub kind: &'static str,
+    /// The beginning of its interval: every counter is zero.
+    pub begin: Snapshot,
+    /// The end of its interval.
+    pub end: Snapshot,
+    /// Sections that are not known, and so not in the snapshots.
+    pub unknown: Vec<String>,
+}
+
+/// A table of a report, as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Grid {
+    /// The heading above it; in HTML also its summary.
+    section: String,
+    /// Titles of columns.
+    columns: Vec<String>,
+    /// Cells.
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    /// The column whose title is one of these, without regard to case and spaces.
+    fn column(&self, titles: &[&str]) -> Option<usize> {
+        let plain = |text: &str| -> String {
+            text.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect()
+        };
+        titles.iter().find_map(|title| self.columns.iter().position(|column| plain(column) == plain(title)))
+    }
+}
+
+/// Reads a report from a file.
+///
+/// # Errors
+/// If the file cannot be read, is too large, or is not one of these reports.
+pub fn read(path: &Path) -> Result<Imported> {
+    let place = path.display().to_string();
+    let io = |source| Error::Io {
+        action: "read the report",
+        path: path.to_owned(),
+        source,
+        remedy: "Check that the file is there and can be read",
+    };
+    let foreign = |reason: &str| Error::Import { place: place.clone(), reason: reason.to_owned() };
+    // Before it is opened: opening a named pipe would wait for somebody to write.
+    if !fs::metadata(path).map_err(io)?.is_file() {
+        return Err(foreign("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes)).map_err(io)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(foreign("it is larger than any report"));
+    }
+    // Reports are in the database's character set: what is not UTF-8 is mostly Latin-1, and in names only.
+    let text = String::from_utf8(bytes)
+        .unwrap_or_else(|e| e.into_bytes().iter().map(|byte| char::from(*byte)).collect());
+    parse(&text, &place)
+}
+
+/// Reads a report from its text; `place` says in errors where that came from.
+///
+/// # Errors
+/// If it is not one of these reports.
+pub fn parse(text: &str, place: &str) -> Result<Imported> {
+    let foreign = |reason: &str| Error::Import { place: place.to_owned(), reason: reason.to_owned() };
+    let head: String = text.chars().take(200_000).flat_map(char::to_lowercase).collect();
+    if head.contains("compare period report") {
+        return Err(foreign("it is a report of two periods; import the reports of each period instead"));
+    }
+    if head.contains("ash report for") && !head.contains("workload repository report") {
+        return Err(foreign("it is a report of active sessions"));
+    }
+    let (kind, grids) = if head.contains("<table") {
+        ("AWR report in HTML", html::grids(text))
+    } else if head.contains("statspack report for") {
+        ("Statspack report", text::grids(text))
+    } else if head.contains("workload repository") {
+        ("AWR report in text", text::grids(text))
+    } else {
+        return Err(foreign("there is no title of such a report in it"));
+    };
+    build::snapshots(kind, grids, text).map_err(|reason| foreign(&reason))
+}

@@ -1,0 +1,211 @@
+//! The tables of a text report, found by their lines of dashes: each group of dashes is a column, the lines above are its titles, the lines
+//! below its rows until a blank line or the next line of dashes.
+//!
+//! ```text
+//! Event                             Waits   Time (s)
+//! -------------------------- ------------ ----------
+//! log file sync                     1,234        5.6
+//! ```
+//!
+//! A figure may be wider than its column and reach to the left into the gap: a cell ends where its dashes end, and begins where the one
+//! before ended.
+//!
+//! Invariants: no bytes make it panic; columns, rows and cells are bounded, what is beyond is not read.
+
+use super::{Grid, MOST_CELLS, MOST_GRIDS, MOST_ROWS};
+
+/// Titles stand on so many lines at most.
+const TITLE_LINES: usize = 5;
+
+/// More columns than any report has.
+const MOST_COLUMNS: usize = 64;
+
+/// More bytes than any line of a report has.
+const LONGEST_LINE: usize = 4096;
+
+/// Where the columns are, if the line is one of dashes: begin and end in characters.
+fn spans(line: &str) -> Option<Vec<(usize, usize)>> {
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    let mut open = false;
+    let mut dashes = 0;
+    for (at, c) in line.chars().enumerate() {
+        match c {
+            '-' | '~' => {
+                dashes += usize::from(c == '-');
+                if open && let Some(span) = spans.last_mut() {
+                    span.1 = at + 1;
+                } else {
+                    spans.push((at, at + 1));
+                }
+                open = true;
+            }
+            ' ' => open = false,
+            _ => return None,
+        }
+    }
+    // One group alone is the end of a section, or underlines a heading.
+    (spans.len() > 1 && spans.len() <= MOST_COLUMNS && dashes > 3).then_some(spans)
+}
+
+/// The beginning of a line that is too long.
+fn cut_off(line: &str) -> &str {
+    let end = (0..=LONGEST_LINE).rev().find(|at| line.is_char_boundary(*at));
+    &line[..end.unwrap_or(0)]
+}
+
+fn cut(line: &str, from: usize, to: usize) -> String {
+    line.chars().skip(from).take(to.saturating_sub(from)).collect::<String>().trim().to_owned()
+}
+
+fn cells(line: &str, spans: &[(usize, usize)]) -> Vec<String> {
+    let mut cells = Vec::with_capacity(spans.len());
+    let mut from = 0;
+    for (index, (_, end)) in spans.iter().enumerate() {
+        // The last column takes the rest of the line.
+        let end = if index + 1 == spans.len() { usize::MAX } else { *end };
+        cells.push(cut(line, from, end));
+        from = end;
+    }
+    cells
+}
+
+/// The heading in a line such as `Foreground Wait Events   DB/Inst: X/x  Snaps: 1-2`.
+fn heading(line: &str) -> Option<String> {
+    let at = line.find("DB/Inst:")?;
+    Some(line[..at].trim().to_owned())
+}
+
+/// Every table of the report.
+pub(super) fn grids(text: &str) -> Vec<Grid> {
+    let whole = text.lines().map(|line| line.trim_end().trim_start_matches('\u{c}'));
+    let lines: Vec<&str> =
+        whole.map(|line| if line.len() > LONGEST_LINE { cut_off(line) } else { line }).collect();
+    let mut count = 0;
+    let mut grids = Vec::new();
+    let mut section = String::new();
+    let mut at = 0;
+    while at < lines.len() && grids.len() < MOST_GRIDS {
+        if let Some(title) = heading(lines[at]) {
+            section = title;
+        }
+        let Some(spans) = spans(lines[at]) else {
+            at += 1;
+            continue;
+        };
+        let mut titles = vec![String::new(); spans.len()];
+        let first = (at.saturating_sub(TITLE_LINES)..at)
+            .rev()
+            .take_while(|line| is_title(lines[*line]))
+            .last()
+            .unwrap_or(at);
+        for line in &lines[first..at] {
+            for (title, cell) in titles.iter_mut().zip(cells(line, &spans)) {
+                if !cell.is_empty() {
+                    title.push(' ');
+                    title.push_str(&cell);
+                }
+            }
+        }
+        let columns = titles.iter().map(|title| title.trim().to_owned()).collect();
+        // Tables without a line of their own (load profile, top events) have their heading among the titles or just above.
+        let above = (0..first)
+            .rev()
+            .take(3)
+            .find(|line| !lines[*line].trim().is_empty())
+            .map_or("", |line| lines[line].trim());
+        let own = lines[first..at]
+            .iter()
+            .map(|line| line.trim())
+            .find(|line| line.contains("Timed") || line.starts_with("Load Profile"));
+        let mut grid =
+            Grid { section: own.map_or_else(|| section.clone(), str::to_owned), columns, rows: Vec::new() };
+        if grid.section.is_empty() {
+            above.clone_into(&mut grid.section);
+        }
+        at += 1;
+        while at < lines.len() && !lines[at].trim().is_empty() {
+            if is_rule(lines[at]) || heading(lines[at]).is_some() {
+                break;
+            }
+            if grid.rows.len() < MOST_ROWS && count < MOST_CELLS {
+                count += spans.len();
+                grid.rows.push(cells(lines[at], &spans));
+            }
+            at += 1;
+        }
+        grids.push(grid);
+    }
+    grids
+}
+
+/// A line of dashes and spaces only.
+fn is_rule(line: &str) -> bool {
+    let line = line.trim();
+    line.len() > 3 && line.chars().all(|c| matches!(c, '-' | '~' | ' '))
+}
+
+fn is_title(line: &str) -> bool {
+    !line.trim().is_empty() && !line.starts_with("->") && !is_rule(line) && heading(line).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_tables_of_any_size_take_bounded_memory() {
+        let wide = format!("{}\n{}", "- ".repeat(500_000), "x\n".repeat(1000));
+        assert!(grids(&wide).is_empty());
+        let columns = "-- ".repeat(MOST_COLUMNS);
+        let long = format!("{columns}\n{}\n{columns}\n", "x\n".repeat(2 * MOST_ROWS));
+        assert_eq!(grids(&long).iter().map(|grid| grid.rows.len()).sum::<usize>(), MOST_ROWS);
+        let many = grids(&format!("{columns}\n").repeat(2 * MOST_GRIDS));
+        assert_eq!(many.len(), MOST_GRIDS);
+        let cells = grids(&format!("{columns}\n{}\n", "x\n".repeat(MOST_ROWS)).repeat(10));
+        assert!(
+            cells.iter().flat_map(|grid| &grid.rows).map(Vec::len).sum::<usize>() < MOST_CELLS + MOST_COLUMNS
+        );
+        assert_eq!(cut_off(&"é".repeat(LONGEST_LINE)).len(), LONGEST_LINE);
+    }
+
+    #[test]
+    fn titles_on_several_lines_belong_to_the_dashes_below() {
+        let text = "Foreground Wait Events            DB/Inst: X/x  Snaps: 1-2\n-> s - second\n\n\
+                    \x20                                                  Avg\n\
+                    \x20                                  Total Wait    wait\n\
+                    Event                        Waits   Time (s)    (ms)\n\
+                    ---------------------- ----------- ---------- -------\n\
+                    log file sync            1,234,567     56,789     1.2\n\
+                    db file sequential rea          10          0      .5\n\
+                    \x20         -------------------------------------------------------------\n";
+        let grids = grids(text);
+        assert_eq!(grids.len(), 1);
+        assert_eq!(grids[0].section, "Foreground Wait Events");
+        assert_eq!(grids[0].columns, ["Event", "Waits", "Total Wait Time (s)", "Avg wait (ms)"]);
+        assert_eq!(grids[0].rows[0], ["log file sync", "1,234,567", "56,789", "1.2"]);
+        assert_eq!(grids[0].rows.len(), 2);
+    }
+
+    #[test]
+    fn no_text_makes_it_panic() {
+        let mut rng = fastrand::Rng::with_seed(6);
+        let parts = [
+            "---- ----",
+            "\n",
+            " ",
+            "~~~~ ---",
+            "DB/Inst: x",
+            "é",
+            "----------",
+            "12",
+            "Event",
+            "\u{c}",
+            "->",
+            "\t",
+        ];
+        for _ in 0..20_000 {
+            let text: String = (0..rng.usize(0..30)).map(|_| parts[rng.usize(0..parts.len())]).collect();
+            let _ = grids(&text);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Numbers, times and dates as Oracle's reports print them.
+//!
+//! | printed | means |
+//! |---|---|
+//! | `1,234.5`, `.5`, `27.9K`, `.001M` | numbers; K, M, G, T, P are thousands |
+//! | `1.2G` in a column of data | bytes; M, G, T, P are multiples of 1024, and nothing is MiB |
+//! | `1.50ms`, `809.13us`, `2s` | times |
+//! | `24-Aug-26 10:00:01`, `24-Aug-2026 10:00` | instants without a zone |
+//!
+//! Invariant: what is not such a text is nothing, never zero.
+
+/// A number; nothing if it is none, is negative, or is hidden behind `#####`.
+pub(super) fn number(text: &str) -> Option<f64> {
+    scaled(text, 1000.0)
+}
+
+/// An amount of data in bytes; without a letter it is bytes.
+pub(super) fn bytes(text: &str) -> Option<f64> {
+    scaled(text, 1024.0)
+}
+
+fn scaled(text: &str, by: f64) -> Option<f64> {
+    let text = text.trim().replace(',', "");
+    let (digits, power) = match text.chars().last()? {
+        'K' | 'k' => (&text[..text.len() - 1], 1),
+        'M' | 'm' => (&text[..text.len() - 1], 2),
+        'G' | 'g' => (&text[..text.len() - 1], 3),
+        'T' | 't' => (&text[..text.len() - 1], 4),
+        'P' | 'p' => (&text[..text.len() - 1], 5),
+        _ => (text.as_str(), 0),
+    };
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && digits.bytes().any(|b| b.is_ascii_digit());
+    let value: f64 = if plain { digits.parse().ok()? } else { return None };
+    Some(value * by.powi(power)).filter(|value| value.is_finite())
+}
+
+/// A count.
+pub(super) fn count(text: &str) -> Option<u64> {
+    number(text).filter(|value| *value < 1.8e19).map(|value| value.round() as u64)
+}
+
+/// Seconds in nanoseconds.
+pub(super) fn seconds_ns(text: &str) -> Option<u64> {
+    number(text).map(|seconds| seconds * 1e9).filter(|ns| *ns < 1.8e19).map(|ns| ns.round() as u64)
+}
+
+/// The first number of a text such as `60.01 (mins)`.
+pub(super) fn leading(text: &str) -> Option<f64> {
+    number(text.split_ascii_whitespace().next()?)
+}
+
+/// An instant, as seconds since 1970 as if it was UTC.
+pub(super) fn instant(text: &str) -> Option<u64> {
+    let mut words = text.split_ascii_whitespace();
+    let mut date = words.next()?.split('-');
+    let (day, month, year) = (date.next()?, date.next()?, date.next()?);
+    let names = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    let month = match month.parse::<u64>() {
+        Ok(number) => number.checked_sub(1).filter(|month| *month < 12)?,
+        Err(_) => names.iter().position(|name| month.to_lowercase().starts_with(name))? as u64,
+    };
+    let day: u64 = day.parse().ok().filter(|day| (1..=31).contains(day))?;
+    let year: u64 = year.parse().ok().filter(|year| *year < 10_000)?;
+    let year = if year < 100 { 2000 + year } else { year };
+    if year < 1970 {
+        return None;
+    }
+    let mut time = words.next().unwrap_or("0").split(':').map(|part| part.parse::<u64>().ok());
+    let mut part = |most: u64| time.next().unwrap_or(Some(0)).filter(|value| *value <= most);
+    let (hour, minute, second) = (part(23)?, part(59)?, part(60)?);
+    // Days before this date: years begin in March, so that the leap day is the last of its year.
+    let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    Some(days.checked_sub(719_468)? * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_the_table() {
+        assert_eq!(
+            [number("1,234.5"), number(".5"), number("27.9K"), number(".001M")],
+            [1234.5, 0.5, 27_900.0, 1000.0].map(Some)
+        );
+        assert_eq!(bytes("1.5G"), Some(1.5 * 1024.0 * 1024.0 * 1024.0));
+        assert_eq!(["", " ", "######", "N/A", "-", "K", ".", "nan", "1e5", "-3"].map(number), [None; 10]);
+        assert_eq!(seconds_ns("1.5"), Some(1_500_000_000));
+        assert_eq!(leading("60.01 (mins)"), Some(60.01));
+    }
+
+    #[test]
+    fn instants_are_those_of_the_calendar() {
+        assert_eq!(instant("09-Sep-01 01:46:40"), Some(1_000_000_000));
+        assert_eq!(instant("29-Feb-2000 00:00"), Some(951_782_400));
+        assert_eq!(instant("01-Jan-1970 00:00:01"), Some(1));
+        assert_eq!(
+            ["", "yesterday", "99-Foo-01 1:1:1", "01-Jan-1960", "1-2", "31-Dec-26 25:00:00"].map(instant),
+            [None; 6]
+        );
+    }
+}

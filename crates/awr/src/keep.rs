@@ -1,0 +1,125 @@
+//! A repository of either form: a directory with a file per snapshot, or one file.
+//!
+//! A path that is there says by itself which it is. A new one becomes one file if its name ends in `.db`, `.sqlite` or `.awr`, else a
+//! directory. What only one file can do (baselines, retention, recorders) asks for [`AnyRepository::archive`].
+
+use std::path::Path;
+
+use crate::archive::Archive;
+use crate::{Error, Listing, Repository, Result, Snapshot, SnapshotId};
+
+/// A repository of either form.
+#[derive(Debug)]
+pub enum AnyRepository {
+    /// A directory.
+    Directory(Repository),
+    /// One file.
+    File(Archive),
+}
+
+/// Endings of names that become one file.
+const ENDINGS: [&str; 3] = ["db", "sqlite", "awr"];
+
+fn is_one_file(path: &Path) -> bool {
+    if path.is_dir() {
+        return false;
+    }
+    path.is_file() || path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+}
+
+impl AnyRepository {
+    /// The repository at `path`, made if it is not there.
+    ///
+    /// # Errors
+    /// If it is something else, or cannot be written.
+    pub fn open(path: &Path) -> Result<AnyRepository> {
+        Ok(match is_one_file(path) {
+            true => AnyRepository::File(Archive::open(path)?),
+            false => AnyRepository::Directory(Repository::open(path)?),
+        })
+    }
+
+    /// The repository at `path`, which must be there.
+    ///
+    /// # Errors
+    /// If it is not there, or something else.
+    pub fn existing(path: &Path) -> Result<AnyRepository> {
+        Ok(match is_one_file(path) {
+            true => AnyRepository::File(Archive::existing(path)?),
+            false => AnyRepository::Directory(Repository::existing(path)?),
+        })
+    }
+
+    /// Keeps a snapshot and returns its number.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    ///
+    /// # Durability
+    /// Durable on return, or not there.
+    pub fn take(&self, snapshot: &Snapshot) -> Result<SnapshotId> {
+        match self {
+            AnyRepository::Directory(repository) => repository.take(snapshot),
+            AnyRepository::File(archive) => archive.take(snapshot),
+        }
+    }
+
+    /// Every snapshot.
+    ///
+    /// # Errors
+    /// If the repository cannot be read.
+    pub fn list(&self) -> Result<Listing> {
+        match self {
+            AnyRepository::Directory(repository) => repository.list(),
+            AnyRepository::File(archive) => archive.list(),
+        }
+    }
+
+    /// The snapshot of a number.
+    ///
+    /// # Errors
+    /// If there is none, or it is damaged.
+    pub fn find(&self, id: SnapshotId) -> Result<Snapshot> {
+        match self {
+            AnyRepository::Directory(repository) => repository.find(id),
+            AnyRepository::File(archive) => archive.find(id),
+        }
+    }
+
+    /// The numbers from `first` to `last` that are of the same source as `first`.
+    ///
+    /// # Errors
+    /// If the repository cannot be read.
+    pub fn between(&self, first: SnapshotId, last: SnapshotId) -> Result<Vec<SnapshotId>> {
+        match self {
+            AnyRepository::File(archive) => archive.between(first, last),
+            AnyRepository::Directory(repository) => {
+                let of = repository.find(first)?.source;
+                let mut ids = Vec::new();
+                for entry in repository.list()?.entries {
+                    let inside = (first..=last).contains(&entry.id);
+                    if inside && repository.find(entry.id)?.source.path == of.path {
+                        ids.push(entry.id);
+                    }
+                }
+                Ok(ids)
+            }
+        }
+    }
+
+    /// The one file; what only that can do.
+    ///
+    /// # Errors
+    /// If it is a directory: what to do instead.
+    pub fn archive(self, path: &Path) -> Result<Archive> {
+        match self {
+            AnyRepository::File(archive) => Ok(archive),
+            AnyRepository::Directory(_) => Err(Error::Archive {
+                action: "use",
+                path: path.to_owned(),
+                reason: "it is a directory of snapshots, and baselines, retention and recording need a repository in one file".to_owned(),
+                remedy: "Give a name that ends in .db; `tiersmith awr load DIR/snap-*.json --to FILE.db` brings the snapshots there".to_owned(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Sections that both reports have for what live sources tell: findings, statements, samples of sessions, pressure on the host.
+//!
+//! Samples are never in a table with measured time; their tables say that they are sampled and how far they may be off.
+
+use super::{Section, tables};
+use crate::figure;
+use crate::findings::findings;
+use crate::sampling::error_of_share;
+use crate::table::{Cell, Table};
+use crate::{Interval, StatementStat};
+
+/// How many statements a table lists.
+const STATEMENTS: usize = 20;
+
+/// How much of a statement's text stands in a table.
+const TEXT: usize = 160;
+
+/// What the rules found; an empty table if they found nothing.
+pub(super) fn findings_table(of: &[&Interval]) -> Table {
+    let mut table = Table::new("Findings");
+    if of.len() > 1 {
+        table = table.text("Set", "Which of the two intervals.");
+    }
+    table = table
+        .text("Finding", "In a few words.")
+        .figures("Impact", "% DB time", "How much of DB time it is about; empty if that is not known.")
+        .text("Evidence", "The figures it rests on; what to do is below the table.");
+    for (index, of_one) in of.iter().enumerate() {
+        for finding in findings(of_one) {
+            let mut cells = Vec::new();
+            if of.len() > 1 {
+                cells.push(Cell::text(["1st", "2nd"][index.min(1)]));
+            }
+            cells.extend([
+                Cell::text(&finding.name),
+                Cell::percent(finding.impact_percent),
+                Cell::text(finding.evidence.join(" ")),
+            ]);
+            table.row(cells);
+            let advice = format!("{}: {}", finding.name, finding.advice);
+            if !table.notes.contains(&advice) {
+                table.note(advice);
+            }
+        }
+    }
+    table
+}
+
+/// Statements of one interval.
+pub(super) fn statements(of: &Interval) -> Section {
+    let mut section = Section::new("SQL Statistics");
+    let rows = &of.statements.rows;
+    if rows.is_empty() {
+        return section;
+    }
+    section.table(list(of, "SQL ordered by Elapsed Time", rows.iter().collect()));
+    type Order = (&'static str, fn(&StatementStat) -> u64);
+    let orders: [Order; 3] = [
+        ("SQL ordered by Executions", |row| row.calls),
+        ("SQL ordered by Reads", |row| row.pages_read.unwrap_or(0)),
+        ("SQL ordered by Redo", |row| row.redo_bytes.unwrap_or(0)),
+    ];
+    for (caption, key) in orders {
+        let mut sorted: Vec<&StatementStat> = rows.iter().filter(|row| key(row) > 0).collect();
+        sorted.sort_by_key(|row| std::cmp::Reverse(key(row)));
+        sorted.truncate(STATEMENTS / 2);
+        if !sorted.is_empty() {
+            section.table(list(of, caption, sorted));
+        }
+    }
+    section
+}
+
+fn shown(row: &StatementStat) -> String {
+    let text: String = row.text.chars().take(TEXT).collect();
+    match text.is_empty() {
+        true => format!("(text not kept) {}", row.id),
+        false => text,
+    }
+}
+
+fn list(of: &Interval, caption: &str, rows: Vec<&StatementStat>) -> Table {
+    let mut table = Table::new(caption)
+        .figures("Elapsed Time", "s", "Time spent in it, waiting included, summed over all runs.")
+        .figures("Executions", "", "How often it was run.")
+        .figures("per Exec", "", "Elapsed time by executions.")
+        .figures("%DB time", "", "Elapsed time by DB time.")
+        .figures("Rows", "", "Rows it returned or changed.")
+        .figures("Gets", "pages", "Pages asked of the page cache.")
+        .figures("Reads", "pages", "Pages that the page cache did not hold.")
+        .figures("Redo", "", "Redo it made.")
+        .text("SQL", "The statement, its literals taken out.");
+    let all = rows.len();
+    for row in rows.into_iter().take(STATEMENTS) {
+        let gets = row.pages_hit.zip(row.pages_read).map(|(hit, read)| hit.saturating_add(read));
+        table.row(vec![
+            Cell::seconds(row.total_ns as f64 / 1e9),
+            Cell::count(row.calls),
+            Cell::nanoseconds((row.calls > 0).then(|| row.total_ns as f64 / row.calls as f64)),
+            Cell::percent(super::time::of_db_time(of, row.total_ns as f64)),
+            Cell::count(row.rows),
+            Cell::count(gets),
+            Cell::count(row.pages_read),
+            Cell::bytes(row.redo_bytes.map(|bytes| bytes as f64)),
+            Cell::text(shown(row)),
+        ]);
+    }
+    if all > STATEMENTS {
+        table.note(format!("{} more statements ran; the JSON form has them.", all - STATEMENTS));
+    }
+    table.without_empty_columns()
+}
+
+/// Statements of two intervals, by how much their share of DB time changed.
+pub(super) fn statements_compared(both: [&Interval; 2]) -> Table {
+    let mut table = Table::new("SQL by Change of Time per Second")
+        .figures("1st", "s/s", "Time spent in it by elapsed time, in the first interval.")
+        .figures("2nd", "s/s", "Time spent in it by elapsed time, in the second interval.")
+        .figures("1st per Exec", "", "Time by executions in the first interval.")
+        .figures("2nd per Exec", "", "Time by executions in the second interval.")
+        .figures("1st Executions", "", "Runs in the first interval.")
+        .figures("2nd Executions", "", "Runs in the second interval.")
+        .text("SQL", "The statement, its literals taken out.");
+    // The same text is the same statement also after a restart, which gives it another number.
+    let key = |row: &StatementStat| if row.text.is_empty() { row.id.clone() } else { row.text.clone() };
+    let mut sums = std::collections::BTreeMap::<String, [(u64, u64); 2]>::new();
+    for (side, of) in both.iter().enumerate() {
+        for row in &of.statements.rows {
+            let sum = &mut sums.entry(key(row)).or_default()[side];
+            *sum = (sum.0.saturating_add(row.total_ns), sum.1.saturating_add(row.calls));
+        }
+    }
+    let rate = |side: usize, ns: u64| ns as f64 / both[side].elapsed_ns as f64;
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    let change = |row: &[(u64, u64); 2]| (rate(1, row[1].0) - rate(0, row[0].0)).abs();
+    rows.sort_by(|a, b| change(&b.1).total_cmp(&change(&a.1)));
+    for (text, sides) in rows.into_iter().take(STATEMENTS) {
+        let each = |side: usize| {
+            let (ns, calls) = sides[side];
+            Cell::nanoseconds((calls > 0).then(|| ns as f64 / calls as f64))
+        };
+        table.row(vec![
+            Cell::number(rate(0, sides[0].0)),
+            Cell::number(rate(1, sides[1].0)),
+            each(0),
+            each(1),
+            Cell::count(sides[0].1),
+            Cell::count(sides[1].1),
+            Cell::text(text.chars().take(TEXT).collect::<String>()),
+        ]);
+    }
+    table
+}
+
+/// Samples of active sessions, of one interval or two.
+pub(super) fn samples(of: &[&Interval]) -> Section {
+    let mut section = Section::new("Active Session Samples (sampled, not measured)");
+    for (index, of_one) in of.iter().enumerate() {
+        let Some(sampling) = &of_one.sampling else { continue };
+        let set = if of.len() > 1 { format!("{}: ", tables::ORDINALS[index.min(1)]) } else { String::new() };
+        let mut table = Table::new(format!(
+            "{set}{} looks, one in {} ms: {} active sessions on average",
+            figure::count(sampling.looks),
+            figure::count(sampling.period_ms),
+            figure::number(sampling.active_sessions().unwrap_or(0.0))
+        ))
+        .text("Event", "What the sessions that were seen did or waited for.")
+        .text("Wait Class", "The class of the wait, or CPU.")
+        .figures("Seen", "", "Sessions seen in it, summed over all looks.")
+        .figures("% Activity", "", "Its share of all sessions seen.")
+        .figures("+-", "points", "The standard error of the share, from the number of sightings alone.")
+        .figures("Avg Active Sessions", "", "Sessions seen in it by looks.");
+        let all = sampling.seen();
+        for event in &sampling.events {
+            let percent = event.seen as f64 / all.max(1) as f64 * 100.0;
+            table.row(vec![
+                Cell::text(&event.name),
+                Cell::text(&event.class),
+                Cell::count(event.seen),
+                Cell::percent(percent),
+                Cell::number(error_of_share(percent, all)),
+                Cell::number(event.seen as f64 / sampling.looks.max(1) as f64),
+            ]);
+        }
+        table.note("An estimate: what began and ended between two looks was not seen. It is not added to measured time.");
+        section.table(table);
+    }
+    section
+}
+
+/// Pressure on the host.
+pub(super) fn pressure(of: &[&Interval]) -> Table {
+    let mut table = Table::new("Host Pressure").text("", "Who waited for what.");
+    table = tables::value_columns(table, of, "% of interval", "Share of the interval in which it was so.");
+    type Line = (&'static str, fn(&crate::host::Pressure) -> u64);
+    let lines: [Line; 5] = [
+        ("some thread waited for a processor", |of| of.cpu_some_us),
+        ("some thread waited for a disk", |of| of.io_some_us),
+        ("all threads with work waited for a disk", |of| of.io_full_us),
+        ("some thread waited for memory", |of| of.memory_some_us),
+        ("all threads with work waited for memory", |of| of.memory_full_us),
+    ];
+    if of.iter().all(|of| of.pressure.is_none()) {
+        return table;
+    }
+    for (name, pick) in lines {
+        let share = |of: &&Interval| {
+            of.pressure.map(|found| pick(&found) as f64 * 1e3 / of.elapsed_ns as f64 * 100.0)
+        };
+        table.row(
+            std::iter::once(Cell::text(name)).chain(of.iter().map(|of| Cell::percent(share(of)))).collect(),
+        );
+    }
+    table
+}

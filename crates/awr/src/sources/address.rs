@@ -1,0 +1,279 @@
+//! Addresses of sources: URLs as the databases' own programs take them, without passwords.
+//!
+//! | form | what |
+//! |---|---|
+//! | `postgresql://USER@HOST:PORT/DB?host=/socket/dir&service=NAME` | PostgreSQL; every part may be left out |
+//! | `mysql://USER@HOST:PORT/?socket=/path` or `mariadb://...` | MariaDB or MySQL |
+//! | `redis://USER@HOST:PORT` or `unix:///path` or `redis+unix:///path` | Redis or Valkey |
+//! | `host` | the machine |
+//!
+//! A URL with a password is refused: everybody on the machine can read the arguments of a program, and history files keep them.
+//!
+//! Invariant: no error repeats what stood where a password could be.
+
+use crate::{Error, Result};
+
+/// What kind of database an address is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// PostgreSQL.
+    PostgreSql,
+    /// MariaDB or MySQL.
+    MySql,
+    /// Redis or Valkey.
+    Redis,
+    /// No database: the machine.
+    Machine,
+}
+
+/// Where a source is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// What it is.
+    pub product: Product,
+    /// The user's name, if given.
+    pub user: Option<String>,
+    /// A host name, an address, or a directory or path of a socket; if given.
+    pub host: Option<String>,
+    /// The port, if given.
+    pub port: Option<u16>,
+    /// The database, if given.
+    pub database: Option<String>,
+    /// PostgreSQL's service name, if given.
+    pub service: Option<String>,
+}
+
+impl Address {
+    /// Whether `text` has the form of an address, right or wrong; else it is the path of a directory or file.
+    pub fn is_one(text: &str) -> bool {
+        text == "host" || text.contains("://")
+    }
+
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// If it is none, or has a password in it.
+    pub fn parse(text: &str) -> Result<Address> {
+        let mut address = Address {
+            product: Product::Machine,
+            user: None,
+            host: None,
+            port: None,
+            database: None,
+            service: None,
+        };
+        if text == "host" {
+            return Ok(address);
+        }
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(refused(
+                "this argument",
+                "it is not a URL",
+                "Give for instance postgresql:///postgres",
+            ));
+        };
+        address.product = match scheme {
+            "postgres" | "postgresql" => Product::PostgreSql,
+            "mysql" | "mariadb" => Product::MySql,
+            "redis" | "valkey" | "redis+unix" | "unix" => Product::Redis,
+            _ => {
+                return Err(refused(
+                    "this URL",
+                    "its scheme is not one of postgresql, mysql, mariadb, redis, valkey, unix",
+                    "Give for instance postgresql:///postgres, mysql:///?socket=/run/mysqld/mysqld.sock or redis://localhost",
+                ));
+            }
+        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let place = match authority.rsplit_once('@') {
+            Some((user, place)) => {
+                if user.contains(':') {
+                    return Err(password_in_url());
+                }
+                address.user = Some(decoded(user)?).filter(|user| !user.is_empty());
+                place
+            }
+            None => authority,
+        };
+        address.place(place)?;
+        let path = decoded(path)?;
+        if matches!(scheme, "redis+unix" | "unix") {
+            address.host = Some(format!("/{path}"));
+        } else if !path.is_empty() && address.product != Product::Redis {
+            address.database = Some(path);
+        }
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decoded(value)?;
+            match (address.product, name) {
+                (_, "password" | "pass" | "sslpassword" | "passfile") => return Err(password_in_url()),
+                (Product::PostgreSql, "host") | (_, "socket") => address.host = Some(value),
+                (Product::PostgreSql, "port") => address.port = Some(port(&value)?),
+                (Product::PostgreSql, "user") => address.user = Some(value),
+                (Product::PostgreSql, "dbname") => address.database = Some(value),
+                (Product::PostgreSql, "service") => address.service = Some(value),
+                _ => {
+                    return Err(refused(
+                        "this URL",
+                        &format!(
+                            "it has the parameter `{}`, which is not known",
+                            crate::figure::visible(name)
+                        ),
+                        "Leave it out; host, port, user, dbname, service and socket are known",
+                    ));
+                }
+            }
+        }
+        Ok(address)
+    }
+
+    fn place(&mut self, place: &str) -> Result<()> {
+        let (host, number) = match place.strip_prefix('[') {
+            Some(v6) => {
+                let (host, rest) = v6.split_once(']').ok_or_else(|| {
+                    refused("this URL", "its address begins with [ and has no ]", "Write [ADDRESS]:PORT")
+                })?;
+                (host, rest.strip_prefix(':'))
+            }
+            None => match place.split_once(':') {
+                Some((host, number)) => (host, Some(number)),
+                None => (place, None),
+            },
+        };
+        if let Some(number) = number.filter(|number| !number.is_empty()) {
+            self.port = Some(port(number)?);
+        }
+        if !host.is_empty() {
+            self.host = Some(decoded(host)?);
+        }
+        Ok(())
+    }
+
+    /// The address as messages and snapshots show it.
+    pub fn shown(&self) -> String {
+        let scheme = match self.product {
+            Product::PostgreSql => "postgresql",
+            Product::MySql => "mysql",
+            Product::Redis => "redis",
+            Product::Machine => return "host".to_owned(),
+        };
+        let user = self.user.as_ref().map_or(String::new(), |user| format!("{user}@"));
+        let host = self.host.as_deref().unwrap_or_default();
+        let port = self.port.map_or(String::new(), |port| format!(":{port}"));
+        let database = self.database.as_ref().map_or(String::new(), |name| format!("/{name}"));
+        match host.starts_with('/') {
+            true => format!("{scheme}://{user}{port}{database} at {host}"),
+            false => format!("{scheme}://{user}{host}{port}{database}"),
+        }
+    }
+}
+
+fn refused(place: &str, reason: &str, remedy: &str) -> Error {
+    Error::Source {
+        action: "use",
+        place: place.to_owned(),
+        reason: reason.to_owned(),
+        remedy: remedy.to_owned(),
+    }
+}
+
+fn password_in_url() -> Error {
+    refused(
+        "this URL",
+        "it has a password in it, and everybody on this machine can read the arguments of a program",
+        "Leave the password out; give it by PGPASSWORD, MYSQL_PWD or REDISCLI_AUTH, by ~/.pgpass or a service file, or by ~/.my.cnf",
+    )
+}
+
+fn port(text: &str) -> Result<u16> {
+    text.parse()
+        .map_err(|_| refused("this URL", "its port is not a number from 0 to 65535", "Write HOST:PORT"))
+}
+
+/// Takes the percent signs out.
+fn decoded(text: &str) -> Result<String> {
+    let wrong =
+        || refused("this URL", "a % in it is not followed by two hexadecimal digits", "Write %25 for a %");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        if *first == b'%' {
+            let [high, low, tail @ ..] = tail else { return Err(wrong()) };
+            let digit = |byte: &u8| (*byte as char).to_digit(16).ok_or_else(wrong);
+            bytes.push(u8::try_from(digit(high)? * 16 + digit(low)?).map_err(|_| wrong())?);
+            rest = tail;
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| refused("this URL", "it is not UTF-8", "Give it in UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_forms_of_the_table_are_read() {
+        let address = Address::parse("postgresql://monitor@db1:5433/shop").expect("a URL");
+        assert_eq!(
+            (address.user.as_deref(), address.host.as_deref(), address.port, address.database.as_deref()),
+            (Some("monitor"), Some("db1"), Some(5433), Some("shop"))
+        );
+        let address = Address::parse("postgresql:///postgres?host=%2Frun%2Fpg&service=prod").expect("a URL");
+        assert_eq!((address.host.as_deref(), address.service.as_deref()), (Some("/run/pg"), Some("prod")));
+        let address = Address::parse("mariadb://root@/?socket=/run/my.sock").expect("a URL");
+        assert_eq!((address.product, address.host.as_deref()), (Product::MySql, Some("/run/my.sock")));
+        let address = Address::parse("unix:///run/redis.sock").expect("a URL");
+        assert_eq!((address.product, address.host.as_deref()), (Product::Redis, Some("/run/redis.sock")));
+        let address = Address::parse("redis://[::1]:7000").expect("a URL");
+        assert_eq!((address.host.as_deref(), address.port), (Some("::1"), Some(7000)));
+        assert_eq!(Address::parse("host").expect("the machine").product, Product::Machine);
+    }
+
+    #[test]
+    fn a_password_is_refused_wherever_it_stands_and_never_repeated() {
+        for url in [
+            "postgresql://u:hunter2@h/d",
+            "postgresql:///d?password=hunter2",
+            "mysql://u:hunter2@h/",
+            "redis://:hunter2@h",
+            "postgresql://h/d?sslpassword=hunter2",
+        ] {
+            let error = Address::parse(url).expect_err(url).to_string();
+            assert!(error.contains("password") && !error.contains("hunter2"), "{error}");
+            assert!(error.contains("PGPASSWORD"), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        let parts = [
+            "postgresql",
+            "://",
+            "mysql",
+            "@",
+            ":",
+            "/",
+            "?",
+            "host=",
+            "%",
+            "%4",
+            "%zz",
+            "[",
+            "]",
+            "é",
+            "1",
+            "&",
+        ];
+        for _ in 0..20_000 {
+            let text: String = (0..rng.usize(0..9)).map(|_| parts[rng.usize(0..parts.len())]).collect();
+            if let Err(error) = Address::parse(&text) {
+                assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+}

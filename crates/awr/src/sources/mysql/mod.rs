@@ -1,0 +1,294 @@
+//! MariaDB and MySQL: global status, settings, InnoDB metrics, and performance_schema where it is on.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | connecting and asking |
+//! | `counters.rs` | rows into a snapshot |
+//!
+//! With `performance_schema = ON` and the `wait/%` instruments, waits are measured: by user, because rows without a user are those of
+//! the server's own threads. Without it there are counters only, and running statements are sampled by their state.
+//!
+//! Deliberately absent: TLS (use the socket, or a tunnel), replication, Galera.
+
+mod counters;
+
+use std::collections::BTreeMap;
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, Opts, OptsBuilder, Row};
+
+use super::{Address, Asking, LiveSource, Surroundings};
+use crate::sampling::{ON_CPU, Sampling};
+use crate::{Error, Result, Snapshot};
+
+/// A row by the names of its columns, in lower case.
+type Fields = BTreeMap<String, String>;
+
+/// A connection to a server.
+pub(super) struct MySql {
+    name: String,
+    opts: Opts,
+    asking: Asking,
+    conn: Option<Conn>,
+    /// Whether waits are measured, so that samples would only be a worse second figure.
+    measured: bool,
+}
+
+/// What a server answered.
+#[derive(Default)]
+struct Answers {
+    version: String,
+    status: BTreeMap<String, String>,
+    variables: BTreeMap<String, String>,
+    rows: BTreeMap<&'static str, Vec<Fields>>,
+    missing: Vec<String>,
+    /// Whether every statement is there that the server counts.
+    statements_are_whole: bool,
+}
+
+/// A query of performance_schema or information_schema, and what is lost without it.
+const VIEWS: [(&str, &str, &str); 6] = [
+    (
+        "waits",
+        "SELECT event_name AS name, IF(user IS NULL, 1, 0) AS background, SUM(count_star) AS count, SUM(sum_timer_wait) AS ps \
+         FROM performance_schema.events_waits_summary_by_user_by_event_name WHERE count_star > 0 GROUP BY 1, 2",
+        "waits",
+    ),
+    (
+        "files",
+        "SELECT event_name AS name, count_read, sum_timer_read AS read_ps, sum_number_of_bytes_read AS read_bytes, count_write, \
+         sum_timer_write AS write_ps, sum_number_of_bytes_write AS write_bytes, count_misc, sum_timer_misc AS misc_ps \
+         FROM performance_schema.file_summary_by_event_name WHERE count_star > 0",
+        "reads and writes by file",
+    ),
+    (
+        "statement_time",
+        "SELECT SUM(count_star) AS count, SUM(sum_timer_wait) AS ps FROM \
+         performance_schema.events_statements_summary_global_by_event_name WHERE event_name LIKE 'statement/%'",
+        "DB time",
+    ),
+    (
+        "transactions",
+        "SELECT SUM(count_star) AS count FROM performance_schema.events_transactions_summary_global_by_event_name",
+        "transactions",
+    ),
+    (
+        "consumers",
+        "SELECT name, enabled FROM performance_schema.setup_consumers WHERE name IN ('global_instrumentation', 'thread_instrumentation')",
+        "what performance_schema counts",
+    ),
+    (
+        "instruments",
+        "SELECT SUM(enabled = 'YES' AND timed = 'YES' AND name LIKE 'wait/io/file/innodb/%') AS files, \
+         SUM(enabled = 'YES' AND name LIKE 'statement/%') AS statements FROM performance_schema.setup_instruments",
+        "what performance_schema counts",
+    ),
+];
+
+impl MySql {
+    pub(super) fn connect(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<MySql> {
+        let mut mysql = MySql {
+            name: address.shown(),
+            opts: options(address, asking, surroundings),
+            asking: asking.clone(),
+            conn: None,
+            measured: false,
+        };
+        mysql.conn()?;
+        Ok(mysql)
+    }
+
+    fn error(&self, action: &'static str, error: &mysql::Error) -> Error {
+        // The client's error may carry the options; the server's own words never do.
+        let (reason, denied) = match error {
+            mysql::Error::MySqlError(of_server) => (
+                format!("{} ({})", of_server.message, of_server.code),
+                [1044, 1045, 1698].contains(&of_server.code),
+            ),
+            mysql::Error::IoError(error) => (error.to_string(), false),
+            mysql::Error::DriverError(error) => (error.to_string(), false),
+            _ => ("the server and this program do not understand each other".to_owned(), false),
+        };
+        let remedy = if denied {
+            "Give the user in the URL and the password by MYSQL_PWD or ~/.my.cnf; the user needs PROCESS, and SELECT on performance_schema"
+        } else {
+            "Check the address, that the server runs, and that the user may connect"
+        };
+        let reason = super::said(&reason);
+        Error::Source { action, place: self.name.clone(), reason, remedy: remedy.to_owned() }
+    }
+
+    fn conn(&mut self) -> Result<&mut Conn> {
+        if self.conn.is_none() {
+            let made = Conn::new(self.opts.clone()).map_err(|error| self.error("connect to", &error))?;
+            self.conn = Some(made);
+        }
+        Ok(self.conn.as_mut().expect("BUG: the connection was made in the lines above"))
+    }
+
+    fn answers(&mut self) -> Result<Answers> {
+        let limit = self.asking.statements;
+        let mut answers = Answers::default();
+        let asked = ask(self.conn()?, &mut answers, limit);
+        if let Err(error) = asked {
+            self.conn = None;
+            return Err(self.error("ask", &error));
+        }
+        self.measured = counters::waits_are_measured(&answers);
+        Ok(answers)
+    }
+}
+
+fn ask(conn: &mut Conn, answers: &mut Answers, limit: usize) -> mysql::Result<()> {
+    let pairs = |rows: Vec<(String, String)>| {
+        rows.into_iter().map(|(name, value)| (name.to_lowercase(), value)).collect()
+    };
+    answers.version = conn.query_first("SELECT VERSION()")?.unwrap_or_default();
+    answers.status = pairs(conn.query("SHOW GLOBAL STATUS")?);
+    answers.variables = pairs(conn.query("SHOW GLOBAL VARIABLES")?);
+    let on = answers.variables.get("performance_schema").is_some_and(|value| value == "ON");
+    if on {
+        for (name, query, without) in VIEWS {
+            part(conn, answers, name, query, without)?;
+        }
+        let digests = format!(
+            "SELECT COALESCE(schema_name, '') AS db, COALESCE(digest, '') AS id, COALESCE(digest_text, '') AS query, count_star AS count, \
+             sum_timer_wait AS ps, sum_rows_sent + sum_rows_affected AS row_count, COALESCE(UNIX_TIMESTAMP(first_seen), 0) AS since \
+             FROM performance_schema.events_statements_summary_by_digest ORDER BY sum_timer_wait DESC LIMIT {limit}"
+        );
+        part(conn, answers, "statements", &digests, "statements")?;
+        answers.statements_are_whole = answers.rows.get("statements").is_some_and(|rows| rows.len() < limit);
+    }
+    let started =
+        "SELECT FLOOR(UNIX_TIMESTAMP(MIN(time_enabled))) AS since FROM information_schema.innodb_metrics";
+    part(conn, answers, "started", started, "the start time of the server; GRANT PROCESS ON *.* gives it")?;
+    let enabled = "SELECT name, count, comment FROM information_schema.innodb_metrics WHERE name IN \
+                   ('trx_rw_commits', 'trx_ro_commits', 'trx_nl_ro_commits') AND time_enabled IS NOT NULL AND time_disabled IS NULL";
+    part(
+        conn,
+        answers,
+        "metrics",
+        enabled,
+        "information_schema.innodb_metrics; GRANT PROCESS ON *.* gives it",
+    )
+}
+
+/// One part of the answers; what the server refuses is a line, a connection that breaks is an error.
+fn part(
+    conn: &mut Conn,
+    answers: &mut Answers,
+    name: &'static str,
+    query: &str,
+    without: &str,
+) -> mysql::Result<()> {
+    match conn.query::<Row, _>(query) {
+        Ok(rows) => {
+            answers.rows.insert(name, rows.into_iter().map(fields).collect());
+            Ok(())
+        }
+        Err(mysql::Error::MySqlError(error)) => {
+            answers.missing.push(format!(
+                "{without}; GRANT SELECT ON performance_schema.* may give it, if nothing else is named ({})",
+                error.message
+            ));
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn fields(row: Row) -> Fields {
+    let names: Vec<String> =
+        row.columns_ref().iter().map(|column| column.name_str().to_lowercase()).collect();
+    names.into_iter().zip(row.unwrap()).map(|(name, value)| (name, shown(value))).collect()
+}
+
+fn shown(value: mysql::Value) -> String {
+    match value {
+        mysql::Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        mysql::Value::Int(number) => number.to_string(),
+        mysql::Value::UInt(number) => number.to_string(),
+        mysql::Value::Float(number) => number.to_string(),
+        mysql::Value::Double(number) => number.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn options(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Opts {
+    let file = surroundings.my_cnf();
+    let given = |key: &str| file.get(key).cloned();
+    let user = address
+        .user
+        .clone()
+        .or_else(|| given("user"))
+        .or_else(|| surroundings.variable("USER").map(str::to_owned));
+    let password = surroundings.variable("MYSQL_PWD").map(str::to_owned).or_else(|| given("password"));
+    let host = address.host.clone().or_else(|| given("socket")).or_else(|| given("host"));
+    let sockets = ["/run/mysqld/mysqld.sock", "/var/run/mysqld/mysqld.sock", "/tmp/mysql.sock"];
+    let there =
+        sockets.iter().find(|path| std::path::Path::new(path).exists()).map(|path| (*path).to_owned());
+    let host = host.or_else(|| surroundings.variable("MYSQL_UNIX_PORT").map(str::to_owned)).or(there);
+    let mut builder = OptsBuilder::new()
+        .user(user)
+        .pass(password)
+        .prefer_socket(false)
+        .read_timeout(Some(asking.patience))
+        .write_timeout(Some(asking.patience))
+        .tcp_connect_timeout(Some(asking.patience.min(std::time::Duration::from_secs(10))));
+    builder = match host {
+        Some(path) if path.starts_with('/') => builder.socket(Some(path)),
+        host => {
+            let port = address.port.or_else(|| given("port")?.parse().ok()).unwrap_or(3306);
+            builder.ip_or_hostname(Some(host.unwrap_or_else(|| "127.0.0.1".to_owned()))).tcp_port(port)
+        }
+    };
+    Opts::from(builder)
+}
+
+impl LiveSource for MySql {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kept_as(&self) -> String {
+        self.asking.redaction.name(&self.name)
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot> {
+        let had_one = self.conn.is_some();
+        let answers = match self.answers() {
+            Err(_) if had_one => self.answers()?,
+            answers => answers?,
+        };
+        let mut snapshot =
+            Snapshot::now(crate::Source { path: self.name.clone(), ..crate::Source::default() });
+        snapshot.process_cpu_ns = None;
+        counters::fill(&mut snapshot, &answers, self.asking.redaction);
+        self.asking.redaction.apply(&mut snapshot);
+        Ok(snapshot)
+    }
+
+    fn look(&mut self, sampling: &mut Sampling) -> Result<bool> {
+        if self.measured {
+            return Ok(false);
+        }
+        let query = "SELECT COALESCE(state, '') FROM information_schema.processlist WHERE command IN ('Query', 'Execute') \
+                     AND id <> CONNECTION_ID()";
+        let seen: std::result::Result<Vec<String>, _> = self.conn()?.query(query);
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(error) => {
+                self.conn = None;
+                return Err(self.error("ask", &error));
+            }
+        };
+        sampling.looks += 1;
+        for state in seen {
+            match counters::class_of_state(&state) {
+                Some(class) => sampling.saw(&state, Some(class)),
+                None => sampling.saw(ON_CPU, None),
+            }
+        }
+        Ok(true)
+    }
+}

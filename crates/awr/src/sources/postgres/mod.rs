@@ -1,0 +1,401 @@
+//! PostgreSQL 13 to 18: statistics views, settings, pg_stat_statements where it is, samples of pg_stat_activity.
+//!
+//! The views are asked for as JSON, a row an object, so that one query fits every version: a column that a version does not have is an
+//! absent field. What the fields mean is in `counters.rs`, which needs no server; classes of waits are in `waits.rs`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | connecting and asking |
+//! | `counters.rs` | rows into a snapshot |
+//! | `waits.rs` | which class a wait event of PostgreSQL belongs to |
+//!
+//! Everything is asked in one read-only transaction, which the server counts as one commit of its own. Counters of a session reach the
+//! views when it becomes idle or ends, at most a second later (PostgreSQL 15) or at its next report: those of a long statement, its time
+//! among them, in the interval in which it ends.
+//!
+//! Deliberately absent: TLS (use the socket, or a tunnel), tables and indexes one by one.
+
+mod counters;
+mod waits;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use serde_json::{Map, Value};
+
+use super::{Address, Asking, LiveSource, Surroundings};
+use crate::sampling::{ON_CPU, Sampling};
+use crate::{Error, Result, Snapshot};
+
+/// A row as the server gave it.
+type Row = Map<String, Value>;
+
+/// The oldest version that is asked.
+const OLDEST: u64 = 130_000;
+
+/// A connection to a server.
+pub(super) struct Postgres {
+    name: String,
+    config: Config,
+    asking: Asking,
+    client: Option<Client>,
+    version: u64,
+    /// Whether this user may see what other sessions do: without it nobody would seem active.
+    sees_others: bool,
+}
+
+/// What a server answered, a list of rows for each view.
+#[derive(Default)]
+struct Answers {
+    version: u64,
+    rows: BTreeMap<&'static str, Vec<Row>>,
+    missing: Vec<String>,
+    /// Whether every statement is there that the server counts.
+    statements_are_whole: bool,
+}
+
+/// A view, what it needs, and what to say if it does not answer.
+struct View {
+    name: &'static str,
+    /// The first version that has it.
+    since: u64,
+    query: &'static str,
+    /// What is lost without it, and what would give it.
+    without: &'static str,
+}
+
+const VIEWS: [View; 8] = [
+    View {
+        name: "identity",
+        since: 0,
+        query: "SELECT jsonb_build_object('started', pg_postmaster_start_time(), 'database', current_database(), \
+                'version', current_setting('server_version'), 'redo', CASE WHEN pg_is_in_recovery() THEN NULL ELSE \
+                pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') END, 'sessions', (SELECT count(*) FROM pg_stat_activity \
+                WHERE backend_type = 'client backend'), 'superuser', pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'))::text",
+        without: "the start time of the server",
+    },
+    View {
+        name: "system",
+        since: 0,
+        query: "SELECT jsonb_build_object('id', system_identifier)::text FROM pg_control_system()",
+        without: "the system identifier; GRANT EXECUTE ON FUNCTION pg_control_system() gives it",
+    },
+    View {
+        name: "database",
+        since: 0,
+        query: "SELECT to_jsonb(s)::text FROM pg_stat_database s",
+        without: "pg_stat_database",
+    },
+    View {
+        name: "bgwriter",
+        since: 0,
+        query: "SELECT to_jsonb(s)::text FROM pg_stat_bgwriter s",
+        without: "pg_stat_bgwriter",
+    },
+    View {
+        name: "checkpointer",
+        since: 170_000,
+        query: "SELECT to_jsonb(s)::text FROM pg_stat_checkpointer s",
+        without: "pg_stat_checkpointer",
+    },
+    View {
+        name: "wal",
+        since: 140_000,
+        query: "SELECT to_jsonb(s)::text FROM pg_stat_wal s",
+        without: "pg_stat_wal",
+    },
+    View {
+        name: "io",
+        since: 160_000,
+        query: "SELECT to_jsonb(s)::text FROM pg_stat_io s",
+        without: "pg_stat_io",
+    },
+    View {
+        name: "settings",
+        since: 0,
+        query: "SELECT jsonb_build_object('name', name, 'value', current_setting(name))::text FROM pg_settings WHERE name IN \
+                ('shared_buffers','effective_cache_size','work_mem','maintenance_work_mem','wal_buffers','max_wal_size', \
+                'min_wal_size','checkpoint_timeout','checkpoint_completion_target','full_page_writes','wal_compression', \
+                'synchronous_commit','fsync','wal_sync_method','commit_delay','commit_siblings','track_io_timing', \
+                'track_wal_io_timing','max_connections','random_page_cost','effective_io_concurrency','io_method','huge_pages', \
+                'block_size','wal_block_size','data_checksums','autovacuum','wal_level','jit','shared_preload_libraries')",
+        without: "pg_settings",
+    },
+];
+
+impl Postgres {
+    pub(super) fn connect(
+        address: &Address,
+        asking: &Asking,
+        surroundings: &Surroundings,
+    ) -> Result<Postgres> {
+        let mut postgres = Postgres {
+            name: address.shown(),
+            config: config(address, asking, surroundings)?,
+            asking: asking.clone(),
+            client: None,
+            version: 0,
+            sees_others: false,
+        };
+        postgres.client()?;
+        Ok(postgres)
+    }
+
+    fn error(&self, action: &'static str, error: &postgres::Error) -> Error {
+        let reason = match error.as_db_error() {
+            Some(of_server) => format!("{} ({})", of_server.message(), of_server.code().code()),
+            None => std::error::Error::source(error)
+                .map_or(error.to_string(), |cause| format!("{error}: {cause}")),
+        };
+        // The client itself says that none was given, without a code.
+        let none_given = reason.contains("password missing");
+        let remedy = match error.code().map(postgres::error::SqlState::code).or(none_given.then_some("28P01"))
+        {
+            Some("28P01" | "28000") => {
+                "Give the password by PGPASSWORD, ~/.pgpass or a service file, and a user that may log in"
+            }
+            Some("42501") => "GRANT pg_monitor TO the user",
+            _ => "Check the address, that the server runs, and that the user may connect",
+        };
+        let reason = super::said(&reason);
+        Error::Source { action, place: self.name.clone(), reason, remedy: remedy.to_owned() }
+    }
+
+    /// The connection, made if there is none or it broke.
+    fn client(&mut self) -> Result<&mut Client> {
+        if self.client.as_ref().is_none_or(Client::is_closed) {
+            self.client = None;
+            let mut client = self.config.connect(NoTls).map_err(|error| self.error("connect to", &error))?;
+            let patience = self.asking.patience.as_millis();
+            // jit would compile the wide queries anew each time; a lock nobody gives must not stop a recording.
+            let set = format!("SET jit = off; SET lock_timeout = '5s'; SET statement_timeout = {patience}");
+            client.batch_execute(&set).map_err(|error| self.error("ask", &error))?;
+            let version =
+                texts(&mut client, "SHOW server_version_num").map_err(|error| self.error("ask", &error))?;
+            self.version = version.first().and_then(|text| text.parse().ok()).unwrap_or(0);
+            if self.version < OLDEST {
+                return Err(Error::Source {
+                    action: "record",
+                    place: self.name.clone(),
+                    reason: format!("its version is {}, older than 13", self.version / 10_000),
+                    remedy: "Record a server of version 13 or later".to_owned(),
+                });
+            }
+            let sees = "SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')";
+            let sees = texts(&mut client, sees).map_err(|error| self.error("ask", &error))?;
+            self.sees_others = sees.first().is_some_and(|answer| answer == "t");
+            self.client = Some(client);
+        }
+        Ok(self.client.as_mut().expect("BUG: the connection was made in the lines above"))
+    }
+
+    fn answers(&mut self) -> Result<Answers> {
+        let statements = self.asking.statements;
+        self.client()?;
+        let version = self.version;
+        let mut answers = Answers { version, ..Answers::default() };
+        let mut ask = |client: &mut Client| -> std::result::Result<(), postgres::Error> {
+            client.batch_execute("BEGIN TRANSACTION READ ONLY")?;
+            for view in VIEWS.iter().filter(|view| version >= view.since) {
+                part(client, &mut answers, view.name, view.query, view.without)?;
+            }
+            // The extension may lie in any schema, and may be created without having been loaded.
+            let schema = texts(
+                client,
+                "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace \
+                 WHERE e.extname = 'pg_stat_statements'",
+            )?;
+            match schema.first() {
+                Some(schema) => {
+                    let query = format!(
+                        "SELECT to_jsonb(s)::text FROM (SELECT * FROM {schema}.pg_stat_statements ORDER BY \
+                         total_exec_time DESC LIMIT {statements}) s"
+                    );
+                    let without = "statements; load pg_stat_statements by shared_preload_libraries";
+                    part(client, &mut answers, "statements", &query, without)?;
+                    answers.statements_are_whole =
+                        answers.rows.get("statements").is_some_and(|rows| rows.len() < statements);
+                    // The view of resets came with version 14.
+                    if version >= 140_000 && answers.rows.contains_key("statements") {
+                        let query = format!("SELECT to_jsonb(s)::text FROM {schema}.pg_stat_statements_info s");
+                        part(client, &mut answers, "statements_info", &query, "resets of pg_stat_statements")?;
+                    }
+                }
+                None => answers.missing.push(
+                    "statements; pg_stat_statements in shared_preload_libraries and CREATE EXTENSION pg_stat_statements in this \
+                     database give them"
+                        .to_owned(),
+                ),
+            }
+            client.batch_execute("COMMIT")
+        };
+        let client = self.client()?;
+        if let Err(error) = ask(client) {
+            // Half an answer is none: the caller decides whether to ask again.
+            self.client = None;
+            return Err(self.error("ask", &error));
+        }
+        Ok(answers)
+    }
+}
+
+/// One part of the answers; what the server refuses is a line, a connection that breaks is an error.
+fn part(
+    client: &mut Client,
+    answers: &mut Answers,
+    name: &'static str,
+    query: &str,
+    without: &str,
+) -> std::result::Result<(), postgres::Error> {
+    client.batch_execute("SAVEPOINT part")?;
+    match texts(client, query) {
+        Ok(rows) => {
+            let rows = rows.iter().filter_map(|row| match serde_json::from_str(row) {
+                Ok(Value::Object(row)) => Some(row),
+                _ => None,
+            });
+            answers.rows.insert(name, rows.collect());
+        }
+        Err(error) if error.as_db_error().is_some() && !client.is_closed() => {
+            client.batch_execute("ROLLBACK TO SAVEPOINT part")?;
+            let reason = error.as_db_error().map_or(String::new(), |error| error.message().to_owned());
+            answers.missing.push(format!("{without} ({reason})"));
+        }
+        Err(error) => return Err(error),
+    }
+    client.batch_execute("RELEASE SAVEPOINT part")
+}
+
+/// The first column of every row of a query.
+fn texts(client: &mut Client, query: &str) -> std::result::Result<Vec<String>, postgres::Error> {
+    let rows = client.simple_query(query)?.into_iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    });
+    Ok(rows.collect())
+}
+
+/// Address, service, environment and password file, the first that has it.
+fn config(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Config> {
+    let service_name = address.service.as_deref().or_else(|| surroundings.variable("PGSERVICE"));
+    let service = match service_name {
+        None => BTreeMap::new(),
+        Some(name) => surroundings.service(name).ok_or_else(|| Error::Source {
+            action: "connect to",
+            place: address.shown(),
+            reason: format!("there is no service `{}` in the service file", crate::figure::visible(name)),
+            remedy: "Check PGSERVICEFILE or ~/.pg_service.conf".to_owned(),
+        })?,
+    };
+    let pick = |given: Option<String>, key: &str, variable: &str| {
+        given
+            .or_else(|| service.get(key).cloned())
+            .or_else(|| surroundings.variable(variable).map(str::to_owned))
+    };
+    let there = |directory: &&str| std::path::Path::new(directory).is_dir();
+    let socket = ["/var/run/postgresql", "/tmp"].iter().copied().find(there).unwrap_or("localhost");
+    let host = pick(address.host.clone(), "host", "PGHOST").unwrap_or_else(|| socket.to_owned());
+    let port = address.port.or_else(|| pick(None, "port", "PGPORT")?.parse().ok()).unwrap_or(5432);
+    let user = pick(address.user.clone(), "user", "PGUSER")
+        .or_else(|| surroundings.variable("USER").map(str::to_owned))
+        .unwrap_or_else(|| "postgres".to_owned());
+    let database = pick(address.database.clone(), "dbname", "PGDATABASE").unwrap_or_else(|| user.clone());
+    let password = service
+        .get("password")
+        .cloned()
+        .filter(|_| surroundings.variable("PGPASSWORD").is_none())
+        .or_else(|| surroundings.variable("PGPASSWORD").map(str::to_owned))
+        .or_else(|| surroundings.pgpass(&host, port, &database, &user));
+    let mut config = Config::new();
+    config.port(port).user(&user).dbname(&database).application_name("tiersmith");
+    // What the server never acknowledges breaks the connection, also when the network just drops it.
+    config.keepalives_idle(asking.patience).tcp_user_timeout(asking.patience.saturating_mul(2));
+    config.connect_timeout(asking.patience.min(Duration::from_secs(10)));
+    match host.starts_with('/') {
+        true => config.host_path(&host),
+        false => config.host(&host),
+    };
+    if let Some(password) = password {
+        config.password(password);
+    }
+    Ok(config)
+}
+
+impl LiveSource for Postgres {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kept_as(&self) -> String {
+        self.asking.redaction.name(&self.name)
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot> {
+        let had_one = self.client.is_some();
+        let answers = match self.answers() {
+            Err(_) if had_one => self.answers()?,
+            answers => answers?,
+        };
+        let mut snapshot =
+            Snapshot::now(crate::Source { path: self.name.clone(), ..crate::Source::default() });
+        snapshot.process_cpu_ns = None;
+        counters::fill(&mut snapshot, &answers, self.asking.redaction);
+        self.asking.redaction.apply(&mut snapshot);
+        Ok(snapshot)
+    }
+
+    fn look(&mut self, sampling: &mut Sampling) -> Result<bool> {
+        let query = "SELECT coalesce(wait_event_type, '') || ':' || coalesce(wait_event, '') FROM pg_stat_activity \
+                     WHERE backend_type = 'client backend' AND state IN ('active', 'fastpath function call') AND pid <> pg_backend_pid()";
+        self.client()?;
+        if !self.sees_others {
+            return Ok(false);
+        }
+        let client = self.client()?;
+        let seen = match texts(client, query) {
+            Ok(seen) => seen,
+            Err(error) => {
+                self.client = None;
+                return Err(self.error("ask", &error));
+            }
+        };
+        sampling.looks += 1;
+        for event in seen {
+            match event.split_once(':').filter(|(kind, _)| !kind.is_empty()) {
+                Some((kind, name)) => {
+                    sampling.saw(&format!("{kind}: {name}"), Some(waits::class(kind, name)))
+                }
+                None => sampling.saw(ON_CPU, None),
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_put_together_from_address_service_and_environment() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("services");
+        std::fs::write(&file, "[prod]\nhost=db9\nport=6000\ndbname=shop\npassword=hunter2\n")
+            .expect("written");
+        let services = file.to_str().expect("UTF-8");
+        let surroundings =
+            Surroundings::of([("PGSERVICEFILE", services), ("PGUSER", "monitor"), ("PGHOST", "other")]);
+        let address = Address::parse("postgresql:///?service=prod").expect("an address");
+        let config = config(&address, &Asking::default(), &surroundings).expect("put together");
+        assert_eq!(
+            (config.get_user(), config.get_dbname(), config.get_ports()),
+            (Some("monitor"), Some("shop"), &[6000][..])
+        );
+        assert_eq!(config.get_password(), Some(&b"hunter2"[..]));
+        assert!(!address.shown().contains("hunter2"));
+        let address = Address::parse("postgresql:///?service=none").expect("an address");
+        let error = super::config(&address, &Asking::default(), &surroundings).expect_err("no such service");
+        assert!(error.to_string().contains("service file"), "{error}");
+    }
+}

@@ -1,0 +1,135 @@
+//! The repository in one file: what was taken is there, what is something else is refused, numbers are given once.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+mod fixture;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use fixture::{at_home, home_interval, on_tier, tier_interval};
+use tiersmith_awr::archive::{Archive, Gap};
+use tiersmith_awr::{AnyRepository, Error, Interval, SnapshotId};
+
+#[test]
+fn what_is_taken_is_found_also_by_another_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("awr.db");
+    let archive = Archive::open(&path).unwrap();
+    let (begin, end) = at_home();
+    let (first, second) = (archive.take(&begin).unwrap(), archive.take(&end).unwrap());
+    let other = Archive::existing(&path).unwrap();
+    assert_eq!(other.find(first).unwrap(), begin);
+    assert_eq!(other.list().unwrap().entries.len(), 2);
+    let interval = Interval::between(&other.find(first).unwrap(), &other.find(second).unwrap()).unwrap();
+    assert_eq!(interval.transactions(), home_interval().transactions());
+    assert_ne!(interval.transactions(), tier_interval().transactions());
+    assert!(matches!(other.find(SnapshotId::new(9)), Err(Error::NoSuchSnapshot { .. })));
+}
+
+#[test]
+fn retention_keeps_baselines_and_numbers_are_not_given_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut archive = Archive::open(dir.path().join("awr.db")).unwrap();
+    let (begin, end) = at_home();
+    let ids: Vec<SnapshotId> =
+        (0..5).map(|at| archive.take(if at % 2 == 0 { &begin } else { &end }).unwrap()).collect();
+    archive.add_baseline("before", ids[0], ids[1]).unwrap();
+    let again = archive.add_baseline("before", ids[2], ids[3]).unwrap_err().to_string();
+    assert!(again.contains("before"), "{again}");
+    assert!(archive.add_baseline("none", ids[0], SnapshotId::new(99)).is_err());
+    assert_eq!(archive.remove_before(Some("another source"), u64::MAX).unwrap(), 0);
+    let mut other = begin.clone();
+    other.source.path = "other".to_owned();
+    let of_other = [archive.take(&other).unwrap(), archive.take(&other).unwrap()];
+    assert_eq!(archive.remove_before(Some("other"), u64::MAX).unwrap(), 1, "the newest stays");
+    assert!(archive.find(of_other[1]).is_ok() && archive.find(ids[4]).is_ok());
+    archive.note_gap(&Gap { source: "s".to_owned(), at_unix_ns: 5, reason: "gone".to_owned() }).unwrap();
+    assert_eq!(archive.remove_before(None, u64::MAX).unwrap(), 4);
+    assert!(archive.gaps().unwrap().is_empty());
+    let left: Vec<SnapshotId> = archive.list().unwrap().entries.into_iter().map(|entry| entry.id).collect();
+    assert_eq!(left, ids[..2]);
+    assert!(archive.drop_baseline("before").unwrap());
+    assert!(!archive.drop_baseline("before").unwrap());
+    assert_eq!(archive.remove_before(None, u64::MAX).unwrap(), 2);
+    assert_eq!(archive.take(&begin).unwrap(), SnapshotId::new(8));
+}
+
+#[test]
+fn what_is_something_else_is_refused_and_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text.db");
+    fs::write(&text, "this is a text, and a long one, so that nobody takes it for an empty database ........................").unwrap();
+    let before = fs::read(&text).unwrap();
+    let error = Archive::open(&text).unwrap_err();
+    assert!(matches!(error, Error::Archive { .. }) && error.to_string().contains("text.db"), "{error}");
+    assert_eq!(fs::read(&text).unwrap(), before);
+    let foreign = dir.path().join("foreign.db");
+    rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE mine (i)").unwrap();
+    let error = Archive::open(&foreign).unwrap_err();
+    assert!(error.to_string().contains("something else"), "{error}");
+    let later = dir.path().join("later.db");
+    drop(Archive::open(&later).unwrap());
+    rusqlite::Connection::open(&later).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let error = Archive::open(&later).unwrap_err();
+    assert!(error.to_string().contains("newer tiersmith"), "{error}");
+    assert!(Archive::existing(dir.path().join("misspelt.db")).is_err());
+    assert!(!dir.path().join("misspelt.db").exists());
+}
+
+#[test]
+fn a_damaged_snapshot_does_not_hide_the_others_and_half_a_file_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("awr.db");
+    let archive = Archive::open(&path).unwrap();
+    let ids: Vec<SnapshotId> = (0..40).map(|_| archive.take(&on_tier().0).unwrap()).collect();
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute("UPDATE snapshot SET body = substr(body, 1, 500) WHERE id = 2", [])
+        .unwrap();
+    assert!(matches!(archive.find(ids[1]), Err(Error::Damaged { .. })));
+    assert_eq!(archive.find(ids[2]).unwrap(), on_tier().0);
+    drop(archive);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let read = Archive::existing(&path).and_then(|archive| {
+        for id in &ids {
+            archive.find(*id)?;
+        }
+        Ok(())
+    });
+    let error = read.unwrap_err().to_string();
+    assert!(error.contains("awr.db"), "{error}");
+}
+
+#[test]
+fn programs_that_take_snapshots_at_once_get_different_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("awr.db");
+    let snapshot = at_home().0;
+    let ids: BTreeSet<SnapshotId> = std::thread::scope(|scope| {
+        let take = || {
+            let archive = Archive::open(&path).unwrap();
+            (0..5).map(|_| archive.take(&snapshot).unwrap()).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(take)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(ids.len(), 15);
+}
+
+#[test]
+fn a_path_says_which_form_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let is_file =
+        |name: &str| matches!(AnyRepository::open(&dir.path().join(name)).unwrap(), AnyRepository::File(_));
+    assert!(is_file("a.db") && is_file("b.awr"));
+    assert!(!is_file("c") && !is_file("snapshots.d"));
+    fs::create_dir(dir.path().join("dir.db")).unwrap();
+    assert!(!is_file("dir.db"));
+    let path = dir.path().join("c");
+    let error = AnyRepository::open(&path).unwrap().archive(&path).unwrap_err().to_string();
+    assert!(error.contains("awr load"), "{error}");
+    assert!(AnyRepository::existing(Path::new("/nowhere/x")).is_err());
+}

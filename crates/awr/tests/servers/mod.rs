@@ -1,0 +1,340 @@
+//! Real servers for tests: started on unix sockets in a temporary directory, as an unprivileged user when the test runs as root, and gone
+//! with the guard, also after a panic.
+//!
+//! A server that is not installed makes the test print one line and end. Limits on time are for hangs only.
+
+#![allow(dead_code, reason = "each test file starts one kind of server")]
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tiersmith_awr::sources::{self, Address, Asking, LiveSource, Surroundings};
+
+/// For hangs only.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// `nobody`, whom every system has.
+const UNPRIVILEGED: u32 = 65534;
+
+/// A server that ends with this value.
+pub(crate) struct Server {
+    child: Option<Child>,
+    start: Vec<String>,
+    dir: TempDir,
+    ready: fn(&Server) -> bool,
+}
+
+/// Prints why a test does not run.
+pub(crate) fn skip(what: &str, why: &str) {
+    eprintln!("skipped: {what}, because {why}");
+}
+
+/// Asks until the answer is yes.
+pub(crate) fn until(what: &str, mut answer: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !answer() {
+        assert!(began.elapsed() < LIMIT, "waited {LIMIT:?} in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The program of this name, in the path or where Debian puts PostgreSQL's.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let mut dirs: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
+    dirs.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
+    let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path().join("bin"))
+        .collect();
+    versions.sort();
+    // Debian's wrappers in the path start servers of their own choice: the real programs come first.
+    dirs.splice(0..0, versions.into_iter().rev());
+    dirs.into_iter().map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
+/// A command as the unprivileged user, with nothing on its standard input.
+///
+/// The kernel kills it when the thread of the test that started it ends, however that came about.
+fn command(program: &Path, dir: &Path) -> Command {
+    let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"].into_iter().map(Path::new).find(|path| path.is_file());
+    let mut command = match setpriv {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    command
+        .stdin(Stdio::null())
+        .current_dir(dir)
+        .env("HOME", dir)
+        .env("LC_ALL", "C")
+        .env_remove("PGPASSWORD");
+    if is_root() {
+        command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+    }
+    command
+}
+
+/// A directory that the unprivileged user can get at.
+fn directory() -> Option<TempDir> {
+    for parent in [std::env::temp_dir(), PathBuf::from("/var/tmp"), PathBuf::from("/tmp")] {
+        let Ok(dir) = tempfile::Builder::new().prefix("ts-awr-").tempdir_in(parent) else { continue };
+        if is_root() && chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).is_err() {
+            continue;
+        }
+        // Socket paths have room for 107 bytes.
+        let short = dir.path().as_os_str().len() < 70;
+        let usable = command(Path::new("/bin/sh"), dir.path()).args(["-c", "test -w ."]).status();
+        if short && usable.is_ok_and(|status| status.success()) {
+            return Some(dir);
+        }
+    }
+    None
+}
+
+fn run(what: &str, command: &mut Command) -> bool {
+    let output = command.output();
+    match output {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            let text = [output.stdout, output.stderr].concat();
+            eprintln!(
+                "{what} failed: {}",
+                String::from_utf8_lossy(&text).chars().take(2000).collect::<String>()
+            );
+            false
+        }
+        Err(error) => {
+            eprintln!("{what} cannot be run: {error}");
+            false
+        }
+    }
+}
+
+impl Server {
+    fn launch(dir: TempDir, start: Vec<String>, ready: fn(&Server) -> bool) -> Server {
+        let mut server = Server { child: None, start, dir, ready };
+        server.start();
+        server
+    }
+
+    /// Starts the server and waits until it answers.
+    pub(crate) fn start(&mut self) {
+        let log = |name: &str| fs::File::create(self.dir.path().join(name)).expect("a log file");
+        let mut command = command(Path::new(&self.start[0]), self.dir.path());
+        command.args(&self.start[1..]).stdout(log("out.log")).stderr(log("err.log"));
+        self.child = Some(command.spawn().expect("the server starts"));
+        until("the server to answer", || {
+            let ended =
+                self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|status| status.is_some()));
+            assert!(!ended, "the server ended: {}", self.log());
+            (self.ready)(self)
+        });
+    }
+
+    fn log(&self) -> String {
+        ["out.log", "err.log"].map(|name| fs::read_to_string(self.path(name)).unwrap_or_default()).concat()
+    }
+
+    /// Ends the server in order.
+    pub(crate) fn stop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        // Fast shutdown for PostgreSQL, a clean end for the others.
+        let signal = if self.start[0].ends_with("postgres") { Signal::INT } else { Signal::TERM };
+        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
+        let began = Instant::now();
+        while began.elapsed() < LIMIT {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    /// The process, as long as it runs.
+    pub(crate) fn process(&self) -> Option<Pid> {
+        self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok()).and_then(Pid::from_raw)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Changes how it is started the next time.
+    pub(crate) fn start_with(&mut self, argument: &str) {
+        self.start.push(argument.to_owned());
+    }
+
+    /// A source at this server.
+    pub(crate) fn source(
+        &self,
+        url: &str,
+        surroundings: &Surroundings,
+    ) -> tiersmith_awr::Result<Box<dyn LiveSource>> {
+        sources::open(&Address::parse(url)?, &Asking::default(), surroundings)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A PostgreSQL with pg_stat_statements, everything timed, and nothing in the background that would commit.
+pub(crate) fn postgres(what: &str) -> Option<Server> {
+    let Some((initdb, postgres)) = program("initdb").zip(program("postgres")) else {
+        skip(what, "no PostgreSQL server is installed");
+        return None;
+    };
+    // The wrapper in the path is no server; the one beside initdb is.
+    let postgres = Some(initdb.with_file_name("postgres")).filter(|path| path.is_file()).unwrap_or(postgres);
+    let Some(dir) = directory() else {
+        skip(what, "there is no temporary directory that an unprivileged user can use");
+        return None;
+    };
+    let data = dir.path().join("data");
+    let made = run(
+        "initdb",
+        command(&initdb, dir.path()).arg("-D").arg(&data).args([
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "--no-sync",
+            "--locale=C",
+            "-E",
+            "UTF8",
+        ]),
+    );
+    assert!(made, "initdb works where it is installed");
+    let hba = data.join("pg_hba.conf");
+    let rules = fs::read_to_string(&hba).expect("rules");
+    fs::write(&hba, format!("local all careful scram-sha-256\n{rules}")).expect("rules");
+    let socket = dir.path().to_str().expect("UTF-8").to_owned();
+    let statements = initdb
+        .parent()
+        .and_then(Path::parent)
+        .map(|dir| dir.join("lib/pg_stat_statements.so"))
+        .is_some_and(|p| p.is_file());
+    let mut start = vec![
+        postgres.to_str().expect("UTF-8").to_owned(),
+        "-D".to_owned(),
+        data.to_str().expect("UTF-8").to_owned(),
+    ];
+    for setting in [
+        "listen_addresses=",
+        &format!("unix_socket_directories={socket}"),
+        "track_io_timing=on",
+        "track_wal_io_timing=on",
+        "shared_buffers=16MB",
+        "max_connections=20",
+        "autovacuum=off",
+        "fsync=off",
+        "dynamic_shared_memory_type=mmap",
+        if statements { "shared_preload_libraries=pg_stat_statements" } else { "jit=off" },
+    ] {
+        start.extend(["-c".to_owned(), setting.to_owned()]);
+    }
+    Some(Server::launch(dir, start, |server| {
+        let config = format!("host={} user=postgres dbname=postgres", server.dir.path().display());
+        ::postgres::Client::connect(&config, ::postgres::NoTls).is_ok()
+    }))
+}
+
+/// A MariaDB or MySQL that times its waits.
+pub(crate) fn mariadb(what: &str) -> Option<Server> {
+    let Some((install, daemon)) = program("mariadb-install-db").zip(program("mariadbd")) else {
+        skip(what, "no MariaDB server is installed");
+        return None;
+    };
+    let Some(dir) = directory() else {
+        skip(what, "there is no temporary directory that an unprivileged user can use");
+        return None;
+    };
+    let text = |path: PathBuf| path.to_str().expect("UTF-8").to_owned();
+    let data = text(dir.path().join("data"));
+    fs::create_dir(&data).expect("a directory");
+    if is_root() {
+        chown(&data, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("ours");
+    }
+    let made = run(
+        "mariadb-install-db",
+        command(&install, dir.path())
+            .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
+            .args([format!("--datadir={data}"), format!("--tmpdir={}", text(dir.path().to_owned()))]),
+    );
+    assert!(made, "mariadb-install-db works where it is installed");
+    let start = vec![
+        text(daemon),
+        "--no-defaults".to_owned(),
+        format!("--datadir={data}"),
+        format!("--tmpdir={}", text(dir.path().to_owned())),
+        format!("--socket={}", text(dir.path().join("my.sock"))),
+        format!("--pid-file={}", text(dir.path().join("my.pid"))),
+        "--skip-networking".to_owned(),
+        "--innodb-buffer-pool-size=16M".to_owned(),
+        "--innodb-log-file-size=8M".to_owned(),
+        "--performance-schema=ON".to_owned(),
+        "--performance-schema-instrument=wait/%=ON".to_owned(),
+        "--innodb-monitor-enable=trx_%".to_owned(),
+    ];
+    Some(Server::launch(dir, start, |server| {
+        let socket = server.path("my.sock");
+        let options = mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root"));
+        mysql::Conn::new(options).is_ok()
+    }))
+}
+
+/// A Redis, or a Valkey.
+pub(crate) fn redis(what: &str) -> Option<Server> {
+    let Some(daemon) = program("redis-server").or_else(|| program("valkey-server")) else {
+        skip(what, "no Redis server is installed");
+        return None;
+    };
+    let Some(dir) = directory() else {
+        skip(what, "there is no temporary directory that an unprivileged user can use");
+        return None;
+    };
+    let text = |path: PathBuf| path.to_str().expect("UTF-8").to_owned();
+    let start = vec![
+        text(daemon),
+        "--port".to_owned(),
+        "0".to_owned(),
+        "--unixsocket".to_owned(),
+        text(dir.path().join("r.sock")),
+        "--dir".to_owned(),
+        text(dir.path().to_owned()),
+        "--save".to_owned(),
+        String::new(),
+        "--appendonly".to_owned(),
+        "yes".to_owned(),
+    ];
+    Some(Server::launch(dir, start, |server| {
+        let Ok(mut stream) = std::os::unix::net::UnixStream::connect(server.path("r.sock")) else {
+            return false;
+        };
+        let mut answer = [0u8; 5];
+        std::io::Write::write_all(&mut stream, b"PING\r\n").is_ok()
+            && std::io::Read::read_exact(&mut stream, &mut answer).is_ok()
+            && (&answer == b"+PONG" || &answer == b"-NOAU")
+    }))
+}

@@ -1,0 +1,93 @@
+//! MariaDB as a source, against a real server: commits and syncs are those that were made; without performance_schema the rest is there.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+mod servers;
+
+use mysql::prelude::Queryable;
+use servers::Server;
+use tiersmith_awr::sources::{LiveSource, Surroundings};
+use tiersmith_awr::{Error, Interval, report};
+
+fn client(server: &Server) -> mysql::Conn {
+    let socket = server.path("my.sock");
+    mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root"))).unwrap()
+}
+
+fn source(server: &Server) -> Box<dyn LiveSource> {
+    let url = format!("mariadb://root@/?socket={}", server.path("my.sock").display());
+    server.source(&url, &Surroundings::default()).unwrap()
+}
+
+#[test]
+fn what_is_counted_is_what_was_committed_and_a_restart_is_an_error() {
+    let Some(mut server) =
+        servers::mariadb("what_is_counted_is_what_was_committed_and_a_restart_is_an_error")
+    else {
+        return;
+    };
+    let mut work = client(&server);
+    work.query_drop("CREATE DATABASE d").unwrap();
+    work.query_drop("CREATE TABLE d.t (i INT PRIMARY KEY, s VARCHAR(20)) ENGINE = InnoDB").unwrap();
+    let mut source = source(&server);
+    let begin = source.snapshot().unwrap();
+    for i in 0..200 {
+        work.query_drop(format!("INSERT INTO d.t VALUES ({i}, 'topsecret')")).unwrap();
+    }
+    let end = source.snapshot().unwrap();
+    let interval = Interval::between(&begin, &end).unwrap();
+    // The server's own threads commit now and then (purge, statistics of tables).
+    let commits = interval.counter("user commits").unwrap();
+    assert!((200..200 + 30).contains(&commits), "{commits} commits for 200");
+    assert_eq!(interval.counter("INSERT statements"), Some(200));
+    let insert =
+        interval.statements.rows.iter().find(|row| row.text.contains("INSERT INTO `d` . `t`")).unwrap();
+    assert_eq!(insert.calls, 200);
+    assert!(!end.to_json().contains("topsecret"), "literals are taken out");
+    assert!(interval.db_time_ns.unwrap() >= insert.total_ns, "the statements' time is in DB time");
+    let redo = interval
+        .waits
+        .iter()
+        .find(|wait| wait.name == "log file parallel write")
+        .map_or(0, |wait| wait.count);
+    assert!(redo > 0 || interval.counter("redo writes").unwrap_or(0) > 0, "redo was written");
+    assert!(report(&interval).text().contains("MariaDB"));
+
+    // The server's clock of flushes counts whole seconds: a flush in the first one cannot be told from none.
+    servers::until("the server's third second", || {
+        let up: Option<(String, u64)> = work.query_first("SHOW GLOBAL STATUS LIKE 'Uptime'").unwrap();
+        up.is_some_and(|(_, seconds)| seconds >= 2)
+    });
+    work.query_drop("FLUSH STATUS").unwrap();
+    let error = Interval::between(&end, &source.snapshot().unwrap());
+    assert!(error.is_err(), "{:?}", error.map(|interval| interval.counters));
+
+    drop(work);
+    let before = source.snapshot().unwrap();
+    server.stop();
+    assert!(matches!(source.snapshot(), Err(Error::Source { .. })));
+    server.start_with("--performance-schema=OFF");
+    server.start();
+    let after = source.snapshot().unwrap();
+    let error = Interval::between(&before, &after).unwrap_err();
+    assert!(matches!(error, Error::Restarted { .. } | Error::Reset { .. }), "{error}");
+    assert!(after.waits.is_empty() && after.db_time_ns.is_none());
+    assert!(after.missing.iter().any(|line| line.contains("performance_schema = ON")), "{:?}", after.missing);
+}
+
+#[test]
+fn a_user_without_rights_and_a_wrong_password_are_told_what_to_do() {
+    let Some(server) = servers::mariadb("a_user_without_rights_and_a_wrong_password_are_told_what_to_do")
+    else {
+        return;
+    };
+    client(&server).query_drop("CREATE USER careful@localhost IDENTIFIED BY 'hunter2'").unwrap();
+    let url = format!("mariadb://careful@/?socket={}", server.path("my.sock").display());
+    let error = server.source(&url, &Surroundings::of([("MYSQL_PWD", "hunter3")])).err().unwrap().to_string();
+    assert!(error.contains("MYSQL_PWD") && !error.contains("hunter"), "{error}");
+    let snapshot =
+        server.source(&url, &Surroundings::of([("MYSQL_PWD", "hunter2")])).unwrap().snapshot().unwrap();
+    assert!(snapshot.missing.iter().any(|line| line.contains("GRANT")), "{:?}", snapshot.missing);
+    assert!(snapshot.counters.iter().any(|counter| counter.name == "user calls"));
+    assert!(!snapshot.to_json().contains("hunter"));
+}
