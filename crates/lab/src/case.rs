@@ -4,26 +4,36 @@
 //! which database settings, which load, and what is on the fast tier; where home and tier are is said by the study.
 //!
 //! A case is run once for each of its UPDATE_PCT, and each such run is compared with the run of the baseline at the same UPDATE_PCT.
+//! A case names the targets it is for: SQLite's cases are of no use to a server, and the six of the servers are the same for all of them.
 //!
 //! **Invariant**: a case that is read has been checked: every setting in range, every published case it names there.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Error, Result};
 use crate::published;
+use crate::server;
 use crate::size::ByteSize;
+use crate::target;
 use crate::workload::slob;
 
 /// The cases built in, in the order of a study.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("redo-on-home", include_str!("../../../cases/redo-on-home.toml")),
     ("redo-on-tier", include_str!("../../../cases/redo-on-tier.toml")),
     ("all-on-tier", include_str!("../../../cases/all-on-tier.toml")),
     ("batch-on-tier", include_str!("../../../cases/batch-on-tier.toml")),
     ("rollback-on-home", include_str!("../../../cases/rollback-on-home.toml")),
     ("reads-from-tier", include_str!("../../../cases/reads-from-tier.toml")),
+    ("server-on-home", include_str!("../../../cases/server-on-home.toml")),
+    ("server-redo-on-disk", include_str!("../../../cases/server-redo-on-disk.toml")),
+    ("server-redo-in-directory", include_str!("../../../cases/server-redo-in-directory.toml")),
+    ("server-redo-on-mount", include_str!("../../../cases/server-redo-on-mount.toml")),
+    ("server-all-on-mount", include_str!("../../../cases/server-all-on-mount.toml")),
+    ("server-all-written-once", include_str!("../../../cases/server-all-written-once.toml")),
 ];
 
 /// What lives on the fast tier.
@@ -36,6 +46,10 @@ pub enum Placement {
     Redo,
     /// The database file and its redo.
     All,
+    /// The redo, on ext4 on a loop device over the medium: a virtual disk that a hypervisor backs with persistent memory.
+    Disk,
+    /// The redo, in a directory of the medium: a DAX file system.
+    Directory,
 }
 
 impl Placement {
@@ -45,6 +59,8 @@ impl Placement {
             Placement::Home => "nothing",
             Placement::Redo => "redo",
             Placement::All => "data and redo",
+            Placement::Disk => "redo, a disk",
+            Placement::Directory => "redo, a directory",
         }
     }
 }
@@ -112,6 +128,112 @@ impl Default for SqliteSettings {
     }
 }
 
+/// A server's settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerSettings {
+    /// Its page cache: shared_buffers, innodb_buffer_pool_size.
+    pub cache: ByteSize,
+    /// Whether pages are written twice against torn ones: full_page_writes, innodb_doublewrite.
+    pub torn_page_protection: bool,
+    /// The load.
+    pub load: Load,
+    /// Clients of a load that is a program of its own.
+    pub clients: u32,
+    /// Bytes of the tier; absent: as much as the case can use.
+    pub tier: Option<ByteSize>,
+    /// Settings by product, in its own words.
+    pub settings: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        ServerSettings {
+            cache: ByteSize(16 << 20),
+            torn_page_protection: true,
+            load: Load::Slob,
+            clients: 1,
+            tier: None,
+            settings: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a server is loaded with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Load {
+    /// SLOB's method, by the lab's own clients.
+    #[default]
+    Slob,
+    /// pgbench, like TPC-B.
+    Tpcb,
+    /// pgbench, SELECT only.
+    SelectOnly,
+    /// sysbench oltp_read_write.
+    ReadWrite,
+    /// sysbench oltp_read_only.
+    ReadOnly,
+    /// sysbench oltp_write_only.
+    WriteOnly,
+    /// redis-benchmark SET.
+    Set,
+}
+
+impl Load {
+    /// Every one.
+    pub const ALL: [Load; 7] = [
+        Load::Slob,
+        Load::Tpcb,
+        Load::SelectOnly,
+        Load::ReadWrite,
+        Load::ReadOnly,
+        Load::WriteOnly,
+        Load::Set,
+    ];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Load::Slob => "slob",
+            Load::Tpcb => "tpcb",
+            Load::SelectOnly => "select-only",
+            Load::ReadWrite => "read-write",
+            Load::ReadOnly => "read-only",
+            Load::WriteOnly => "write-only",
+            Load::Set => "set",
+        }
+    }
+
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Load::Slob => "SLOB's method",
+            Load::Tpcb => "pgbench, like TPC-B",
+            Load::SelectOnly => "pgbench, SELECT only",
+            Load::ReadWrite => "sysbench oltp_read_write",
+            Load::ReadOnly => "sysbench oltp_read_only",
+            Load::WriteOnly => "sysbench oltp_write_only",
+            Load::Set => "redis-benchmark SET",
+        }
+    }
+}
+
+impl std::str::FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Load, String> {
+        let names = || Load::ALL.map(Load::name).join(", ");
+        Load::ALL
+            .into_iter()
+            .find(|load| load.name() == text)
+            .ok_or_else(|| format!("give one of {}", names()))
+    }
+}
+
+/// The target of a case that names none, and of a study that names none.
+pub const SQLITE: &str = "sqlite";
+
 /// One experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
@@ -125,15 +247,23 @@ pub struct Case {
     pub baseline: Option<String>,
     /// Part of a study that names no cases.
     pub by_default: bool,
+    /// Sets it is part of: `redo`.
+    pub sets: Vec<String>,
+    /// Targets it is for.
+    pub targets: Vec<String>,
+    /// The target it is run on.
+    pub target: String,
     /// What is on the tier.
     pub placement: Placement,
     /// Published experiments shown beside it, `document/case`.
     pub published: Vec<String>,
     /// Runs: one for each of these UPDATE_PCT.
     pub update_pcts: Vec<u32>,
-    /// The database.
+    /// SQLite's settings.
     pub sqlite: SqliteSettings,
-    /// The load, with the first of `update_pcts`.
+    /// A server's settings.
+    pub server: ServerSettings,
+    /// SLOB's load, with the first of `update_pcts`.
     pub slob: slob::Settings,
 }
 
@@ -146,6 +276,10 @@ struct File {
     baseline: Option<String>,
     #[serde(default)]
     by_default: bool,
+    #[serde(default)]
+    sets: Vec<String>,
+    #[serde(default = "sqlite_alone")]
+    targets: Vec<String>,
     placement: Placement,
     #[serde(default)]
     published: Vec<String>,
@@ -153,7 +287,13 @@ struct File {
     #[serde(default)]
     sqlite: SqliteSettings,
     #[serde(default)]
+    server: ServerSettings,
+    #[serde(default)]
     slob: slob::Settings,
+}
+
+fn sqlite_alone() -> Vec<String> {
+    vec![SQLITE.into()]
 }
 
 impl Case {
@@ -188,15 +328,47 @@ impl Case {
             about: file.about.split_whitespace().collect::<Vec<_>>().join(" "),
             baseline: file.baseline,
             by_default: file.by_default,
+            sets: file.sets,
+            target: file.targets.first().cloned().unwrap_or_default(),
+            targets: file.targets,
             placement: file.placement,
             published: file.published,
             update_pcts: file.update_pcts,
             sqlite: file.sqlite,
+            server: file.server,
             slob: file.slob,
         };
+        if case.targets.is_empty() {
+            return Err(wrong(format!("targets is empty; name some of {}", target::names().join(", "))));
+        }
+        for name in &case.targets {
+            target::kind(name)?;
+        }
         case.slob.update_pct = case.update_pcts[0];
+        for name in case.targets.clone() {
+            case.clone().on(&name).check(&case.id)?;
+        }
         case.check(name)?;
         Ok(case)
+    }
+
+    /// The same case on one of its targets.
+    #[must_use]
+    pub fn on(mut self, target: &str) -> Case {
+        self.target = target.to_owned();
+        self
+    }
+
+    /// Bytes of a block, which holds one row: a page of the target.
+    pub fn block_bytes(&self) -> u64 {
+        match server::product(&self.target) {
+            Ok(product) => product.page_bytes(),
+            Err(_) => u64::from(self.sqlite.page_size),
+        }
+    }
+
+    fn is_embedded(&self) -> bool {
+        self.target == SQLITE
     }
 
     fn check(&self, name: &str) -> Result<()> {
@@ -231,8 +403,19 @@ impl Case {
                 reason: "it is its own baseline; leave baseline out".into(),
             });
         }
+        let of_servers = matches!(self.placement, Placement::Disk | Placement::Directory);
+        if of_servers && self.is_embedded() {
+            let reason = format!(
+                "the placement `{}` is for servers, and the case is for sqlite",
+                self.placement.name()
+            );
+            return Err(Error::Case { case: name.to_owned(), reason });
+        }
+        if !(1..=90).contains(&self.server.clients) {
+            return refuse("server.clients", self.server.clients.to_string(), "give 1 to 90");
+        }
         for settings in self.runs() {
-            settings.check(u64::from(sqlite.page_size))?;
+            settings.check(self.block_bytes())?;
         }
         Ok(())
     }
@@ -244,8 +427,13 @@ impl Case {
 
     /// Bytes of one loaded database, about: the table, its index and the scan table.
     pub fn database_bytes(&self) -> u64 {
-        let page = u64::from(self.sqlite.page_size);
+        /// What a server's own tables and logs take.
+        const SERVER: u64 = 192 << 20;
+        let page = self.block_bytes();
         let rows = self.slob.blocks(page) + self.slob.scan_blocks(page);
+        if !self.is_embedded() {
+            return rows * page * 5 / 4 + SERVER;
+        }
         // An index entry is at most 24 bytes; two thirds of a page are filled when keys come in random order.
         rows * page + rows * 36 + (1 << 20)
     }
@@ -253,13 +441,19 @@ impl Case {
     /// Bytes of the tier of one database: as the case says, or enough for everything the case puts there.
     pub fn tier_bytes(&self) -> u64 {
         const REDO: u64 = 96 << 20;
+        /// A server's redo is several files of 16 to 64 MiB.
+        const SERVER_REDO: u64 = 256 << 20;
         let wanted = match self.placement {
             Placement::Home => 0,
+            Placement::Disk | Placement::Directory => 2 * SERVER_REDO,
+            Placement::Redo if !self.is_embedded() => SERVER_REDO,
+            Placement::All if !self.is_embedded() => SERVER_REDO + self.database_bytes() * 3 / 2,
             Placement::Redo => REDO,
             // A quarter of a tier is kept free by its background work.
             Placement::All => REDO + self.database_bytes() * 3 / 2,
         };
-        let bytes = self.sqlite.tier.map_or(wanted, ByteSize::bytes);
+        let told = if self.is_embedded() { self.sqlite.tier } else { self.server.tier };
+        let bytes = told.map_or(wanted, ByteSize::bytes);
         if self.placement == Placement::Home { 0 } else { bytes.next_multiple_of(1 << 20) }
     }
 }
@@ -277,13 +471,23 @@ pub fn text_of(id: &str) -> Option<&'static str> {
     BUILT_IN.iter().find(|(name, _)| *name == id).map(|(_, text)| *text)
 }
 
-/// The cases of these names (ids, or paths of files that end in `.toml`), each behind its baseline; those that run by default if none
-/// is named, every one if `full`.
+/// The cases of these names (ids, names of sets, or paths of files that end in `.toml`), each behind its baseline; those that run by
+/// default if none is named, every one if `full`. Of SQLite: [`choose_for`] is for the others.
 ///
 /// # Errors
 /// A name that is not there, or a file that is wrong.
 pub fn choose(names: &[String], full: bool) -> Result<Vec<Case>> {
-    let known = built_in()?;
+    choose_for(SQLITE, names, full)
+}
+
+/// [`choose`] for a target.
+///
+/// # Errors
+/// A name that is not there, a file that is wrong, a target that is not there.
+pub fn choose_for(target: &str, names: &[String], full: bool) -> Result<Vec<Case>> {
+    target::kind(target)?;
+    let is_for = |case: &Case| case.targets.iter().any(|name| name == target);
+    let known: Vec<Case> = built_in()?.into_iter().filter(is_for).map(|case| case.on(target)).collect();
     if names.is_empty() {
         return Ok(known.into_iter().filter(|case| full || case.by_default).collect());
     }
@@ -300,16 +504,26 @@ pub fn choose(names: &[String], full: bool) -> Result<Vec<Case>> {
         })
     };
     for name in names {
-        let case = if name.ends_with(".toml") {
+        let of_set: Vec<Case> = known.iter().filter(|case| case.sets.contains(name)).cloned().collect();
+        let cases = if name.ends_with(".toml") {
             let text = std::fs::read_to_string(Path::new(name)).during("read the case file", name)?;
-            Case::parse(name, &text)?
+            let case = Case::parse(name, &text)?;
+            if !is_for(&case) {
+                let reason = format!("it is for {}, and the target is {target}", case.targets.join(", "));
+                return Err(Error::Case { case: name.clone(), reason });
+            }
+            vec![case.on(target)]
+        } else if of_set.is_empty() {
+            vec![find(name)?]
         } else {
-            find(name)?
+            of_set
         };
-        if let Some(baseline) = &case.baseline {
-            add(find(baseline)?);
+        for case in cases {
+            if let Some(baseline) = &case.baseline {
+                add(find(baseline)?);
+            }
+            add(case);
         }
-        add(case);
     }
     Ok(chosen)
 }
@@ -358,9 +572,40 @@ mod tests {
     }
 
     #[test]
+    fn every_server_has_the_redo_cases_and_each_is_compared_with_the_home_disk() {
+        for product in server::products() {
+            let cases = choose_for(product.name(), &["redo".into()], false).unwrap();
+            let placements: Vec<Placement> = cases.iter().map(|case| case.placement).collect();
+            use Placement::{All, Directory, Disk, Home, Redo};
+            assert_eq!(placements, [Home, Disk, Directory, Redo, All, All]);
+            let written_twice: Vec<bool> =
+                cases.iter().map(|case| case.server.torn_page_protection).collect();
+            assert_eq!(written_twice, [true, true, true, true, true, false]);
+            assert!(cases[1..].iter().all(|case| case.baseline.as_deref() == Some(cases[0].id.as_str())));
+            assert!(
+                cases
+                    .iter()
+                    .all(|case| case.block_bytes() == product.page_bytes() && case.slob == cases[0].slob)
+            );
+        }
+        let sqlite = choose(&["redo".into()], false).unwrap();
+        assert!(sqlite.iter().all(|case| case.target == SQLITE) && sqlite.len() >= 3);
+        assert!(choose_for("oracle", &[], false).is_err());
+        assert!(choose(&["server-on-home".into()], false).is_err());
+    }
+
+    #[test]
+    fn loads_have_names() {
+        for load in Load::ALL {
+            assert_eq!(load.name().parse(), Ok(load));
+        }
+        assert!("tpcc".parse::<Load>().unwrap_err().contains("tpcb"));
+    }
+
+    #[test]
     fn a_case_that_is_not_there_is_refused_with_those_that_are() {
-        let error = choose(&["redo".into()], false).unwrap_err().to_string();
-        assert!(error.contains("no case `redo`") && error.contains("redo-on-tier"), "{error}");
+        let error = choose(&["undo".into()], false).unwrap_err().to_string();
+        assert!(error.contains("no case `undo`") && error.contains("redo-on-tier"), "{error}");
         let error = choose(&["missing.toml".into()], false).unwrap_err().to_string();
         assert!(error.contains("cannot read the case file missing.toml"), "{error}");
     }

@@ -18,10 +18,12 @@
 
 pub mod case;
 mod error;
+pub mod mounted;
 pub mod place;
 pub mod probe;
 pub mod published;
 pub mod run;
+pub mod server;
 mod size;
 pub mod study;
 pub mod target;

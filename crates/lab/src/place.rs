@@ -17,18 +17,78 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Error, Result};
+use crate::server::account::{Account, can_reach};
+use crate::server::process::Identity;
 
 /// What has to go when the study ends, and whether it was asked to stop.
 #[derive(Clone, Debug, Default)]
 pub struct Leftovers {
-    paths: Arc<Mutex<Vec<PathBuf>>>,
+    left: Arc<Mutex<Vec<Left>>>,
     stop: Arc<AtomicBool>,
 }
 
+/// One thing that has to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Left {
+    /// A file, or a directory with all that is in it.
+    Path(PathBuf),
+    /// A process with all that it started.
+    Process(Identity),
+    /// What is mounted here.
+    Mount(PathBuf),
+}
+
+impl Left {
+    fn clean(&self) {
+        match self {
+            Left::Path(path) => remove(path),
+            Left::Process(process) => process.kill_tree(),
+            Left::Mount(at) => unmount(at),
+        }
+    }
+}
+
+/// Removes a file or directory, patiently: another thread may be making files in it still.
+fn remove(path: &Path) {
+    for _ in 0..100 {
+        let gone = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        if gone.is_ok() || fs::symlink_metadata(path).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Takes away what is mounted at a path, also while it is in use. Nothing is asked of the mounted file system itself: its daemon may be gone.
+pub(crate) fn unmount(at: &Path) {
+    use rustix::mount::UnmountFlags;
+    let mounted = || mounts().iter().any(|mount| mount.at == at);
+    if mounted() && rustix::mount::unmount(at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_err() {
+        let mut command = std::process::Command::new("fusermount3");
+        let quiet = std::process::Stdio::null;
+        let _ =
+            command.args(["-u", "-z", "--"]).arg(at).stdin(quiet()).stdout(quiet()).stderr(quiet()).status();
+    }
+}
+
 impl Leftovers {
+    fn add(&self, left: Left) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).push(left);
+    }
+
     /// Notes a path before it is made.
     pub fn note(&self, path: &Path) {
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_path_buf());
+        self.add(Left::Path(path.to_path_buf()));
+    }
+
+    /// Notes a process.
+    pub fn note_process(&self, process: Identity) {
+        self.add(Left::Process(process));
+    }
+
+    /// Notes a mount before it is made.
+    pub fn note_mount(&self, at: &Path) {
+        self.add(Left::Mount(at.to_path_buf()));
     }
 
     /// Asks the study to stop; it returns [`Error::Interrupted`] within a step of its load.
@@ -43,21 +103,14 @@ impl Leftovers {
 
     /// Whether nothing is left to remove.
     pub fn is_empty(&self) -> bool {
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Removes everything noted. May be called from another thread while the study runs, and more than once.
+    /// Removes everything noted, the last first. May be called from another thread while the study runs, and more than once.
     pub fn clean(&self) {
-        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-        for path in paths.drain(..).rev() {
-            // Another thread may be making files in it still.
-            for _ in 0..100 {
-                let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-                if gone.is_ok() || fs::symlink_metadata(&path).is_err() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        for left in left.drain(..).rev() {
+            left.clean();
         }
     }
 }
@@ -77,6 +130,8 @@ pub struct Wishes {
     pub tier_bytes: u64,
     /// Databases, and so tier members, of one run.
     pub members: u32,
+    /// Who has to be able to enter the home, when it is not the caller: a server's account.
+    pub reachable_by: Option<Account>,
 }
 
 /// All places of one study.
@@ -187,7 +242,7 @@ pub fn choose(wishes: &Wishes, leftovers: Leftovers) -> Result<Places> {
     let mut notes = Vec::new();
     let parent = match &wishes.home {
         Some(dir) => existing_directory("home", dir)?,
-        None => slow_place(),
+        None => slow_place(wishes.reachable_by.as_ref()),
     };
     let name = format!("tiersmith-study.{}", std::process::id());
     let free = bytes_free(&parent);
@@ -262,11 +317,16 @@ fn writable(dir: &Path) -> bool {
 }
 
 /// The directory the program was built in, when it is on a disk; else a place for large temporary files.
-fn slow_place() -> PathBuf {
+fn slow_place(reachable_by: Option<&Account>) -> PathBuf {
     let build = std::env::current_exe().ok().and_then(|exe| exe.ancestors().nth(2).map(Path::to_path_buf));
     let candidates = build.into_iter().chain([PathBuf::from("/var/tmp"), std::env::temp_dir()]);
-    let usable: Vec<PathBuf> =
-        candidates.filter(|dir| writable(dir)).filter_map(|dir| fs::canonicalize(dir).ok()).collect();
+    // A directory in it would be no use to somebody who cannot get there.
+    let reached = |dir: &PathBuf| reachable_by.is_none_or(|account| can_reach(dir, account).is_ok());
+    let usable: Vec<PathBuf> = candidates
+        .filter(|dir| writable(dir))
+        .filter_map(|dir| fs::canonicalize(dir).ok())
+        .filter(reached)
+        .collect();
     let on_disk = usable.iter().find(|dir| !FileSystem::of(dir).in_memory());
     on_disk.or(usable.first()).cloned().unwrap_or_else(std::env::temp_dir)
 }

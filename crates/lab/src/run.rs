@@ -23,6 +23,8 @@ use crate::workload::{Plan, slob};
 pub const SLICES: usize = 20;
 /// How often the main thread looks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long after its time a run goes on in which no operation has ended yet.
+const FIRST_OPERATION: Duration = Duration::from_secs(120);
 /// A wait for the due time is slept until so much before it, and then spun: a sleep ends late by about as much.
 const SPIN: Duration = Duration::from_micros(100);
 
@@ -67,6 +69,9 @@ pub struct Measured {
     pub commit: Latency,
     /// From due time to end, when arrivals are fixed.
     pub response: Option<Latency>,
+    /// Whole transactions, when the load is a program that measures them.
+    #[serde(default)]
+    pub transaction: Option<Latency>,
 }
 
 /// A distribution of times, in short.
@@ -292,6 +297,13 @@ fn measure(target: &dyn Target, control: &Control<'_>, sessions: usize) -> Resul
             break;
         }
     }
+    // Nothing ended, on a machine or a disk that is that slow: a run of no operation would be no figure at all.
+    let nothing_ended = || work.statements.read().counter(EXECUTES) == statements_before.counter(EXECUTES);
+    while nothing_ended() && first.elapsed() < plans.run_time + FIRST_OPERATION {
+        if wait_until(Instant::now() + LOOK)? {
+            break;
+        }
+    }
     let statements = work.statements.read().since(&statements_before);
     let responses = work.responses.read().since(&responses_before);
     let end = target.snapshot(work);
@@ -320,6 +332,7 @@ fn measured(
         update: latency(statements, UPDATE),
         commit: latency(statements, COMMIT),
         response: (control.plans.slob.arrivals_per_s > 0.0).then(|| latency(responses, RESPONSE)),
+        transaction: None,
     }
 }
 
@@ -334,7 +347,7 @@ mod tests {
     /// A target whose operations sleep, some of them for long, and may fail.
     struct Slow {
         usual: Duration,
-        stall_at: u64,
+        stall_every: u64,
         stall: Duration,
         fail_at: u64,
     }
@@ -366,7 +379,11 @@ mod tests {
                 });
             }
             let start = self.1.statements.start();
-            std::thread::sleep(if self.2 == self.0.stall_at { self.0.stall } else { self.0.usual });
+            std::thread::sleep(if self.2.is_multiple_of(self.0.stall_every) {
+                self.0.stall
+            } else {
+                self.0.usual
+            });
             let _ = self.1.statements.record(SELECT, start);
             self.1.statements.count(EXECUTES, 1);
             Ok(())
@@ -376,7 +393,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn slow() -> Slow {
-        Slow { usual: MS, stall_at: u64::MAX, stall: Duration::ZERO, fail_at: u64::MAX }
+        Slow { usual: MS, stall_every: u64::MAX, stall: Duration::ZERO, fail_at: u64::MAX }
     }
 
     fn go(target: &Slow, slob: &Settings, run_time: Duration) -> Result<Measured> {
@@ -398,27 +415,31 @@ mod tests {
     #[test]
     fn a_stall_is_in_the_response_of_every_operation_that_was_due_meanwhile() {
         let slob = Settings { arrivals_per_s: 200.0, ..settings() };
-        let target = Slow { stall_at: 20, stall: 250 * MS, ..slow() };
-        let measured = go(&target, &slob, 600 * MS).unwrap();
+        let target = Slow { stall_every: 40, stall: 150 * MS, ..slow() };
+        let measured = go(&target, &slob, 1000 * MS).unwrap();
         let response = measured.response.unwrap();
-        // One statement of some 120 took long, and some fifty operations were due while it did.
-        assert!(measured.select.max_ns >= 250_000_000);
-        assert!(measured.select.mean_ns < 10e6, "{}", measured.select.mean_ns);
-        assert!(response.mean_ns > 25e6, "{}", response.mean_ns);
+        // One statement of forty took long, and some thirty were due while it did. On a slow machine the backlog only grows.
+        assert!(response.mean_ns > 2.0 * measured.select.mean_ns, "{response:?}, {:?}", measured.select);
     }
 
     #[test]
-    fn fixed_arrivals_come_at_their_rate_and_a_closed_loop_at_its_own() {
+    fn fixed_arrivals_come_at_their_rate_by_turns_and_a_closed_loop_has_none() {
         let slob = Settings { arrivals_per_s: 100.0, threads_per_schema: 2, ..settings() };
-        let measured = go(&slow(), &slob, 500 * MS).unwrap();
-        assert!((80.0..=120.0).contains(&measured.executes_per_s()), "{}", measured.executes_per_s());
-        let closed = go(&slow(), &settings(), 300 * MS).unwrap();
-        assert!(closed.executes_per_s() > 200.0 && closed.response.is_none());
+        let (mut first, mut second) = (Arrivals::new(&slob, 0).unwrap(), Arrivals::new(&slob, 1).unwrap());
+        let (one, other) = (first.next(), second.next());
+        for n in 1..50 {
+            assert_eq!(first.next() - one, 20 * n * MS);
+            assert_eq!(second.next() - other, 20 * n * MS);
+        }
+        assert!(other >= one + 10 * MS);
+        assert!(go(&slow(), &slob, 100 * MS).unwrap().response.is_some());
+        assert!(Arrivals::new(&settings(), 0).is_none());
+        assert!(go(&slow(), &settings(), 100 * MS).unwrap().response.is_none());
     }
 
     #[test]
     fn a_session_that_fails_fails_the_run() {
-        let error = go(&Slow { fail_at: 5, ..slow() }, &settings(), 10_000 * MS).unwrap_err();
+        let error = go(&Slow { fail_at: 5, ..slow() }, &settings(), 600_000 * MS).unwrap_err();
         assert!(error.to_string().contains("it failed"), "{error}");
     }
 
@@ -426,8 +447,8 @@ mod tests {
     fn a_run_ends_when_every_session_did_its_loops() {
         let began = Instant::now();
         let slob = Settings { work_loop: 50, threads_per_schema: 2, ..settings() };
-        go(&slow(), &slob, 10_000 * MS).unwrap();
-        assert!(began.elapsed() < Duration::from_secs(5));
+        go(&slow(), &slob, 600_000 * MS).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(600));
     }
 
     #[test]

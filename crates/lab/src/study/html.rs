@@ -17,19 +17,23 @@ use crate::error::Result;
 /// # Errors
 /// If snapshots of a run do not belong together, which a study's own always do.
 pub fn render(result: &StudyResult) -> Result<String> {
-    let mut page = Page::new("Tiersmith study: what a fast tier does for SQLite");
+    let mut page = Page::new(format!("Tiersmith study: what a fast tier does for {}", result.database));
     let machine = &result.machine;
     page.lead(format!(
-        "{} UTC, {}, {} processors, {}. SQLite {}, load by SLOB's method, {} s per run, {} round(s).",
+        "{} UTC, {}, {} processors, {}. {} {}, load: {}, {} s per run, {} round(s).",
         figure::instant(result.taken_unix_ns),
         machine.processor.as_deref().unwrap_or("unknown processor"),
         machine.cpus,
         machine.platform.as_deref().unwrap_or("unknown system"),
-        result.sqlite,
+        result.database,
+        result.database_version,
+        result.load,
         result.seconds,
         result.rounds
     ));
-    for (_, warning) in result.all_warnings().iter().filter(|(_, warning)| warning.code == "emulated") {
+    for (_, warning) in
+        result.all_warnings().iter().filter(|(_, w)| ["emulated", "home-model"].contains(&w.code.as_str()))
+    {
         page.banner(warning.sentence.clone());
     }
     if result.has_warnings() {

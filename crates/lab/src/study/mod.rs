@@ -16,20 +16,21 @@ pub mod tables;
 pub mod text;
 pub mod trust;
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use tiersmith_awr::Repository;
 
-use crate::case::{Case, Placement};
+use crate::case::{Case, Load};
 use crate::error::{During, Error, Result};
+use crate::mounted;
 use crate::place::{self, Leftovers, Places, Wishes};
 use crate::published;
-use crate::run::{self, Plans};
+use crate::run::Plans;
+use crate::server;
 use crate::size::ByteSize;
-use crate::target::Target;
-use crate::target::sqlite::{self, Spot, SqliteTarget};
+use crate::target::{self, Ground, Kind};
 use crate::workload::slob;
 use result::{CaseSummary, Machine, PlaceSummary, RunResult, StudyResult};
 
@@ -64,6 +65,12 @@ pub struct Options {
     pub arrivals_per_s: Option<f64>,
     /// Instead of the cases' own.
     pub seed: Option<u64>,
+    /// The load of a server, instead of the cases' own.
+    pub load: Option<Load>,
+    /// Clients of a server's load that is a program of its own, instead of the cases' own.
+    pub clients: Option<u32>,
+    /// A latency profile of slow storage laid over the home, by name; every figure is labelled then.
+    pub home_model: Option<String>,
     /// Where home goes.
     pub home: Option<PathBuf>,
     /// Where the tier goes.
@@ -89,6 +96,9 @@ impl Options {
             threads_per_schema: None,
             arrivals_per_s: None,
             seed: None,
+            load: None,
+            clients: None,
+            home_model: None,
             home: None,
             fast: None,
             emulate: false,
@@ -107,6 +117,9 @@ impl Options {
             let reason = "give 1 to 1000".into();
             return Err(Error::Setting { setting: "rounds", value: self.rounds.to_string(), reason });
         }
+        if let Some(name) = &self.home_model {
+            mounted::home_model(name)?;
+        }
         let mut cases = self.cases.clone();
         for case in &mut cases {
             let slob = &mut case.slob;
@@ -116,8 +129,11 @@ impl Options {
             slob.arrivals_per_s = self.arrivals_per_s.unwrap_or(slob.arrivals_per_s);
             slob.seed = self.seed.unwrap_or(slob.seed);
             case.sqlite.tier = self.tier_size.or(case.sqlite.tier);
+            case.server.tier = self.tier_size.or(case.server.tier);
+            case.server.load = self.load.unwrap_or(case.server.load);
+            case.server.clients = self.clients.unwrap_or(case.server.clients);
             for settings in case.runs() {
-                settings.check(u64::from(case.sqlite.page_size))?;
+                settings.check(case.block_bytes())?;
             }
         }
         Ok(cases)
@@ -145,14 +161,12 @@ impl Progress for Silent {
 struct Study<'a> {
     options: &'a Options,
     cases: Vec<Case>,
+    kind: &'static dyn Kind,
     places: Places,
     progress: &'a dyn Progress,
     repository: Option<Repository>,
-    templates: Vec<(TemplateKey, PathBuf)>,
+    templates: Vec<(String, PathBuf)>,
 }
-
-/// What loaded databases differ by.
-type TemplateKey = (u32, u64, u64, u32, u64);
 
 /// Runs a study.
 ///
@@ -164,13 +178,17 @@ pub fn run(options: &Options, leftovers: Leftovers, progress: &dyn Progress) -> 
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
     let cases = options.cases()?;
+    let kind = target_of(&cases)?;
+    let version = kind.version()?;
     let machine = Machine::read();
     let mut warnings = trust::before(&machine, trust::busy_processors(), &cases);
     let repository = options.snapshots.as_ref().map(Repository::open).transpose()?;
     let places = place::choose(&wishes(options, &cases), leftovers)?;
     warnings.extend(trust::places(&places, &cases));
+    warnings.extend(options.home_model.as_deref().map(trust::modelled));
     let summary = PlaceSummary::of(&places);
-    let mut study = Study { options, cases, places, progress, repository, templates: Vec::new() };
+    let mut study = Study { options, cases, kind, places, progress, repository, templates: Vec::new() };
+    warnings.extend(study.leave_out()?);
     let runs = study.all()?;
     let Study { cases, places, .. } = study;
     drop(places);
@@ -188,12 +206,36 @@ pub fn run(options: &Options, leftovers: Leftovers, progress: &dyn Progress) -> 
         rounds: options.rounds,
         machine,
         places: summary,
-        sqlite: sqlite::version(),
+        database: kind.title().into(),
+        database_version: version,
+        load: load_of(&cases),
+        home_model: options.home_model.clone(),
         cases: cases.iter().map(CaseSummary::of).collect(),
         runs,
         warnings,
         published,
     })
+}
+
+/// The one target of the cases.
+fn target_of(cases: &[Case]) -> Result<&'static dyn Kind> {
+    let name = cases.first().map_or(crate::case::SQLITE, |case| case.target.as_str());
+    if let Some(other) = cases.iter().find(|case| case.target != name) {
+        let reason = format!("{} is for {}; one study is of one target", other.id, other.target);
+        return Err(Error::Setting { setting: "target", value: name.into(), reason });
+    }
+    target::kind(name)
+}
+
+/// What the database was loaded with, for people.
+fn load_of(cases: &[Case]) -> String {
+    let embedded = cases.first().is_none_or(|case| case.target == crate::case::SQLITE);
+    let load = cases.first().map_or(Load::Slob, |case| case.server.load);
+    if embedded { Load::Slob.title().into() } else { load.title().into() }
+}
+
+fn is_server(case: &Case) -> bool {
+    case.target != crate::case::SQLITE
 }
 
 /// What a study needs of its places.
@@ -206,11 +248,40 @@ fn wishes(options: &Options, cases: &[Case]) -> Wishes {
         emulate: options.emulate,
         home_bytes: home.unwrap_or(0) + (64 << 20),
         tier_bytes: cases.iter().map(|case| per_schema(case, case.tier_bytes())).max().unwrap_or(0),
-        members: cases.iter().map(|case| case.slob.schemas).max().unwrap_or(1),
+        // A server has one directory, whatever the number of schemas.
+        members: cases
+            .iter()
+            .map(|case| if is_server(case) { 1 } else { case.slob.schemas })
+            .max()
+            .unwrap_or(1),
+        reachable_by: cases
+            .first()
+            .and_then(|case| server::product(&case.target).ok())
+            .and_then(|product| server::account(product).ok().flatten()),
     }
 }
 
 impl Study<'_> {
+    /// Takes out the cases that cannot run here, and says why.
+    fn leave_out(&mut self) -> Result<Vec<trust::Warning>> {
+        let mut notes = Vec::new();
+        let mut stay = Vec::new();
+        for case in &self.cases {
+            match self.kind.cannot(&self.ground(case, &case.slob, &|_| true)) {
+                Some(because) => {
+                    notes.push(trust::note("skipped", format!("skipped: {}, because {because}.", case.id)))
+                }
+                None => stay.push(case.clone()),
+            }
+        }
+        if stay.is_empty() {
+            let reason = notes.iter().map(|note| note.sentence.as_str()).collect::<Vec<_>>().join(" ");
+            return Err(Error::Case { case: "of this study".into(), reason });
+        }
+        self.cases = stay;
+        Ok(notes)
+    }
+
     fn all(&mut self) -> Result<Vec<RunResult>> {
         // Cases that share an UPDATE_PCT follow each other, so that a case and its baseline are close in time.
         let mut pcts: Vec<u32> = self.cases.iter().flat_map(|case| case.update_pcts.clone()).collect();
@@ -252,30 +323,31 @@ impl Study<'_> {
     ) -> Result<RunResult> {
         let slob = slob::Settings { update_pct: pct, ..case.slob.clone() };
         let what = format!("{} at UPDATE_PCT {pct}", case.id);
+        let kind = self.kind;
         let template = self.template(case, &slob, share)?;
         self.look()?;
         self.progress.step(&format!("{what}: copying the database"), share(0.05));
         let dir = self.places.home.join("run");
-        let spots = self.spots(&dir, &template, &slob)?;
-        let target = SqliteTarget::open(case, &slob, &spots)?;
+        let opened = kind.open(&self.ground(case, &slob, &|_| true), &template, &dir)?;
         self.look()?;
         self.progress.step(&format!("{what}: reading every table"), share(0.1));
-        target.warm()?;
+        opened.warm()?;
         let warm_up_s = (self.options.seconds * WARM_UP_SHARE).clamp(WARM_UP_S.0, WARM_UP_S.1);
         let (progress, leftovers) = (self.progress, self.places.leftovers.clone());
         let plans = Plans {
             slob: &slob,
-            block_bytes: u64::from(case.sqlite.page_size),
+            block_bytes: case.block_bytes(),
             warm_up: Duration::from_secs_f64(warm_up_s),
             run_time: Duration::from_secs_f64(self.options.seconds),
             progress: &|part| progress.step(&what, share(0.15 + 0.8 * part)),
             stopped: &|| leftovers.stopped(),
         };
-        let measured = run::run(&target, &plans)?;
+        let measured = opened.measure(&plans)?;
         self.progress.step(&format!("{what}: checking the database"), share(0.97));
-        target.check()?;
-        drop(target);
-        self.take_away(&dir, &spots, case)?;
+        opened.target().check()?;
+        let remarks = opened.remarks();
+        opened.close()?;
+        fs::remove_dir_all(&dir).during("remove", &dir)?;
         let mut run = RunResult {
             case: case.id.clone(),
             update_pct: pct,
@@ -285,12 +357,23 @@ impl Study<'_> {
             warnings: Vec::new(),
         };
         run.warnings = trust::run(&run, case, &slob);
+        run.warnings.extend(remarks.into_iter().map(|(code, sentence)| trust::note(code, sentence)));
         if let Some(repository) = &self.repository {
             let begin = repository.take(&run.measured.begin)?;
             let end = repository.take(&run.measured.end)?;
             run.snapshots = Some((begin.number(), end.number()));
         }
         Ok(run)
+    }
+
+    fn ground<'b>(
+        &'b self,
+        case: &'b Case,
+        slob: &'b slob::Settings,
+        progress: &'b dyn Fn(f64) -> bool,
+    ) -> Ground<'b> {
+        let home_model = self.options.home_model.as_deref();
+        Ground { case, slob, places: &self.places, home_model, progress }
     }
 
     /// Loaded databases like those a run needs; made when they are not there.
@@ -300,54 +383,20 @@ impl Study<'_> {
         slob: &slob::Settings,
         share: &dyn Fn(f64) -> f64,
     ) -> Result<PathBuf> {
-        let page = case.sqlite.page_size;
-        let key = (page, slob.scale.bytes(), slob.scan_table.bytes(), slob.schemas, slob.seed);
+        let report = |part: f64| {
+            self.progress.step("loading", share(0.05 * part));
+            !self.places.leftovers.stopped()
+        };
+        let ground = self.ground(case, slob, &report);
+        let key = self.kind.template_key(&ground);
         if let Some((_, dir)) = self.templates.iter().find(|(known, _)| *known == key) {
             return Ok(dir.clone());
         }
         let dir = self.places.home.join(format!("loaded{}", self.templates.len() + 1));
         fs::create_dir(&dir).during("make", &dir)?;
-        for schema in 0..slob.schemas {
-            let report = |part: f64| {
-                self.progress
-                    .step(&format!("loading {} of {}", schema + 1, slob.schemas), share(0.05 * part));
-                !self.places.leftovers.stopped()
-            };
-            sqlite::load::load(&database(&dir, schema), page, slob, schema, &report)?;
-        }
+        report(0.0);
+        self.kind.load(&ground, &dir)?;
         self.templates.push((key, dir.clone()));
         Ok(dir)
     }
-
-    /// Fresh copies for one run, durable before it begins.
-    fn spots(&self, dir: &Path, template: &Path, slob: &slob::Settings) -> Result<Vec<Spot>> {
-        fs::create_dir(dir).during("make", dir)?;
-        let mut spots = Vec::new();
-        for schema in 0..slob.schemas {
-            let path = database(dir, schema);
-            fs::copy(database(template, schema), &path).during("copy a loaded database to", &path)?;
-            File::open(&path).and_then(|file| file.sync_all()).during("sync", &path)?;
-            spots.push(Spot { path, member: self.places.member(schema), emulated: self.places.emulated });
-        }
-        File::open(dir).and_then(|dir| dir.sync_all()).during("sync", dir)?;
-        Ok(spots)
-    }
-
-    /// Removes what a run made. A member that is not the study's own is freed by detaching.
-    fn take_away(&self, dir: &Path, spots: &[Spot], case: &Case) -> Result<()> {
-        if case.placement != Placement::Home {
-            for spot in spots {
-                if self.places.members_are_ours() {
-                    fs::remove_file(&spot.member).during("remove", &spot.member)?;
-                } else {
-                    sqlite::detach(&spot.path)?;
-                }
-            }
-        }
-        fs::remove_dir_all(dir).during("remove", dir)
-    }
-}
-
-fn database(dir: &Path, schema: u32) -> PathBuf {
-    dir.join(format!("user{}.db", schema + 1))
 }

@@ -9,11 +9,15 @@ use serde::{Deserialize, Serialize};
 use tiersmith_awr::{Interval, Snapshot, host};
 
 use super::trust::Warning;
-use crate::case::{Case, Placement};
+use crate::case::{Case, Load, Placement};
 use crate::error::{Error, Result};
 use crate::place::{Places, TierPlace};
 use crate::published::Published;
 use crate::run::Measured;
+
+/// What servers call writing redo, and making it durable. Their processes share these waits: they are no request's alone.
+const REDO_WRITES: [&str; 2] = ["WALWrite", "InnoDB redo write"];
+const REDO_SYNCS: [&str; 2] = ["WALSync", "InnoDB redo sync"];
 
 /// The version of the JSON form.
 pub const FORMAT: u32 = 1;
@@ -39,8 +43,18 @@ pub struct StudyResult {
     pub machine: Machine,
     /// Where.
     pub places: PlaceSummary,
-    /// SQLite's version.
-    pub sqlite: String,
+    /// The database: `SQLite`, `PostgreSQL`, ...
+    #[serde(default = "sqlite_title")]
+    pub database: String,
+    /// Its version.
+    #[serde(alias = "sqlite")]
+    pub database_version: String,
+    /// What it was loaded with.
+    #[serde(default = "slob_title")]
+    pub load: String,
+    /// The latency profile laid over the home, if one was: figures are of a model then.
+    #[serde(default)]
+    pub home_model: Option<String>,
     /// The cases, in their order.
     pub cases: Vec<CaseSummary>,
     /// Every run, in the order of time.
@@ -49,6 +63,15 @@ pub struct StudyResult {
     pub warnings: Vec<Warning>,
     /// What public documents printed for these cases.
     pub published: Vec<Published>,
+}
+
+/// What results said that were written when there was one database.
+fn sqlite_title() -> String {
+    "SQLite".into()
+}
+
+fn slob_title() -> String {
+    Load::Slob.title().into()
 }
 
 /// The machine.
@@ -193,10 +216,12 @@ impl RunResult {
         Ok(Interval::between(&self.measured.begin, &self.measured.end)?.labelled(&label))
     }
 
-    /// Waits and time of a wait event of requests.
+    /// Waits and time of a wait event: of requests, or, if a server counted it, of all its processes.
     fn wait(&self, event: &str) -> Option<(u64, u64)> {
+        let of_server = REDO_WRITES.contains(&event) || REDO_SYNCS.contains(&event);
         let find = |snapshot: &Snapshot| {
-            let same = snapshot.waits.iter().filter(|wait| wait.name == event && !wait.background);
+            let same =
+                snapshot.waits.iter().filter(|wait| wait.name == event && (of_server || !wait.background));
             same.fold((0, 0), |(count, ns), wait| (count + wait.count, ns + wait.total_ns))
         };
         let (before, after) = (find(&self.measured.begin), find(&self.measured.end));
@@ -208,11 +233,41 @@ impl RunResult {
         self.wait(event).filter(|(count, _)| *count > 0).map(|(count, ns)| ns as f64 / count as f64)
     }
 
+    /// What the database calls an event of its redo: a server's own name if it has one, else the name of the file layer.
+    fn own_name(&self, names: &[&'static str], of_files: &'static str) -> &'static str {
+        let has = |name: &&&'static str| self.measured.end.waits.iter().any(|wait| wait.name == **name);
+        names.iter().find(has).copied().unwrap_or(of_files)
+    }
+
+    fn redo_write(&self) -> &'static str {
+        self.own_name(&REDO_WRITES, "log file parallel write")
+    }
+
+    fn redo_sync(&self) -> &'static str {
+        self.own_name(&REDO_SYNCS, "log file sync")
+    }
+
+    /// Mean time of a write of redo.
+    pub fn redo_write_mean_ns(&self) -> Option<f64> {
+        self.wait_mean_ns(self.redo_write())
+    }
+
+    /// Mean time of a sync of redo.
+    pub fn redo_sync_mean_ns(&self) -> Option<f64> {
+        self.wait_mean_ns(self.redo_sync())
+    }
+
+    /// Bytes of redo for each transaction, where the database counts them.
+    pub fn redo_bytes_per_transaction(&self) -> Option<f64> {
+        let bytes = self.counter(tiersmith_awr::statistic::REDO_SIZE).filter(|bytes| *bytes > 0)?;
+        (self.measured.transactions > 0).then(|| bytes as f64 / self.measured.transactions as f64)
+    }
+
     /// Time to write redo and make it durable, for each transaction. Where a write is durable on return the sync that follows is short;
     /// where it is not, the write is: only their sum can be compared.
     pub fn redo_ns_per_transaction(&self) -> Option<f64> {
-        let (writes, write_ns) = self.wait("log file parallel write")?;
-        let (syncs, sync_ns) = self.wait("log file sync")?;
+        let (writes, write_ns) = self.wait(self.redo_write())?;
+        let (syncs, sync_ns) = self.wait(self.redo_sync())?;
         let transactions = self.measured.transactions;
         (writes + syncs > 0 && transactions > 0).then(|| (write_ns + sync_ns) as f64 / transactions as f64)
     }

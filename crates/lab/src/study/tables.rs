@@ -33,6 +33,16 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
             .figures("Commit avg", "", "Mean time of COMMIT, as the client sees it.")
             .figures("Commit p99", "", "99 of 100 commits took no longer.")
             .figures("Select avg", "", "Mean time of a SELECT of WORK_UNIT - 1 rows.");
+    let programs = rows.iter().any(|row| row.run.measured.transaction.is_some());
+    if programs {
+        table = table
+            .figures("Trans avg", "", "Mean time of a transaction, as the load program measured it.")
+            .figures(
+                "Trans p99",
+                "",
+                "99 of 100 transactions took no longer, as the load program measured it.",
+            );
+    }
     let rounds = result.rounds > 1;
     if rounds {
         table = table.figures("least", "", "Executions per second of the slowest round.").figures(
@@ -55,6 +65,11 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
             Cell::nanoseconds(some(&measured.commit, measured.commit.p99_ns as f64)),
             Cell::nanoseconds(some(&measured.select, measured.select.mean_ns)),
         ];
+        if programs {
+            let latency = measured.transaction.filter(|latency| latency.count > 0);
+            cells.push(Cell::nanoseconds(latency.map(|latency| latency.mean_ns)));
+            cells.push(Cell::nanoseconds(latency.map(|latency| latency.p99_ns as f64)));
+        }
         if rounds {
             cells.extend([Cell::number(row.spread.0), Cell::number(row.spread.1)]);
         }
@@ -71,11 +86,19 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
         .text("Case", "A case of the study.")
         .figures("DB time /exec", "", "DB time over executions: what one statement costs, commit included.")
         .figures("DB CPU %", "", "Share of DB time in which a processor worked outside of waits.")
-        .figures("log file sync avg", "", "Mean wait of a commit for its redo to be durable. Zero-length where the write was durable already.")
-        .figures("log file parallel write avg", "", "Mean time of a write to the redo; on the tier it is durable then, in a file it is not.")
+        .figures("log file sync avg", "", "Mean wait of a commit for its redo to be durable. Zero-length where the write was durable already. Of a server: WALSync, InnoDB's sync.")
+        .figures("log file parallel write avg", "", "Mean time of a write to the redo; on the tier it is durable then, in a file it is not. Of a server: WALWrite, InnoDB's write.")
         .figures("Redo /trans", "", "Time to write redo and make it durable, for each transaction: both events before.")
         .text("Top event", "The wait event with most time, and its share of DB time.")
         .figures("Reads from tier %", "", "Share of block reads that the tier answered.");
+    let counted = rows.iter().any(|row| row.run.redo_bytes_per_transaction().is_some());
+    if counted {
+        table = table.figures(
+            "Redo bytes /trans",
+            "",
+            "Bytes of redo for each transaction, as the database counts them.",
+        );
+    }
     for row in &rows {
         let run = row.run;
         let interval = run.interval().ok();
@@ -83,16 +106,20 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
         let share = |ns: Option<u64>| Some(100.0 * ns? as f64 / db_time_ns.filter(|ns| *ns > 0.0)?);
         let cpu = share(interval.as_ref().and_then(|i| i.db_cpu_ns));
         let executes = (run.measured.executes > 0).then_some(run.measured.executes as f64);
-        table.row(vec![
+        let mut cells = vec![
             Cell::text(name(row)),
             Cell::nanoseconds(db_time_ns.zip(executes).map(|(ns, n)| ns / n)),
             Cell::percent(cpu),
-            Cell::nanoseconds(run.wait_mean_ns("log file sync")),
-            Cell::nanoseconds(run.wait_mean_ns("log file parallel write")),
+            Cell::nanoseconds(run.redo_sync_mean_ns()),
+            Cell::nanoseconds(run.redo_write_mean_ns()),
             Cell::nanoseconds(run.redo_ns_per_transaction()),
             Cell::text(interval.as_ref().and_then(top_event).unwrap_or_default()),
             Cell::percent(run.tier_read_share().map(|share| share * 100.0)),
-        ]);
+        ];
+        if counted {
+            cells.push(Cell::number(run.redo_bytes_per_transaction()));
+        }
+        table.row(cells);
     }
     add_notes(&mut table, result, &rows);
     table
@@ -108,6 +135,11 @@ fn add_notes(table: &mut Table, result: &StudyResult, rows: &[Row<'_>]) {
     }
     if result.places.emulated && rows.iter().any(|row| row.case.placement != Placement::Home) {
         table.note("EMULATED: figures of cases with something on the tier are of memory that stands for persistent memory.");
+    }
+    if let Some(model) = &result.home_model {
+        table.note(format!(
+            "MODELLED: the home's storage was slowed down to the latencies of the profile {model}."
+        ));
     }
 }
 

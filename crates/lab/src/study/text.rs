@@ -47,8 +47,10 @@ fn head(out: &mut String, result: &StudyResult) {
         machine.cpus,
         or(&machine.platform)
     );
-    let _ = writeln!(out, "database  SQLite {}, load: SLOB's method", result.sqlite);
-    let _ = writeln!(out, "home      {}", figure::visible(&result.places.home_is_on));
+    let _ = writeln!(out, "database  {} {}, load: {}", result.database, result.database_version, result.load);
+    let model = result.home_model.as_ref().map_or_else(String::new, |name| format!(", MODELLED as {name}"));
+    let _ =
+        writeln!(out, "home      {}{}", figure::visible(&result.places.home_is_on), figure::visible(&model));
     let _ = writeln!(out, "tier      {}{label}", figure::visible(&result.places.tier_is_on));
     let _ = writeln!(
         out,
@@ -60,6 +62,7 @@ fn head(out: &mut String, result: &StudyResult) {
         result.took_s
     );
     let _ = writeln!(out);
+    let width = result.cases.iter().map(|case| case.id.len()).max().unwrap_or(0).max(18);
     for case in &result.cases {
         let tier = if case.tier_bytes > 0 {
             format!(", tier of {}", ByteSize(case.tier_bytes))
@@ -68,7 +71,7 @@ fn head(out: &mut String, result: &StudyResult) {
         };
         let baseline =
             case.baseline.as_ref().map_or_else(|| "baseline".to_owned(), |b| format!("against {b}"));
-        let _ = writeln!(out, "{:<18} {} ({baseline}{tier})", case.id, figure::visible(&case.title));
+        let _ = writeln!(out, "{:<width$} {} ({baseline}{tier})", case.id, figure::visible(&case.title));
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tiersmith_awr::host;
 
 use super::result::{Machine, RunResult};
-use crate::case::{Case, JournalMode, Placement};
+use crate::case::{Case, JournalMode, Load, Placement, SQLITE};
 use crate::place::{Places, memory_available};
 use crate::target::sqlite;
 use crate::workload::slob::{self, SLOB_SCALE_MIN_BLOCKS};
@@ -45,8 +45,17 @@ fn warning(code: &str, sentence: String) -> Warning {
     Warning { code: code.into(), sentence, is_note: false }
 }
 
-fn note(code: &str, sentence: String) -> Warning {
+pub(super) fn note(code: &str, sentence: String) -> Warning {
     Warning { code: code.into(), sentence, is_note: true }
+}
+
+/// Of a study whose home is slowed down as a latency profile says.
+pub(super) fn modelled(name: &str) -> Warning {
+    let sentence = format!(
+        "MODELLED: the home's storage was slowed down to the latencies of the profile {name}; it is not such storage. Every figure here is of \
+         that model."
+    );
+    note("home-model", sentence)
 }
 
 /// Processors in use right now, while this program sleeps; nothing if /proc does not tell.
@@ -70,28 +79,30 @@ pub fn before(machine: &Machine, busy: Option<f64>, cases: &[Case]) -> Vec<Warni
     if cfg!(debug_assertions) {
         found.push(warning("debug-build", "This is a debug build: build with --release.".into()));
     }
-    let batches =
-        cases.iter().any(|c| c.placement == Placement::All && c.sqlite.journal_mode == JournalMode::Delete);
+    let batches = cases.iter().any(|c| {
+        c.target == SQLITE && c.placement == Placement::All && c.sqlite.journal_mode == JournalMode::Delete
+    });
     if batches && !sqlite::has_batch_atomic_writes() {
         let sentence = "This SQLite was compiled without SQLITE_ENABLE_BATCH_ATOMIC_WRITE: a case of batch-atomic commits \
                         writes a journal instead. Set LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE when building.";
         found.push(warning("no-batch-atomic", sentence.into()));
     }
     for case in cases {
-        let blocks = case.slob.blocks(u64::from(case.sqlite.page_size));
-        if blocks < SLOB_SCALE_MIN_BLOCKS {
+        let is_slob = case.target == SQLITE || case.server.load == Load::Slob;
+        let blocks = case.slob.blocks(case.block_bytes());
+        if is_slob && blocks < SLOB_SCALE_MIN_BLOCKS {
             let sentence = format!(
                 "{}: the scale is {blocks} blocks, and SLOB's smallest is {SLOB_SCALE_MIN_BLOCKS}: caches hold more of it than of a real database.",
                 case.id
             );
             found.push(warning("small-scale", sentence));
         }
-        if case.slob.sessions() > machine.cpus {
+        if is_slob && case.slob.sessions() > machine.cpus {
             let sentence =
                 format!("{}: {} sessions share {} processors.", case.id, case.slob.sessions(), machine.cpus);
             found.push(note("more-sessions-than-processors", sentence));
         }
-        if case.database_bytes() < 4 * case.sqlite.page_cache.bytes() {
+        if case.target == SQLITE && case.database_bytes() < 4 * case.sqlite.page_cache.bytes() {
             let sentence = format!(
                 "{}: the database is less than four times SQLite's page cache; few reads leave it.",
                 case.id
@@ -167,7 +178,9 @@ pub fn run(run: &RunResult, case: &Case, slob: &slob::Settings) -> Vec<Warning> 
         );
         found.push(warning("overloaded", sentence));
     }
-    let batches = case.placement == Placement::All && case.sqlite.journal_mode == JournalMode::Delete;
+    let batches = case.target == SQLITE
+        && case.placement == Placement::All
+        && case.sqlite.journal_mode == JournalMode::Delete;
     if batches && measured.transactions > 0 && run.wait_mean_ns("tier batch write").is_none() {
         let sentence =
             "No batch was written, though its commits were to be batches: SQLite used a journal.".into();

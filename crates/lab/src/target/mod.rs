@@ -1,21 +1,133 @@
 //! Targets: databases under test.
 //!
-//! A target carries out the operations of a workload and says what it waited for. There is one: SQLite. To add one, copy `sqlite/`:
-//! a [`Target`] that opens sessions and takes snapshots, and [`Session`]s, each used by one thread.
+//! A target carries out the operations of a workload and says what it waited for. [`kinds`] lists them: SQLite, which is a library, and
+//! every server of [`crate::server`], which share one implementation. To add a server, see there; to add another library, copy
+//! `sqlite/`: a [`Kind`] that loads and opens databases, a [`Target`] that opens sessions and takes snapshots, and [`Session`]s, each
+//! used by one thread.
 //!
 //! **Invariant**: a session counts and times in [`Work`] what it did, nothing else does; so the figures of two targets mean the same.
-//! **Deliberately absent**: loading. How a database is filled, and where it lies, differ too much; each target has its own calls.
+//! **Deliberately absent**: the order of a study: `study/`.
 
+pub mod server;
 pub mod sqlite;
+mod tier;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::time::{ClockId, clock_gettime};
 use tiersmith_awr::Snapshot;
 use tiersmith_awr::events::{Registry, Totals, counters, wait_events};
 
-use crate::error::Result;
+use crate::case::Case;
+use crate::error::{Error, Result};
+use crate::place::Places;
+use crate::run::{self, Measured, Plans};
+use crate::workload::slob;
 use crate::workload::{Operation, slob::RedoStress};
+
+/// What one run is made from, and where.
+#[derive(Clone, Copy)]
+pub struct Ground<'a> {
+    /// The experiment.
+    pub case: &'a Case,
+    /// The load of this run.
+    pub slob: &'a slob::Settings,
+    /// Home's storage, and the medium.
+    pub places: &'a Places,
+    /// The latency profile laid over the home's storage; nothing: as it is.
+    pub home_model: Option<&'a str>,
+    /// Told the share done of a long step; whether to go on.
+    pub progress: &'a dyn Fn(f64) -> bool,
+}
+
+/// A kind of database that can be tested.
+pub trait Kind: Sync {
+    /// As in `--target`.
+    fn name(&self) -> &'static str;
+
+    /// For people.
+    fn title(&self) -> &'static str;
+
+    /// Its version.
+    ///
+    /// # Errors
+    /// It is not installed; what to install.
+    fn version(&self) -> Result<String>;
+
+    /// What a case needs that is not here, so that it is left out; nothing: it runs.
+    fn cannot(&self, ground: &Ground<'_>) -> Option<String>;
+
+    /// What loaded databases differ by, beside the target.
+    fn template_key(&self, ground: &Ground<'_>) -> String;
+
+    /// Makes loaded databases in the empty directory `dir`, durable.
+    ///
+    /// # Errors
+    /// What the database says; [`Error::Interrupted`].
+    fn load(&self, ground: &Ground<'_>, dir: &Path) -> Result<()>;
+
+    /// Copies loaded databases into `dir`, which does not exist, attaches what the case attaches, and opens them.
+    ///
+    /// # Errors
+    /// What the database, the tier or the mount says. Nothing runs then.
+    fn open<'a>(&self, ground: &Ground<'a>, template: &Path, dir: &Path) -> Result<Box<dyn Opened + 'a>>;
+}
+
+/// The databases of one run. Dropping them closes them at once.
+pub trait Opened {
+    /// What sessions and snapshots are of.
+    fn target(&self) -> &dyn Target;
+
+    /// Reads every table once, so that a run does not begin with cold caches.
+    ///
+    /// # Errors
+    /// What the database says.
+    fn warm(&self) -> Result<()>;
+
+    /// Runs the load.
+    ///
+    /// # Errors
+    /// What the database says; [`Error::Interrupted`].
+    fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
+        run::run(self.target(), plans)
+    }
+
+    /// What a reader of this run's figures has to know: code and sentence.
+    fn remarks(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Closes everything in order, and frees the tier. The directory is the caller's to remove.
+    ///
+    /// # Errors
+    /// What did not end well.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// Every kind of database.
+pub fn kinds() -> &'static [&'static dyn Kind] {
+    const SERVERS: [server::ServerKind; 3] =
+        [server::ServerKind("postgres"), server::ServerKind("mariadb"), server::ServerKind("redis")];
+    &[&sqlite::SqliteKind, &SERVERS[0], &SERVERS[1], &SERVERS[2]]
+}
+
+/// Their names.
+pub fn names() -> Vec<&'static str> {
+    kinds().iter().map(|kind| kind.name()).collect()
+}
+
+/// The kind of this name.
+///
+/// # Errors
+/// There is none; those there are.
+pub fn kind(name: &str) -> Result<&'static dyn Kind> {
+    kinds().iter().find(|kind| kind.name() == name).copied().ok_or_else(|| Error::Setting {
+        setting: "target",
+        value: name.to_owned(),
+        reason: format!("give one of {}", names().join(", ")),
+    })
+}
 
 wait_events! {
     /// What sessions do, timed as a client sees it. Not waits: their sum is DB time.
@@ -124,7 +236,7 @@ pub trait Target: Sync {
     /// Whether what was loaded is still there and sound, when no session is open.
     ///
     /// # Errors
-    /// [`crate::Error::Unsound`] says what is not.
+    /// [`Error::Unsound`] says what is not.
     fn check(&self) -> Result<()>;
 }
 

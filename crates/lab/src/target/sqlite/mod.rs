@@ -9,23 +9,119 @@
 pub mod load;
 mod session;
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rusqlite::{Connection, OpenFlags};
 use tiersmith_awr::events::{Totals, WaitClass};
-use tiersmith_awr::{MediumStat, Snapshot, Source, WaitStat, statistic};
+use tiersmith_awr::{Snapshot, Source, WaitStat, statistic};
 use tiersmith_sqlite::place::Place;
 
-use super::{CALLS, COMMITS, EXECUTES, ROWS, Session, Target, Work, db_time_ns};
+use super::{CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier};
 use crate::case::{Case, Placement};
-use crate::error::{Error, Result};
-use crate::place::{FileSystem, bytes_free};
+use crate::error::{During, Error, Result};
+use crate::place::Places;
 use crate::workload::slob;
 
 /// Numbers the instances of a process, so that snapshots of two runs cannot be mixed up.
 static INSTANCES: AtomicU64 = AtomicU64::new(0);
+
+/// SQLite, in the list of targets.
+#[derive(Debug)]
+pub struct SqliteKind;
+
+impl Kind for SqliteKind {
+    fn name(&self) -> &'static str {
+        crate::case::SQLITE
+    }
+
+    fn title(&self) -> &'static str {
+        "SQLite"
+    }
+
+    fn version(&self) -> Result<String> {
+        Ok(version())
+    }
+
+    fn cannot(&self, ground: &Ground<'_>) -> Option<String> {
+        ground.home_model.map(|model| {
+            format!("the home model {model} needs a mount, and SQLite is linked in; give --target")
+        })
+    }
+
+    fn template_key(&self, ground: &Ground<'_>) -> String {
+        let slob = ground.slob;
+        let (scale, scan) = (slob.scale.bytes(), slob.scan_table.bytes());
+        format!("{} {scale} {scan} {} {}", ground.case.sqlite.page_size, slob.schemas, slob.seed)
+    }
+
+    fn load(&self, ground: &Ground<'_>, dir: &Path) -> Result<()> {
+        let schemas = ground.slob.schemas;
+        for schema in 0..schemas {
+            let report = |part: f64| (ground.progress)((f64::from(schema) + part) / f64::from(schemas));
+            load::load(&database(dir, schema), ground.case.sqlite.page_size, ground.slob, schema, &report)?;
+        }
+        Ok(())
+    }
+
+    fn open<'a>(&self, ground: &Ground<'a>, template: &Path, dir: &Path) -> Result<Box<dyn Opened + 'a>> {
+        let spots = spots(ground, template, dir)?;
+        let target = SqliteTarget::open(ground.case, ground.slob, &spots)?;
+        Ok(Box::new(OpenedSqlite { target, spots, places: ground.places }))
+    }
+}
+
+fn database(dir: &Path, schema: u32) -> PathBuf {
+    dir.join(format!("user{}.db", schema + 1))
+}
+
+/// Fresh copies for one run, durable before it begins.
+fn spots(ground: &Ground<'_>, template: &Path, dir: &Path) -> Result<Vec<Spot>> {
+    fs::create_dir(dir).during("make", dir)?;
+    let mut spots = Vec::new();
+    for schema in 0..ground.slob.schemas {
+        let path = database(dir, schema);
+        fs::copy(database(template, schema), &path).during("copy a loaded database to", &path)?;
+        File::open(&path).and_then(|file| file.sync_all()).during("sync", &path)?;
+        spots.push(Spot { path, member: ground.places.member(schema), emulated: ground.places.emulated });
+    }
+    File::open(dir).and_then(|dir| dir.sync_all()).during("sync", dir)?;
+    Ok(spots)
+}
+
+/// The databases of one run and what has to go with them.
+struct OpenedSqlite<'a> {
+    target: SqliteTarget,
+    spots: Vec<Spot>,
+    places: &'a Places,
+}
+
+impl Opened for OpenedSqlite<'_> {
+    fn target(&self) -> &dyn Target {
+        &self.target
+    }
+
+    fn warm(&self) -> Result<()> {
+        self.target.warm()
+    }
+
+    /// A member that is not the study's own is freed by detaching.
+    fn close(self: Box<Self>) -> Result<()> {
+        let OpenedSqlite { target, spots, places } = *self;
+        let is_attached = target.case.placement != Placement::Home;
+        drop(target);
+        for spot in spots.iter().filter(|_| is_attached) {
+            if places.members_are_ours() {
+                fs::remove_file(&spot.member).during("remove", &spot.member)?;
+            } else {
+                detach(&spot.path)?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// The databases of one run, attached or plain.
 pub struct SqliteTarget {
@@ -147,22 +243,7 @@ impl SqliteTarget {
         let mut physical_reads = 0;
         for place in self.databases.iter().filter_map(|d| d.place.as_ref()) {
             let stats = place.home().stats();
-            snapshot.add_waits(&stats.waits);
-            snapshot.add_counters(&stats.waits);
-            let tier = stats.tiers.first().map_or("tier", |tier| tier.name.as_str());
-            snapshot.add_io_of(&stats.waits, tier);
-            for tier in &stats.tiers {
-                snapshot.add_medium(MediumStat {
-                    name: tier.name.clone(),
-                    kind: tier.media.first().and_then(|m| m.lines().next()).unwrap_or_default().to_owned(),
-                    emulated: tier.emulated,
-                    bytes: tier.bytes,
-                    used_bytes: tier.usable_bytes - tier.free_bytes.min(tier.usable_bytes),
-                });
-                snapshot.add_level("tier dirty", "bytes", tier.dirty_bytes);
-                snapshot.add_level("tier cached", "bytes", tier.cached_bytes);
-                snapshot.add_level("tier free", "bytes", tier.free_bytes);
-            }
+            tier::add(snapshot, &stats, false);
         }
         if self.case.placement == Placement::Home {
             let plain = tiersmith_sqlite::plain_events().read().since(&self.plain_before);
@@ -245,7 +326,8 @@ pub fn detach(path: &Path) -> Result<()> {
 fn uri(case: &Case, spot: &Spot) -> String {
     let mut uri = format!("file:{}?vfs={}", escape(&spot.path), tiersmith_sqlite::VFS_NAME);
     let place = match case.placement {
-        Placement::Home => return uri,
+        // The last two are for servers; a case of SQLite that has them is refused when it is read.
+        Placement::Home | Placement::Disk | Placement::Directory => return uri,
         Placement::Redo => "redo",
         Placement::All => "all",
     };
@@ -341,19 +423,7 @@ impl Target for SqliteTarget {
         snapshot.add_counter(statistic::USER_COMMITS, "transactions", statements.counter(COMMITS));
         snapshot.add_counter("SLOB rows touched", "rows", statements.counter(ROWS));
         if let Some(database) = self.databases.first() {
-            let fs = FileSystem::of(&database.path);
-            snapshot.add_medium(MediumStat {
-                name: "home".into(),
-                kind: fs.to_string(),
-                emulated: false,
-                bytes: 0,
-                used_bytes: 0,
-            });
-            snapshot.add_level(
-                "home free",
-                "bytes",
-                bytes_free(database.path.parent().unwrap_or(&database.path)),
-            );
+            tier::add_home(&mut snapshot, database.path.parent().unwrap_or(&database.path), None);
         }
         snapshot
     }

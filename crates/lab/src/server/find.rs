@@ -1,0 +1,133 @@
+//! Finding a server's programs: on PATH, and where Debian puts what is not meant to be called by hand.
+//!
+//! **Deliberately absent**: installing anything.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::Product;
+use crate::error::{Error, Result};
+
+/// The programs of a product, found.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    found: Vec<(&'static str, PathBuf)>,
+    version: String,
+}
+
+impl Programs {
+    /// A program, if it is there.
+    pub fn get(&self, name: &str) -> Option<&Path> {
+        self.found.iter().find(|(known, _)| *known == name).map(|(_, path)| path.as_path())
+    }
+
+    /// A program without which there would be no [`Programs`].
+    pub(crate) fn path(&self, name: &str) -> &Path {
+        self.get(name).unwrap_or(Path::new("/nonexistent"))
+    }
+
+    /// The server's version, digits and dots.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+}
+
+/// Looks for the programs of a product.
+///
+/// # Errors
+/// What is missing, and which package has it.
+pub fn find(product: &dyn Product) -> Result<Programs> {
+    let directories = directories(product.places());
+    let look = |name: &'static str| {
+        directories.iter().map(|dir| dir.join(name)).find(|path| is_program(path)).map(|path| (name, path))
+    };
+    let mut found = Vec::new();
+    for name in product.needed() {
+        found.push(look(name).ok_or_else(|| Error::Target {
+            what: format!("looking for {}", product.title()),
+            database: (*name).into(),
+            reason: format!(
+                "the program is neither on PATH nor in {}; on Debian: apt-get install {}",
+                product.places().join(", "),
+                product.packages()
+            ),
+        })?);
+    }
+    found.extend(product.useful().iter().filter_map(|name| look(name)));
+    let version = found.first().map(|(_, path)| version_of(path)).unwrap_or_default();
+    Ok(Programs { found, version })
+}
+
+/// The product's own directories before PATH: there `initdb` and `postgres` are of one version.
+fn directories(patterns: &[&str]) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = patterns.iter().flat_map(|pattern| expand(pattern)).collect();
+    all.extend(std::env::var_os("PATH").iter().flat_map(std::env::split_paths));
+    // PATH of a service or a test may lack them.
+    all.extend(["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from));
+    all
+}
+
+/// `/usr/lib/postgresql/*/bin`: the directories there are, the greatest number first.
+fn expand(pattern: &str) -> Vec<PathBuf> {
+    let Some((before, after)) = pattern.split_once('*') else { return vec![pattern.into()] };
+    let entries = std::fs::read_dir(before).into_iter().flatten().filter_map(std::result::Result::ok);
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_by_key(|name| std::cmp::Reverse(name.parse::<u32>().unwrap_or(0)));
+    names.into_iter().map(|name| PathBuf::from(format!("{before}{name}{after}"))).collect()
+}
+
+/// A program of the system, by name: `mount`, `setpriv`.
+pub(crate) fn system_program(name: &str) -> Option<PathBuf> {
+    directories(&[]).into_iter().map(|dir| dir.join(name)).find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// The first word with a digit first and a dot in it, of what `--version` prints.
+fn version_of(program: &Path) -> String {
+    let printed = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    let printed =
+        printed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    version_in(&printed).unwrap_or_else(|| {
+        program
+            .file_name()
+            .and_then(OsStr::to_str)
+            .map(|name| format!("{name}, version unknown"))
+            .unwrap_or_default()
+    })
+}
+
+fn version_in(printed: &str) -> Option<String> {
+    let word = printed
+        .split([' ', '=', '\n'])
+        .find(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.'))?;
+    Some(word.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_servers_print() {
+        for (printed, version) in [
+            ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", "15.18"),
+            (
+                "mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)",
+                "10.11.19",
+            ),
+            (
+                "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0",
+                "7.0.15",
+            ),
+        ] {
+            let word = printed.replace("v=", "");
+            assert_eq!(version_in(&word).as_deref(), Some(version), "{printed}");
+            assert_eq!(version_in(printed).as_deref(), Some(version), "{printed}");
+        }
+        assert_eq!(version_in("no version"), None);
+    }
+}

@@ -1,0 +1,337 @@
+//! PostgreSQL: `initdb`, `postgres`, its protocol.
+//!
+//! **Deliberately absent**: passwords and TLS. The socket is in a directory that only the account can enter.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use postgres::error::SqlState;
+use postgres::{NoTls, SimpleQueryMessage, Statement};
+use rustix::process::Signal;
+use tiersmith_awr::events::WaitClass;
+use tiersmith_awr::{Snapshot, WaitStat, statistic};
+
+use super::client::{Client, Deadlock, Range, Rows};
+use super::{Product, Programs, Site, refused};
+use crate::error::Result;
+
+/// The product.
+#[derive(Debug)]
+pub(super) struct Postgres;
+
+impl Product for Postgres {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn title(&self) -> &'static str {
+        "PostgreSQL"
+    }
+
+    fn needed(&self) -> &'static [&'static str] {
+        &["postgres", "initdb"]
+    }
+
+    fn useful(&self) -> &'static [&'static str] {
+        &["pgbench", "pg_amcheck", "pg_checksums", "pg_dump", "pg_waldump", "psql"]
+    }
+
+    fn places(&self) -> &'static [&'static str] {
+        &["/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin"]
+    }
+
+    fn packages(&self) -> &'static str {
+        "postgresql"
+    }
+
+    fn account_name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn user(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn page_bytes(&self) -> u64 {
+        8192
+    }
+
+    fn creation(&self, programs: &Programs, data: &Path) -> Option<Vec<OsString>> {
+        let mut words: Vec<OsString> = vec![programs.path("initdb").into(), "-D".into(), data.into()];
+        words.extend(
+            ["--no-sync", "-k", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"]
+                .map(OsString::from),
+        );
+        Some(words)
+    }
+
+    fn arguments(&self, site: &Site, socket_dir: &Path) -> Vec<OsString> {
+        let mut words: Vec<OsString> =
+            vec!["-D".into(), site.data.clone().into(), "-k".into(), socket_dir.into()];
+        let usual = [
+            ("listen_addresses", ""),
+            ("port", "5432"),
+            ("unix_socket_permissions", "0700"),
+            ("max_connections", "100"),
+        ];
+        let usual = usual.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        for (name, value) in usual.chain(site.settings.iter().cloned()) {
+            words.extend(["-c".into(), format!("{name}={value}").into()]);
+        }
+        words
+    }
+
+    fn socket_name(&self) -> &'static str {
+        ".s.PGSQL.5432"
+    }
+
+    fn stop_signal(&self) -> Signal {
+        // Fast: sessions are ended, a checkpoint is made.
+        Signal::INT
+    }
+
+    fn connect(&self, socket: &Path) -> Result<Box<dyn Client>> {
+        let mut config = postgres::Config::new();
+        config
+            .host_path(socket.parent().unwrap_or(Path::new("/")))
+            .port(5432)
+            .user("postgres")
+            .dbname("postgres");
+        let connection = config.connect(NoTls).map_err(|e| failed("connecting", socket, &e))?;
+        Ok(Box::new(PostgresClient {
+            connection,
+            socket: socket.into(),
+            statements: Vec::new(),
+            tells_figures: true,
+        }))
+    }
+
+    fn redo_within(&self) -> &'static str {
+        "pg_wal"
+    }
+
+    fn torn_page_protection(&self) -> Option<(&'static str, &'static str)> {
+        Some(("full_page_writes", "off"))
+    }
+
+    fn cache_settings(&self, bytes: u64) -> Vec<(String, String)> {
+        vec![("shared_buffers".into(), format!("{}kB", bytes >> 10))]
+    }
+
+    fn redo_profile(&self) -> &'static str {
+        "description = \"PostgreSQL: WAL alone on the tier\"\n\
+         [default]\nclass = \"pass\"\nblock_size = 8192\n\
+         [[rule]]\nfiles = [\"pg_wal/archive_status/**\"]\nclass = \"pass\"\nwhy = \"small\"\n\
+         [[rule]]\nfiles = [\"pg_wal/*\"]\nclass = \"redo\"\nwhy = \"write-ahead log: each commit waits for it\"\n"
+    }
+
+    fn figures(&self, client: &mut dyn Client, snapshot: &mut Snapshot) -> Result<()> {
+        let sql = "SELECT wal_write, wal_sync, (wal_write_time * 1e6)::int8, (wal_sync_time * 1e6)::int8, wal_bytes::int8, wal_records, \
+                   wal_fpi, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::int8 FROM pg_stat_wal";
+        let row = client.table(sql)?.into_iter().next().unwrap_or_default();
+        let figure = |n: usize| row.get(n).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        snapshot.waits.push(wait(
+            "WALWrite",
+            figure(0),
+            figure(2),
+            figure(4),
+            "The server wrote WAL to the file.",
+        ));
+        snapshot.waits.push(wait(
+            "WALSync",
+            figure(1),
+            figure(3),
+            0,
+            "The server waited for WAL to be durable.",
+        ));
+        // Not the sum that processes tell when they like: the place in the WAL.
+        snapshot.add_counter(statistic::REDO_SIZE, "bytes", figure(7));
+        snapshot.add_counter("WAL records", "records", figure(5));
+        snapshot.add_counter("WAL full page images", "pages", figure(6));
+        let sql = "SELECT sum(blks_read)::int8, sum(blks_read + blks_hit)::int8 FROM pg_stat_database";
+        let row = client.table(sql)?.into_iter().next().unwrap_or_default();
+        let figure = |n: usize| row.get(n).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        snapshot.add_counter("pages read into shared buffers", "pages", figure(0));
+        snapshot.add_counter(statistic::LOGICAL_READS, "pages", figure(1));
+        Ok(())
+    }
+}
+
+/// A wait event that a server counted itself.
+pub(super) fn wait(name: &str, count: u64, total_ns: u64, bytes: u64, help: &str) -> WaitStat {
+    WaitStat {
+        name: name.into(),
+        class: WaitClass::Commit,
+        background: true,
+        help: help.into(),
+        count,
+        total_ns,
+        max_ns: 0,
+        bytes,
+        buckets: Vec::new(),
+    }
+}
+
+fn failed(what: &str, socket: &Path, e: &postgres::Error) -> crate::error::Error {
+    let detail =
+        e.as_db_error().map_or_else(|| e.to_string(), |db| format!("{}: {}", db.severity(), db.message()));
+    let cause = std::error::Error::source(e).map_or_else(String::new, |source| format!(" ({source})"));
+    refused(what, socket)(if e.as_db_error().is_some() { detail } else { format!("{detail}{cause}") })
+}
+
+/// Statements prepared once per schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Select,
+    Scan,
+    Lite,
+    Heavy,
+}
+
+struct PostgresClient {
+    connection: postgres::Client,
+    socket: PathBuf,
+    statements: Vec<((Kind, u32), Statement)>,
+    /// PostgreSQL 15 and newer can be asked to.
+    tells_figures: bool,
+}
+
+impl PostgresClient {
+    fn failed(&self, what: &str, e: &postgres::Error) -> crate::error::Error {
+        failed(what, &self.socket, e)
+    }
+
+    fn prepared(&mut self, kind: Kind, schema: u32) -> Result<Statement> {
+        if let Some((_, statement)) = self.statements.iter().find(|(key, _)| *key == (kind, schema)) {
+            return Ok(statement.clone());
+        }
+        let user = format!("user{}", schema + 1);
+        let sql = match kind {
+            Kind::Select => format!("SELECT count(c2) FROM {user}.cf1 WHERE custid > $1 AND custid < $2"),
+            Kind::Scan => format!("SELECT count(c2) FROM {user}.cf2"),
+            Kind::Lite => {
+                format!("UPDATE {user}.cf1 SET c2 = $3, c20 = $3 WHERE custid > $1 AND custid < $2")
+            }
+            Kind::Heavy => {
+                let columns: Vec<String> = (2..=20).map(|n| format!("c{n} = $3")).collect();
+                format!("UPDATE {user}.cf1 SET {} WHERE custid > $1 AND custid < $2", columns.join(", "))
+            }
+        };
+        let statement =
+            self.connection.prepare(&sql).map_err(|e| failed("preparing a statement", &self.socket, &e))?;
+        self.statements.push(((kind, schema), statement.clone()));
+        Ok(statement)
+    }
+}
+
+impl Client for PostgresClient {
+    fn ping(&mut self) -> Result<()> {
+        self.batch("SELECT 1")
+    }
+
+    fn batch(&mut self, statements: &str) -> Result<()> {
+        self.connection
+            .batch_execute(statements)
+            .map_err(|e| failed(first_words(statements), &self.socket, &e))
+    }
+
+    fn ask(&mut self, statement: &str) -> Result<String> {
+        let rows = self.table(statement)?;
+        let first = rows.into_iter().next().and_then(|row| row.into_iter().next());
+        first.ok_or_else(|| refused(first_words(statement), &self.socket)("it returned no row".into()))
+    }
+
+    fn table(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
+        let messages = self
+            .connection
+            .simple_query(statement)
+            .map_err(|e| failed(first_words(statement), &self.socket, &e))?;
+        let row = |message: &SimpleQueryMessage| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|n| row.get(n).unwrap_or_default().to_owned()).collect())
+            }
+            _ => None,
+        };
+        Ok(messages.iter().filter_map(row).collect())
+    }
+
+    fn load(&mut self, rows: &Rows) -> Result<()> {
+        let user = format!("user{}", rows.schema + 1);
+        let names: Vec<String> = (2..=20).map(|n| format!("c{n}")).collect();
+        let plain: Vec<String> =
+            names.iter().map(|name| format!("ALTER COLUMN {name} SET STORAGE PLAIN")).collect();
+        let typed: Vec<String> = names.iter().map(|name| format!("{name} text")).collect();
+        let values = vec!["v"; 19].join(", ");
+        let mut sql = format!("CREATE SCHEMA {user};");
+        for (table, count) in [("cf1", rows.rows), ("cf2", rows.scan_rows)] {
+            // One row fills more than a tenth of a page, so that no second one is put beside it; its new versions are.
+            sql.push_str(&format!(
+                "CREATE TABLE {user}.{table} (custid int8 NOT NULL, {}) WITH (fillfactor = 10, autovacuum_enabled = off);
+                 ALTER TABLE {user}.{table} {};
+                 INSERT INTO {user}.{table} SELECT custid, {values} FROM (SELECT custid, rpad(md5(custid::text), {}, 'x') AS v
+                 FROM generate_series(1, {count}) custid ORDER BY md5(custid::text || '{}')) AS shuffled;",
+                typed.join(", "),
+                plain.join(", "),
+                rows.width,
+                rows.seed
+            ));
+        }
+        sql.push_str(&format!(
+            "CREATE INDEX i_cf1 ON {user}.cf1 (custid); VACUUM ANALYZE {user}.cf1; VACUUM ANALYZE {user}.cf2; CHECKPOINT;"
+        ));
+        for statement in sql.split(';').filter(|statement| !statement.trim().is_empty()) {
+            self.batch(statement)?;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, schema: u32, _: u64) -> Result<u64> {
+        self.number(&format!("SELECT count(DISTINCT custid) FROM user{}.cf1", schema + 1))
+    }
+
+    fn select(&mut self, range: Range) -> Result<u64> {
+        let statement = self.prepared(Kind::Select, range.schema)?;
+        let row = self.connection.query_one(&statement, &[&range.after, &range.before]);
+        row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0)).map_err(|e| self.failed("SELECT", &e))
+    }
+
+    fn scan(&mut self, schema: u32) -> Result<u64> {
+        let statement = self.prepared(Kind::Scan, schema)?;
+        let row = self.connection.query_one(&statement, &[]);
+        row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0)).map_err(|e| self.failed("SELECT", &e))
+    }
+
+    fn update(
+        &mut self,
+        range: Range,
+        value: &str,
+        is_heavy: bool,
+    ) -> Result<std::result::Result<u64, Deadlock>> {
+        let statement = self.prepared(if is_heavy { Kind::Heavy } else { Kind::Lite }, range.schema)?;
+        self.batch("BEGIN")?;
+        match self.connection.execute(&statement, &[&range.after, &range.before, &value]) {
+            Ok(rows) => Ok(Ok(rows)),
+            Err(e) if e.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) => {
+                self.batch("ROLLBACK")?;
+                Ok(Err(Deadlock))
+            }
+            Err(e) => Err(self.failed("UPDATE", &e)),
+        }
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.batch("COMMIT")
+    }
+
+    fn tell_figures(&mut self) {
+        // Else a process tells what it counted once a second.
+        self.tells_figures = self.tells_figures && self.batch("SELECT pg_stat_force_next_flush()").is_ok();
+    }
+}
+
+/// The beginning of a statement, for errors.
+pub(super) fn first_words(statement: &str) -> &str {
+    let statement = statement.trim_start();
+    let end = statement.char_indices().nth(60).map_or(statement.len(), |(at, _)| at);
+    statement.get(..end).unwrap_or(statement)
+}

@@ -1,0 +1,296 @@
+//! Redis, with its append-only file synced at each command: the smallest [`Product`], to copy.
+//!
+//! SLOB's row is a key with a string as value; a range of rows is one MGET or MSET, which is one transaction of Redis.
+//!
+//! **Deliberately absent**: snapshots (RDB), replication, clusters.
+
+use std::ffi::OsString;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use tiersmith_awr::{Snapshot, statistic};
+
+use super::client::{Client, Deadlock, Range, Rows};
+use super::postgres::first_words;
+use super::resp::{Connection, Reply, encode};
+use super::{Product, Programs, Site, refused};
+use crate::error::Result;
+
+/// Commands sent before their replies are read, while loading.
+const PIPELINE: u64 = 64;
+
+/// The product.
+#[derive(Debug)]
+pub(super) struct Redis;
+
+impl Product for Redis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn title(&self) -> &'static str {
+        "Redis"
+    }
+
+    fn needed(&self) -> &'static [&'static str] {
+        &["redis-server"]
+    }
+
+    fn useful(&self) -> &'static [&'static str] {
+        &["redis-benchmark", "redis-check-aof", "redis-cli"]
+    }
+
+    fn places(&self) -> &'static [&'static str] {
+        &["/usr/bin"]
+    }
+
+    fn packages(&self) -> &'static str {
+        "redis-server redis-tools"
+    }
+
+    fn account_name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn user(&self) -> &'static str {
+        ""
+    }
+
+    fn page_bytes(&self) -> u64 {
+        4096
+    }
+
+    fn creation(&self, _: &Programs, _: &Path) -> Option<Vec<OsString>> {
+        None
+    }
+
+    fn arguments(&self, site: &Site, socket_dir: &Path) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec!["--dir".into(), site.data.clone().into()];
+        words.extend(["--unixsocket".into(), socket_dir.join(self.socket_name()).into()]);
+        let usual = [
+            ["--port", "0"],
+            ["--appendonly", "yes"],
+            ["--appendfsync", "always"],
+            ["--save", ""],
+            ["--auto-aof-rewrite-percentage", "0"],
+            ["--latency-monitor-threshold", "1"],
+        ];
+        words.extend(usual.into_iter().flatten().map(OsString::from));
+        words.extend(
+            site.settings.iter().flat_map(|(name, value)| [format!("--{name}").into(), value.into()]),
+        );
+        words
+    }
+
+    fn socket_name(&self) -> &'static str {
+        "redis.sock"
+    }
+
+    fn stop_signal(&self) -> Signal {
+        Signal::TERM
+    }
+
+    fn connect(&self, socket: &Path) -> Result<Box<dyn Client>> {
+        let connection = UnixStream::connect(socket).and_then(Connection::new);
+        let connection = connection.map_err(|e| refused("connecting", socket)(e.to_string()))?;
+        Ok(Box::new(RedisClient { connection, socket: socket.into() }))
+    }
+
+    fn redo_within(&self) -> &'static str {
+        "appendonlydir"
+    }
+
+    fn torn_page_protection(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
+    fn cache_settings(&self, _: u64) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn redo_profile(&self) -> &'static str {
+        "description = \"Redis: the append-only file on the tier\"\n\
+         [default]\nclass = \"pass\"\nblock_size = 4096\n\
+         [[rule]]\nfiles = [\"appendonly.aof\", \"**/*.incr.aof\", \"**/temp-*.incr\"]\nclass = \"redo\"\n\
+         why = \"append-only file: each write command waits for it\"\n"
+    }
+
+    fn commits_with_each_statement(&self) -> bool {
+        true
+    }
+
+    fn figures(&self, client: &mut dyn Client, snapshot: &mut Snapshot) -> Result<()> {
+        for row in client.table("INFO")? {
+            let [name, value] = row.as_slice() else { continue };
+            let Ok(value) = value.parse::<u64>() else { continue };
+            match name.as_str() {
+                "aof_current_size" => snapshot.add_counter(statistic::REDO_SIZE, "bytes", value),
+                "total_connections_received" => snapshot.add_counter(statistic::LOGONS, "connections", value),
+                "used_memory" | "used_memory_rss" => snapshot.add_level(name, "bytes", value),
+                "aof_delayed_fsync" => snapshot.add_counter("AOF delayed fsync", "times", value),
+                _ => {}
+            }
+        }
+        // The monitor knows only what took a millisecond or longer: a part of the waits, and said so.
+        for (event, name) in [
+            ("aof-fsync-always", "AOF sync of 1 ms or longer"),
+            ("aof-write-alone", "AOF write of 1 ms or longer"),
+        ] {
+            let history = client.table(&format!("LATENCY HISTORY {event}"))?;
+            if let Some(slowest) = history.iter().filter_map(|row| row.last()?.parse::<u64>().ok()).max() {
+                snapshot.add_level(&format!("{name}: longest of the last {}", history.len()), "ms", slowest);
+            }
+        }
+        Ok(())
+    }
+}
+
+struct RedisClient {
+    connection: Connection,
+    socket: PathBuf,
+}
+
+impl RedisClient {
+    fn command(&mut self, words: &[&[u8]]) -> Result<Reply> {
+        let mut bytes = Vec::new();
+        encode(&mut bytes, words);
+        self.exchange(&bytes, words.first().copied().unwrap_or_default())
+    }
+
+    fn exchange(&mut self, bytes: &[u8], what: &[u8]) -> Result<Reply> {
+        let reply = self.connection.send(bytes).and_then(|()| self.connection.receive());
+        reply.map_err(|e| refused(&String::from_utf8_lossy(what), &self.socket)(e.to_string()))
+    }
+
+    fn spoken(&mut self, command: &str) -> Result<Reply> {
+        let words: Vec<&[u8]> = command.split_whitespace().map(str::as_bytes).collect();
+        self.command(&words)
+    }
+
+    fn get(&mut self, keys: &[String]) -> Result<u64> {
+        let words: Vec<&[u8]> =
+            std::iter::once("MGET").chain(keys.iter().map(String::as_str)).map(str::as_bytes).collect();
+        match self.command(&words)? {
+            Reply::Array(values) => {
+                Ok(values.iter().filter(|value| matches!(value, Reply::Bulk(Some(_)))).count() as u64)
+            }
+            _ => Ok(0),
+        }
+    }
+}
+
+fn key(table: &str, schema: u32, custid: i64) -> String {
+    format!("user{}:{table}:{custid:012}", schema + 1)
+}
+
+fn keys(range: Range) -> Vec<String> {
+    (range.after + 1..range.before).map(|custid| key("cf1", range.schema, custid)).collect()
+}
+
+fn lines(reply: &Reply, out: &mut Vec<Vec<String>>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match reply {
+        Reply::Simple(line) => out.push(vec![line.clone()]),
+        Reply::Integer(number) => out.push(vec![number.to_string()]),
+        Reply::Bulk(bytes) => {
+            let text = text(bytes.as_deref().unwrap_or_default());
+            out.extend(text.lines().map(|line| match line.split_once(':') {
+                Some((name, value)) => vec![name.to_owned(), value.to_owned()],
+                None => vec![line.to_owned()],
+            }));
+        }
+        Reply::Array(replies) if replies.iter().all(|reply| matches!(reply, Reply::Integer(_))) => {
+            out.push(
+                replies
+                    .iter()
+                    .filter_map(|r| if let Reply::Integer(n) = r { Some(n.to_string()) } else { None })
+                    .collect(),
+            );
+        }
+        Reply::Array(replies) => replies.iter().for_each(|reply| lines(reply, out)),
+    }
+}
+
+impl Client for RedisClient {
+    fn ping(&mut self) -> Result<()> {
+        // A server that reads its file answers PING with an error.
+        self.batch("PING")
+    }
+
+    fn batch(&mut self, statements: &str) -> Result<()> {
+        self.spoken(statements).map(|_| ())
+    }
+
+    fn ask(&mut self, statement: &str) -> Result<String> {
+        match self.spoken(statement)? {
+            Reply::Simple(text) => Ok(text),
+            Reply::Integer(number) => Ok(number.to_string()),
+            Reply::Bulk(Some(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Reply::Bulk(None) | Reply::Array(_) => {
+                Err(refused(first_words(statement), &self.socket)("it returned no value".into()))
+            }
+        }
+    }
+
+    fn table(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
+        let reply = self.spoken(statement)?;
+        let mut rows = Vec::new();
+        if reply != Reply::Array(Vec::new()) {
+            lines(&reply, &mut rows);
+        }
+        Ok(rows)
+    }
+
+    fn load(&mut self, rows: &Rows) -> Result<()> {
+        let value = vec![b'x'; rows.width * 19];
+        for (table, count) in [("cf1", rows.rows), ("cf2", rows.scan_rows)] {
+            for first in (1..=count).step_by(PIPELINE as usize) {
+                let last = count.min(first + PIPELINE - 1);
+                let keys: Vec<String> = (first..=last).map(|n| key(table, rows.schema, n as i64)).collect();
+                let mut words: Vec<&[u8]> = vec![b"MSET"];
+                keys.iter().for_each(|key| words.extend([key.as_bytes(), value.as_slice()]));
+                self.command(&words)?;
+            }
+        }
+        let scanned = rows.scan_rows.to_string();
+        self.command(&[b"SET", format!("user{}:scan", rows.schema + 1).as_bytes(), scanned.as_bytes()])
+            .map(|_| ())
+    }
+
+    fn count(&mut self, schema: u32, rows: u64) -> Result<u64> {
+        let mut found = 0;
+        for first in (0..rows).step_by(PIPELINE as usize) {
+            let before = rows.min(first + PIPELINE) + 1;
+            found += self.get(&keys(Range { schema, after: first as i64, before: before as i64 }))?;
+        }
+        Ok(found)
+    }
+
+    fn select(&mut self, range: Range) -> Result<u64> {
+        self.get(&keys(range))
+    }
+
+    fn scan(&mut self, schema: u32) -> Result<u64> {
+        let rows = self.number(&format!("GET user{}:scan", schema + 1))?;
+        let keys: Vec<String> = (1..=rows as i64).map(|n| key("cf2", schema, n)).collect();
+        self.get(&keys)
+    }
+
+    fn update(
+        &mut self,
+        range: Range,
+        value: &str,
+        is_heavy: bool,
+    ) -> Result<std::result::Result<u64, Deadlock>> {
+        let keys = keys(range);
+        let value = value.repeat(if is_heavy { 19 } else { 2 });
+        let mut words: Vec<&[u8]> = vec![b"MSET"];
+        keys.iter().for_each(|key| words.extend([key.as_bytes(), value.as_bytes()]));
+        self.command(&words).map(|_| Ok(keys.len() as u64))
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! Servers as targets: one shape for PostgreSQL, MariaDB and Redis.
+//!
+//! A run gets a copy of a loaded data directory. Its redo is moved, or the directory is attached and mounted, as the case says
+//! (`placed.rs`); the server is started on it; sessions are the lab's own clients (`session.rs`) or a program that comes with the
+//! database (`program.rs`).
+//!
+//! **Invariants**: the only differences between two cases are those of their case files; a server is stopped before its directory is
+//! unmounted, and both before anything is removed.
+//! **Deliberately absent**: what differs by product; that is in [`crate::server`].
+
+mod placed;
+mod program;
+mod session;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tiersmith_awr::{Snapshot, Source, statistic};
+
+use super::{CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier};
+use crate::case::{Case, Load};
+use crate::error::{During, Error, Result};
+use crate::run::{self, Measured, Plans};
+use crate::server::client::Rows;
+use crate::server::{self, Client, Product, Programs, Server, Site};
+use crate::workload::slob;
+use placed::Placed;
+
+/// Numbers the instances of a process, so that snapshots of two runs cannot be mixed up.
+static INSTANCES: AtomicU64 = AtomicU64::new(0);
+
+/// One of [`server::products`], by name, in the list of targets.
+#[derive(Debug)]
+pub struct ServerKind(pub(super) &'static str);
+
+impl ServerKind {
+    fn product(&self) -> Result<&'static dyn Product> {
+        server::product(self.0)
+    }
+
+    fn found(&self) -> Result<(&'static dyn Product, Programs)> {
+        let product = self.product()?;
+        Ok((product, server::find(product)?))
+    }
+}
+
+impl Kind for ServerKind {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn title(&self) -> &'static str {
+        self.product().map_or(self.0, Product::title)
+    }
+
+    fn version(&self) -> Result<String> {
+        Ok(self.found()?.1.version().to_owned())
+    }
+
+    fn cannot(&self, ground: &Ground<'_>) -> Option<String> {
+        let (product, programs) = match self.found() {
+            Ok(found) => found,
+            Err(e) => return Some(e.to_string()),
+        };
+        program::cannot(product, &programs, ground.case.server.load).or_else(|| placed::cannot(ground))
+    }
+
+    fn template_key(&self, ground: &Ground<'_>) -> String {
+        let (case, slob) = (ground.case, ground.slob);
+        let (scale, scan) = (slob.scale.bytes(), slob.scan_table.bytes());
+        format!(
+            "{:?} {scale} {scan} {} {} {:?}",
+            case.server.load, slob.schemas, slob.seed, case.server.settings
+        )
+    }
+
+    fn load(&self, ground: &Ground<'_>, dir: &Path) -> Result<()> {
+        let (product, programs) = self.found()?;
+        let mut site = site(ground, product, dir);
+        server::create(product, &programs, &site)?;
+        // Nothing of a load has to survive; it is copied when the server has stopped in order.
+        let fast = match product.name() {
+            "postgres" => ("fsync", "off"),
+            "mariadb" => ("innodb-flush-log-at-trx-commit", "0"),
+            _ => ("appendfsync", "no"),
+        };
+        site.settings.push((fast.0.into(), fast.1.into()));
+        (ground.progress)(0.3).then_some(()).ok_or(Error::Interrupted)?;
+        let running = Server::start(product, &programs, &site)?;
+        (ground.progress)(0.5).then_some(()).ok_or(Error::Interrupted)?;
+        match ground.case.server.load {
+            Load::Slob => {
+                let mut client = running.client()?;
+                for schema in 0..ground.slob.schemas {
+                    client.load(&rows(product, ground.slob, schema))?;
+                    (ground.progress)(0.6).then_some(()).ok_or(Error::Interrupted)?;
+                }
+            }
+            load => program::prepare(&running, &programs, load, ground.slob)?,
+        }
+        running.stop()?;
+        (ground.progress)(0.95).then_some(()).ok_or(Error::Interrupted)
+    }
+
+    fn open<'a>(&self, ground: &Ground<'a>, template: &Path, dir: &Path) -> Result<Box<dyn Opened + 'a>> {
+        let (product, programs) = self.found()?;
+        fs::create_dir(dir).during("make", dir)?;
+        let mut site = site(ground, product, dir);
+        copy_tree(&template.join("data"), &site.data)?;
+        let placed = Placed::new(ground, product, &mut site)?;
+        let server = Server::start(product, &programs, &site)?;
+        let control = Mutex::new(server.client()?);
+        let case = ground.case;
+        let instance = format!("{}-{}", std::process::id(), INSTANCES.fetch_add(1, Ordering::Relaxed));
+        let source = Source {
+            instance,
+            database: case.id.clone(),
+            product: product.title().into(),
+            version: programs.version().into(),
+            path: site.data.display().to_string(),
+            settings: settings(case, ground.slob, &site),
+        };
+        let target = ServerTarget {
+            case: case.clone(),
+            slob: ground.slob.clone(),
+            product,
+            programs,
+            control,
+            server,
+            source,
+            log: site.log.clone(),
+            placed,
+            home: dir.to_path_buf(),
+            home_model: ground.home_model.map(str::to_owned),
+        };
+        Ok(Box::new(target))
+    }
+}
+
+/// Where a server of this study lies within `dir`, and what it is told.
+fn site(ground: &Ground<'_>, product: &dyn Product, dir: &Path) -> Site {
+    let wishes = &ground.case.server;
+    let mut site = Site::new(dir.join("data"), dir.join("log"));
+    site.settings = product.cache_settings(wishes.cache.bytes());
+    if let (false, Some((name, off))) = (wishes.torn_page_protection, product.torn_page_protection()) {
+        site.settings.push((name.into(), off.into()));
+    }
+    let own = wishes.settings.get(product.name()).into_iter().flatten();
+    site.settings.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+    site.leftovers = ground.places.leftovers.clone();
+    site
+}
+
+/// What a schema is loaded with: rows of a third of a page, as SLOB's are of an 8 KiB block.
+fn rows(product: &dyn Product, slob: &slob::Settings, schema: u32) -> Rows {
+    let page = product.page_bytes();
+    Rows {
+        schema,
+        rows: slob.blocks(page),
+        scan_rows: slob.scan_blocks(page),
+        width: width(product),
+        seed: slob.seed,
+    }
+}
+
+/// Letters in each of nineteen columns: SLOB's 128 at pages of 8 KiB, in proportion at others.
+fn width(product: &dyn Product) -> usize {
+    usize::try_from(product.page_bytes() / 64).unwrap_or(128)
+}
+
+/// Copies a stopped server's directory with owners, modes and links, and makes the copy durable.
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    let output = Command::new("cp")
+        .args(["-a", "--reflink=auto", "--"])
+        .arg(from)
+        .arg(to)
+        .stdin(Stdio::null())
+        .output();
+    let output = output.during("run cp for", to)?;
+    if !output.status.success() {
+        return Err(Error::Target {
+            what: "copying a loaded database".into(),
+            database: to.into(),
+            reason: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        });
+    }
+    let dir = fs::File::open(to).during("open", to)?;
+    rustix::fs::syncfs(&dir).during("sync", to)
+}
+
+fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String, String> {
+    let mut pairs: BTreeMap<String, String> = site.settings.iter().cloned().collect();
+    pairs.insert("fast tier holds".into(), case.placement.name().into());
+    pairs.insert("load".into(), case.server.load.title().into());
+    if case.server.load == Load::Slob {
+        for (name, value) in [
+            ("SLOB UPDATE_PCT", slob.update_pct.to_string()),
+            ("SLOB SCALE", slob.scale.to_string()),
+            ("SLOB WORK_UNIT", slob.work_unit.to_string()),
+            ("SLOB REDO_STRESS", format!("{:?}", slob.redo_stress).to_uppercase()),
+            ("SLOB schemas", slob.schemas.to_string()),
+            ("SLOB THREADS_PER_SCHEMA", slob.threads_per_schema.to_string()),
+            ("SLOB seed", slob.seed.to_string()),
+        ] {
+            pairs.insert(name.into(), value);
+        }
+    } else {
+        pairs.insert("clients".into(), case.server.clients.to_string());
+    }
+    pairs
+}
+
+/// A server on its directory, for one run. Fields are dropped in their order: the server before what it stands on.
+struct ServerTarget {
+    control: Mutex<Box<dyn Client>>,
+    server: Server,
+    placed: Placed,
+    case: Case,
+    slob: slob::Settings,
+    product: &'static dyn Product,
+    programs: Programs,
+    source: Source,
+    log: PathBuf,
+    home: PathBuf,
+    home_model: Option<String>,
+}
+
+impl Target for ServerTarget {
+    fn session<'a>(&'a self, work: &'a Work, number: usize, _: u32) -> Result<Box<dyn Session + 'a>> {
+        Ok(Box::new(session::ServerSession::open(self, work, number)?))
+    }
+
+    fn snapshot(&self, work: &Work) -> Snapshot {
+        let statements = work.statements.read();
+        let mut snapshot = Snapshot::now(self.source.clone());
+        // The server works for the load as this process does.
+        snapshot.process_cpu_ns = snapshot.process_cpu_ns.map(|ns| ns + self.server.cpu_ns());
+        if let Some(stats) = self.placed.stats() {
+            tier::add(&mut snapshot, &stats, true);
+        }
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        // What the server cannot tell now is left out of the reports; that it is broken shows in its sessions.
+        let _ = self.product.figures(control.as_mut(), &mut snapshot);
+        snapshot.add_waits(&work.client_waits.read());
+        snapshot.sessions = Some(work.sessions());
+        if self.case.server.load == Load::Slob {
+            snapshot.db_time_ns = Some(db_time_ns(&statements));
+            snapshot.add_counter(statistic::EXECUTE_COUNT, "executions", statements.counter(EXECUTES));
+            snapshot.add_counter(statistic::USER_CALLS, "calls", statements.counter(CALLS));
+            snapshot.add_counter(statistic::USER_COMMITS, "transactions", statements.counter(COMMITS));
+            snapshot.add_counter("SLOB rows touched", "rows", statements.counter(ROWS));
+        }
+        tier::add_home(&mut snapshot, &self.home, self.home_model.as_deref());
+        snapshot
+    }
+
+    fn check(&self) -> Result<()> {
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        control.ping()?;
+        if self.case.server.load != Load::Slob {
+            return Ok(());
+        }
+        let expected = self.slob.blocks(self.product.page_bytes());
+        for schema in 0..self.slob.schemas {
+            let found = control.count(schema, expected)?;
+            if found != expected {
+                let reason = format!("{expected} rows were loaded, {found} are there after the run");
+                return Err(Error::Unsound { database: self.home.clone(), reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Opened for ServerTarget {
+    fn target(&self) -> &dyn Target {
+        self
+    }
+
+    fn warm(&self) -> Result<()> {
+        if self.case.server.load != Load::Slob {
+            return Ok(());
+        }
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        for schema in 0..self.slob.schemas {
+            control.count(schema, self.slob.blocks(self.product.page_bytes()))?;
+            control.scan(schema)?;
+        }
+        Ok(())
+    }
+
+    fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
+        match self.case.server.load {
+            Load::Slob => run::run(self, plans),
+            load => program::measure(self, load, plans),
+        }
+    }
+
+    fn remarks(&self) -> Vec<(&'static str, String)> {
+        let log =
+            fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        let own = self.product.remark(&log).map(|sentence| ("server", sentence));
+        own.into_iter().chain(self.placed.remark().map(|sentence| ("mount", sentence))).collect()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let ServerTarget { control, server, placed, .. } = *self;
+        drop(control);
+        server.stop()?;
+        placed.close()
+    }
+}

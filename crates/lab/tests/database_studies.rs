@@ -1,0 +1,229 @@
+//! Studies of servers, small: every redo case of each product, through the mount too, in a temporary directory.
+//!
+//! Deliberately absent: servers by themselves (`servers.rs`), figures.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use tiersmith_lab::case::{self, Case, Load, Placement};
+use tiersmith_lab::place::{Leftovers, mounts};
+use tiersmith_lab::study::result::{RunResult, StudyResult};
+use tiersmith_lab::study::{self, Options, Progress, Silent, html, text};
+use tiersmith_lab::{ByteSize, Error, server};
+
+/// Studies in one process take turns: the directories of a study have the process's number in their names.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A directory that servers can reach; nothing, and a line that says why, if the product is not here.
+fn ground(name: &str) -> Option<tempfile::TempDir> {
+    let product = server::product(name).unwrap();
+    if let Err(e) = server::find(product).and_then(|_| server::account(product)) {
+        eprintln!("skipped: a study of {name}, because {e}");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for place in ["home", "fast"] {
+        std::fs::create_dir(dir.path().join(place)).unwrap();
+    }
+    Some(dir)
+}
+
+fn small(cases: Vec<Case>, dir: &Path) -> Options {
+    let mut options = Options::new(cases);
+    options.seconds = 0.5;
+    options.scale = Some(ByteSize(4 << 20));
+    options.tier_size = Some(ByteSize(160 << 20));
+    options.home = Some(dir.join("home"));
+    options.fast = Some(dir.join("fast"));
+    for case in &mut options.cases {
+        case.slob.work_unit = 8;
+        let small = [("postgres", "max_wal_size", "64MB"), ("mariadb", "innodb-log-file-size", "16M")];
+        for (product, setting, value) in small {
+            let settings = case.server.settings.entry(product.into()).or_default();
+            settings.insert(setting.into(), value.into());
+        }
+    }
+    options
+}
+
+fn nothing_left(dir: &Path) {
+    for place in ["home", "fast"] {
+        let left: Vec<_> = std::fs::read_dir(dir.join(place)).unwrap().map(|e| e.unwrap().path()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+    let mounted: Vec<_> = mounts().into_iter().filter(|mount| mount.at.starts_with(dir)).collect();
+    assert!(mounted.is_empty(), "{mounted:?}");
+}
+
+fn run(options: &Options) -> StudyResult {
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    study::run(options, Leftovers::default(), &Silent).unwrap()
+}
+
+/// What was left out is said, and nothing else is missing.
+fn all_ran_or_were_skipped(result: &StudyResult, cases: &[Case]) {
+    for case in cases {
+        let ran = result.runs.iter().any(|run| run.case == case.id);
+        let note = result.warnings.iter().find(|w| w.code == "skipped" && w.sentence.contains(&case.id));
+        if let Some(note) = note {
+            eprintln!("{}", note.sentence);
+        }
+        assert!(ran != note.is_some(), "{}: ran {ran}, note {note:?}", case.id);
+    }
+}
+
+fn redo_cases(name: &str) {
+    let Some(dir) = ground(name) else { return };
+    let cases = case::choose_for(name, &["redo".into()], false).unwrap();
+    let options = small(cases.clone(), dir.path());
+    let result = run(&options);
+    nothing_left(dir.path());
+    all_ran_or_were_skipped(&result, &cases);
+    for run in &result.runs {
+        let measured = &run.measured;
+        assert!(
+            measured.executes > 0 && measured.transactions > 0 && measured.commit.count > 0,
+            "{}",
+            run.case
+        );
+        assert_eq!(measured.rows % 7, 0, "{}", run.case);
+        run.interval().unwrap();
+        if name != "redis" {
+            assert!(run.redo_bytes_per_transaction().is_some() || measured.transactions < 50, "{}", run.case);
+        }
+        let on_mount = matches!(
+            cases.iter().find(|case| case.id == run.case).unwrap().placement,
+            Placement::Redo | Placement::All
+        );
+        assert_eq!(
+            run.warnings.iter().any(|w| w.code == "mount"),
+            on_mount,
+            "{}: {:?}",
+            run.case,
+            run.warnings
+        );
+        if on_mount {
+            let tier: u64 =
+                ["tier redo write", "tier block write"].iter().filter_map(|e| run.counter(e)).sum();
+            let waited = measured.end.waits.iter().any(|wait| wait.background && wait.count > 0);
+            assert!(tier > 0 || waited, "{}: nothing reached the tier", run.case);
+        }
+        assert!(measured.end.is_emulated() == on_mount, "{}", run.case);
+    }
+    let text = text::render(&result);
+    assert!(text.contains("EMULATED") && text.contains(&result.database_version), "{text}");
+    let page = html::render(&result).unwrap();
+    assert!(page.contains(&result.database) && !page.contains("<script"));
+    let again = StudyResult::from_json(&result.to_json().unwrap(), "test").unwrap();
+    assert_eq!(text::render(&again), text);
+}
+
+#[test]
+fn every_redo_case_runs_on_postgres() {
+    redo_cases("postgres");
+}
+
+#[test]
+fn every_redo_case_runs_on_mariadb() {
+    redo_cases("mariadb");
+}
+
+#[test]
+fn every_redo_case_runs_on_redis() {
+    redo_cases("redis");
+}
+
+#[test]
+fn the_databases_own_load_programs_run_and_their_transactions_are_timed() {
+    for (name, load) in [("postgres", Load::Tpcb), ("mariadb", Load::ReadWrite), ("redis", Load::Set)] {
+        let Some(dir) = ground(name) else { continue };
+        let mut options =
+            small(case::choose_for(name, &["server-on-home".into()], false).unwrap(), dir.path());
+        options.seconds = 2.0;
+        options.load = Some(load);
+        options.clients = Some(2);
+        let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let result = match study::run(&options, Leftovers::default(), &Silent) {
+            Err(Error::Case { reason, .. }) if reason.contains("is not installed") => {
+                eprintln!("skipped: {name} under {}, because {reason}", load.title());
+                continue;
+            }
+            result => result.unwrap(),
+        };
+        nothing_left(dir.path());
+        let measured = &result.runs[0].measured;
+        let latency = measured.transaction.unwrap();
+        assert!(measured.transactions > 0 && measured.executes >= measured.transactions, "{name}");
+        assert!(
+            latency.count > 0 && latency.p99_ns >= latency.median_ns && latency.mean_ns > 0.0,
+            "{name}: {latency:?}"
+        );
+        assert!(text::render(&result).contains(load.title()));
+    }
+}
+
+#[test]
+fn a_modelled_home_is_labelled_wherever_its_figures_are() {
+    let Some(dir) = ground("redis") else { return };
+    let mut options =
+        small(case::choose_for("redis", &["server-redo-on-mount".into()], false).unwrap(), dir.path());
+    options.home_model = Some("all-flash-array".into());
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let result = match study::run(&options, Leftovers::default(), &Silent) {
+        Err(Error::Case { reason, .. }) => {
+            eprintln!("skipped: a modelled home, because {reason}");
+            return;
+        }
+        result => result.unwrap(),
+    };
+    nothing_left(dir.path());
+    // The baseline is slowed down as well: its home is reached through a mount whose tier holds nothing.
+    assert!(result.runs.iter().all(|run| run.warnings.iter().any(|w| w.code == "mount")));
+    let text = text::render(&result);
+    assert!(text.contains("MODELLED as all-flash-array"), "{text}");
+    assert!(html::render(&result).unwrap().contains("MODELLED"));
+}
+
+#[test]
+fn a_model_that_is_not_there_and_a_load_of_another_product_are_refused() {
+    let Some(dir) = ground("redis") else { return };
+    let mut options =
+        small(case::choose_for("redis", &["server-on-home".into()], false).unwrap(), dir.path());
+    options.home_model = Some("tape".into());
+    let error = study::run(&options, Leftovers::default(), &Silent).unwrap_err().to_string();
+    assert!(error.contains("15k-disk-array"), "{error}");
+    options.home_model = None;
+    options.load = Some(Load::Tpcb);
+    let error = run_to_error(&options);
+    assert!(error.contains("the load tpcb is for postgres"), "{error}");
+    nothing_left(dir.path());
+}
+
+fn run_to_error(options: &Options) -> String {
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    study::run(options, Leftovers::default(), &Silent).unwrap_err().to_string()
+}
+
+/// Asks the study to stop when it has done one run.
+struct StopAfterOne(Leftovers);
+
+impl Progress for StopAfterOne {
+    fn step(&self, _: &str, _: f64) {}
+    fn done(&self, _: &RunResult) {
+        self.0.stop();
+    }
+}
+
+#[test]
+fn a_study_of_a_server_that_is_interrupted_leaves_nothing() {
+    let Some(dir) = ground("redis") else { return };
+    let options = small(case::choose_for("redis", &["redo".into()], false).unwrap(), dir.path());
+    let leftovers = Leftovers::default();
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let error = study::run(&options, leftovers.clone(), &StopAfterOne(leftovers)).unwrap_err();
+    assert!(matches!(error, Error::Interrupted), "{error}");
+    nothing_left(dir.path());
+}
