@@ -10,6 +10,7 @@
 
 mod command;
 mod error;
+mod mounted;
 mod probe;
 mod progress;
 mod signals;
@@ -49,8 +50,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log_to_standard_error();
     let leftovers = Leftovers::default();
-    if let Err(e) = signals::clean_up_on_interruption(&leftovers) {
-        eprintln!("tiersmith: {e}");
+    if !arguments.command.stays()
+        && let Err(e) = signals::clean_up_on_interruption(&leftovers)
+    {
+        let _ = writeln!(std::io::stderr(), "tiersmith: {e}");
         return ExitCode::from(2);
     }
     let ended = arguments.command.run(&leftovers);

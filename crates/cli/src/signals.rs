@@ -24,6 +24,7 @@ pub(crate) fn clean_up_on_interruption(leftovers: &Leftovers) -> Result<()> {
     let leftovers = leftovers.clone();
     let watch = move || {
         let Some(signal) = signals.forever().next() else { return };
+        let made = !leftovers.is_empty();
         leftovers.stop();
         let asked = Instant::now();
         // The command returns by itself within a step of its load and cleans up with nothing running; a long system call may keep it.
@@ -35,7 +36,9 @@ pub(crate) fn clean_up_on_interruption(leftovers: &Leftovers) -> Result<()> {
         if error.is_terminal() {
             let _ = write!(error, "\r\x1b[K");
         }
-        let _ = writeln!(error, "tiersmith: interrupted; what was made is removed");
+        // A command that made nothing of its own has nothing removed: what a recording recorded stays.
+        let removed = if made { "; what was made is removed" } else { "" };
+        let _ = writeln!(error, "tiersmith: interrupted{removed}");
         std::process::exit(128 + signal);
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).map(|_| ()).map_err(|source| Error::Io {

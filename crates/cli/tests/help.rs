@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn every_command_has_help_with_examples_or_exit_codes() {
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 16] = [
         &["probe"],
         &["study"],
         &["awr"],
@@ -25,6 +25,12 @@ fn every_command_has_help_with_examples_or_exit_codes() {
         &["status"],
         &["check"],
         &["detach"],
+        &["attach"],
+        &["flush"],
+        &["pin"],
+        &["unpin"],
+        &["move"],
+        &["unmount"],
     ];
     for command in commands {
         let mut arguments = command.to_vec();
@@ -59,7 +65,7 @@ fn what_makes_no_sense_is_refused_with_exit_code_2_and_one_sentence() {
         (&["probe", missing], "not a directory"),
         (&["probe", "--seconds", "0"], "--seconds 0"),
         (&["status", missing], "there is no"),
-        (&["status", here], "name the members with --fast"),
+        (&["check", here], "is not attached"),
         (&["check", here, "--fast", missing], "there is no tier member"),
         (&["awr", "list", missing], "is no directory"),
         (&["awr", "report", "--in", missing, "1", "2"], "no snapshot 1"),

@@ -131,12 +131,114 @@ fn interruption_at_any_time_leaves_no_files() {
             assert!(killed.success());
             let asked = Instant::now();
             let status = child.wait().unwrap();
-            assert!(asked.elapsed() < Duration::from_secs(10), "it took {:?} to end", asked.elapsed());
+            assert!(asked.elapsed() < Duration::from_secs(120), "it took {:?} to end", asked.elapsed());
             use std::os::unix::process::ExitStatusExt;
             let ended = status.code() == Some(128 + number) || status.signal() == Some(number);
             assert!(ended, "{signal} after {after_ms} ms: {status}");
             nothing_left(dir.path());
         }
+    }
+}
+
+/// A place that a server's account can enter, or nothing and a line that says why there is no server.
+fn place_for_redis() -> Option<tempfile::TempDir> {
+    let is_there =
+        ["/usr/bin", "/usr/local/bin"].iter().any(|dir| Path::new(dir).join("redis-server").exists());
+    if !is_there {
+        eprintln!("skipped: a study of Redis, because redis-server is not installed");
+        return None;
+    }
+    let dir = place();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    Some(dir)
+}
+
+const SMALL_REDIS: [&str; 13] = [
+    "study",
+    "redo",
+    "--target",
+    "redis",
+    "--home",
+    "home",
+    "--fast",
+    "fast",
+    "--scale",
+    "4M",
+    "--size",
+    "32M",
+    "--no-html",
+];
+
+fn mounts_below(dir: &Path) -> Vec<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let dir = dir.display().to_string();
+    mounts.lines().filter(|line| line.contains(&dir)).map(str::to_owned).collect()
+}
+
+fn sockets_of(pid: u32) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(std::env::temp_dir()).unwrap().filter_map(|entry| entry.ok());
+    let name = format!("tiersmith-s{pid}-");
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&name))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+#[test]
+fn a_small_study_of_a_server_says_what_ran_and_what_did_not() {
+    let Some(dir) = place_for_redis() else { return };
+    let mut arguments = SMALL_REDIS.to_vec();
+    arguments.extend(["--seconds", "0.3", "--json", "result.json"]);
+    let output = tiersmith(dir.path(), &arguments);
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(printed.contains("Redis") && printed.contains("server-on-home"), "{printed}");
+    nothing_left(dir.path());
+    assert!(mounts_below(dir.path()).is_empty());
+    let result: Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.path().join("result.json")).unwrap()).unwrap();
+    assert_eq!(result["database"], "Redis");
+    let again = tiersmith(dir.path(), &["study", "--read", "result.json", "--no-html"]);
+    assert_eq!(text(&again.stdout), printed);
+
+    let listed = tiersmith(dir.path(), &["study", "--list", "--target", "redis"]);
+    assert!(text(&listed.stdout).contains("server-all-on-mount"));
+    for (arguments, expected) in [
+        (["study", "--target", "oracle", "--no-html"], "sqlite, postgres, mariadb, redis"),
+        (["study", "--load", "tpcc", "--no-html"], "slob, tpcb"),
+    ] {
+        let refused = tiersmith(dir.path(), &arguments);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains(expected), "{}", text(&refused.stderr));
+    }
+}
+
+#[test]
+fn a_study_of_a_server_that_is_interrupted_leaves_no_server_no_mount_and_no_file() {
+    for signal in ["INT", "TERM"] {
+        let Some(dir) = place_for_redis() else { return };
+        let mut child = program(dir.path())
+            .args(SMALL_REDIS)
+            .args(["--seconds", "600", "--case", "server-redo-on-mount"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let began = Instant::now();
+        // A server runs: its socket's directory is there, and something is in it.
+        while !sockets_of(child.id()).iter().any(|dir| dir.join("redis.sock").exists()) {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            assert!(began.elapsed() < Duration::from_secs(240), "no server was started");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let killed =
+            Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().unwrap();
+        assert!(killed.success());
+        assert!(!child.wait().unwrap().success());
+        nothing_left(dir.path());
+        assert!(mounts_below(dir.path()).is_empty(), "{:?}", mounts_below(dir.path()));
+        assert!(sockets_of(child.id()).is_empty());
     }
 }
 

@@ -1,13 +1,25 @@
 //! `tiersmith awr`: the workload repository.
+//!
+//! | file | commands |
+//! |---|---|
+//! | this one | `snapshot`, `list`, `report`, `compare` |
+//! | `awr/record.rs` | `record` |
+//! | `awr/keep.rs` | `baseline`, `export`, `load`, `purge` |
+//! | `awr/import.rs` | `import`: Oracle's reports |
+
+mod import;
+mod keep;
+mod record;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tiersmith_awr::sources::Address;
 use tiersmith_awr::{
-    Interval, MediumStat, Report, Repository, Snapshot, SnapshotId, Source, compare, figure, read_snapshot,
-    report,
+    AnyRepository, Interval, MediumStat, Report, Snapshot, SnapshotId, Source, compare, figure,
+    read_snapshot, report,
 };
 use tiersmith_sqlite::place::Place;
 use tiersmith_store::Stats;
@@ -17,36 +29,62 @@ use super::{print, print_json, write_file};
 use crate::Outcome;
 use crate::error::{Error, Result};
 
-/// Take, list, report and compare snapshots of the workload repository
+/// The repository that is used if none is named.
+const DEFAULT_FILE: &str = "tiersmith-awr.db";
+
+/// Record databases; take, list, report and compare snapshots of the workload repository
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
+  tiersmith awr record --source postgresql:///postgres -- pgbench -T 60 -c 8
+  tiersmith awr import awrrpt_1_100_101.html
   tiersmith study --snapshots DIR              every run's snapshots are kept in DIR
   tiersmith awr list DIR
   tiersmith awr report --in DIR 1 2            what happened between snapshots 1 and 2
   tiersmith awr compare --in DIR 1 2 3 4       interval 1-2 beside interval 3-4
   tiersmith awr report begin.json end.json     snapshots by the paths of their files")]
 pub(crate) enum Awr {
+    Record(record::Record),
     Snapshot(Take),
     List(List),
     Report(One),
     Compare(Two),
+    #[command(subcommand)]
+    Baseline(keep::Baseline),
+    Export(keep::Export),
+    Load(keep::Load),
+    Purge(keep::Purge),
+    Import(import::Import),
 }
 
-/// Take a snapshot of an attached database or directory into a repository
+/// Take a snapshot of a database server, a mounted home, or an attached database or directory
 ///
-/// It is opened for that, so no other process may have it open, and it counts from there: what such a snapshot tells is what is in the
-/// tier, and what opening it took. Counters of a running program are taken by that program; `tiersmith study --snapshots` does so.
+/// A server (--source) and a mounted home are asked while they work. What is not mounted is opened for that, so no other process may have
+/// it open, and it counts from there: what such a snapshot tells is what is in the tier, and what opening it took. Counters of a running
+/// program are taken by that program; `tiersmith study --snapshots` does so.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
+  tiersmith awr snapshot --source postgresql://monitor@db1/shop --to load.db
   tiersmith awr snapshot app.db --to DIR
   tiersmith awr snapshot /data/db --fast /mnt/pmem0/db.tier --to DIR")]
 pub(crate) struct Take {
+    /// A SQLite database file, or a database directory
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
+    /// For a directory whose tier was moved: the members of the tier, in the order in which it was made
+    #[arg(long, value_name = "MEMBER", num_args = 1.., requires = "path")]
+    fast: Vec<PathBuf>,
+    /// For a directory attached before its note said so: its tier was attached as emulated persistent memory
+    #[arg(long, requires = "path")]
+    emulate: bool,
+    /// A database server, as `tiersmith awr record` takes it
+    #[arg(long, value_name = "URL", conflicts_with = "path")]
+    source: Option<String>,
     #[command(flatten)]
-    home: Home,
-    /// The repository, made if it is not there
-    #[arg(long, value_name = "DIR")]
+    asking: record::HowToAsk,
+    /// The repository, made if it is not there: a directory, or one file if the name ends in .db
+    #[arg(long, value_name = "PATH")]
     to: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -58,8 +96,8 @@ pub(crate) struct Take {
 #[command(after_long_help = "\
 Exit codes: 0 all could be read; 1 some are damaged, and it says which; 2 error.")]
 pub(crate) struct List {
-    /// The repository
-    #[arg(value_name = "DIR")]
+    /// The repository: a directory, or one file
+    #[arg(value_name = "PATH", default_value = DEFAULT_FILE)]
     dir: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -71,12 +109,18 @@ pub(crate) struct List {
 #[command(after_long_help = "\
 Examples:
   tiersmith awr report --in DIR 1 2
+  tiersmith awr report --in load.db                  the newest two snapshots of the source recorded last
+  tiersmith awr report --in load.db --baseline before
   tiersmith awr report --in DIR 1 2 --html report.html")]
 pub(crate) struct One {
     /// The first snapshot: its number, or the path of its file
-    begin: String,
+    #[arg(requires = "end")]
+    begin: Option<String>,
     /// The second
-    end: String,
+    end: Option<String>,
+    /// An interval by its name
+    #[arg(long, value_name = "NAME", conflicts_with = "begin")]
+    baseline: Option<String>,
     #[command(flatten)]
     output: Output,
 }
@@ -85,16 +129,16 @@ pub(crate) struct One {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  tiersmith awr compare --in DIR 1 2 3 4")]
+  tiersmith awr compare --in DIR 1 2 3 4
+  tiersmith awr compare --in load.db --baseline before --baseline after
+  tiersmith awr compare --in load.db --baseline before 7 9")]
 pub(crate) struct Two {
-    /// First interval, first snapshot: its number, or the path of its file
-    begin1: String,
-    /// First interval, second snapshot
-    end1: String,
-    /// Second interval, first snapshot
-    begin2: String,
-    /// Second interval, second snapshot
-    end2: String,
+    /// Begin and end of the first interval, then of the second: numbers, or paths of files
+    #[arg(value_name = "SNAPSHOT", num_args = 0..=4)]
+    snapshots: Vec<String>,
+    /// An interval by its name; these come before those by numbers
+    #[arg(long, value_name = "NAME")]
+    baseline: Vec<String>,
     #[command(flatten)]
     output: Output,
 }
@@ -102,49 +146,136 @@ pub(crate) struct Two {
 /// Where snapshots are, and how a report is written.
 #[derive(Debug, Args)]
 struct Output {
-    /// The repository that numbers refer to
-    #[arg(long = "in", value_name = "DIR", default_value = ".")]
+    /// The repository that numbers and names refer to: a directory, or one file
+    #[arg(long = "in", value_name = "PATH", default_value = ".")]
     dir: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print CSV, one figure a line
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Print Markdown
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    markdown: bool,
     /// Write the page to FILE instead of printing text
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "markdown"])]
     html: Option<PathBuf>,
 }
 
 impl Awr {
     pub(super) fn run(&self) -> Result<Outcome> {
         match self {
+            Awr::Record(record) => record.run(),
             Awr::Snapshot(take) => take.run(),
             Awr::List(list) => list.run(),
-            Awr::Report(one) => one.output.write(&report(&one.output.interval(&one.begin, &one.end)?)),
+            Awr::Report(one) => one.output.write(&report(&one.interval()?)),
             Awr::Compare(two) => {
-                let first = two.output.interval(&two.begin1, &two.end1)?;
-                let second = two.output.interval(&two.begin2, &two.end2)?;
+                let (first, second) = two.intervals()?;
                 two.output.write(&compare(&first, &second))
             }
+            Awr::Baseline(baseline) => baseline.run(),
+            Awr::Export(export) => export.run(),
+            Awr::Load(load) => load.run(),
+            Awr::Purge(purge) => purge.run(),
+            Awr::Import(import) => import.run(),
         }
     }
 }
 
+impl One {
+    fn interval(&self) -> Result<Interval> {
+        match (&self.begin, &self.end, &self.baseline) {
+            (Some(begin), Some(end), _) => self.output.interval(begin, end),
+            (_, _, Some(name)) => self.output.baseline(name),
+            _ => self.output.newest(),
+        }
+    }
+}
+
+impl Two {
+    fn intervals(&self) -> Result<(Interval, Interval)> {
+        let mut intervals =
+            self.baseline.iter().map(|name| self.output.baseline(name)).collect::<Result<Vec<_>>>()?;
+        for pair in self.snapshots.chunks(2) {
+            match pair {
+                [begin, end] => intervals.push(self.output.interval(begin, end)?),
+                _ => {
+                    return Err(Error::Usage(
+                        "an interval needs two snapshots; give begin and end of each".into(),
+                    ));
+                }
+            }
+        }
+        let count = intervals.len();
+        <[Interval; 2]>::try_from(intervals).map(|[first, second]| (first, second)).map_err(|_| {
+            Error::Usage(format!(
+                "a comparison needs two intervals, {count} were given; give four snapshots, or two baselines, or one of each"
+            ))
+        })
+    }
+}
+
 impl Output {
+    /// The repository: the one named, or the file that `record` makes if none was named.
+    fn path(&self) -> PathBuf {
+        let recorded = PathBuf::from(DEFAULT_FILE);
+        if self.dir == Path::new(".") && recorded.is_file() { recorded } else { self.dir.clone() }
+    }
+
     /// The snapshot and, if it has one, its number.
     fn find(&self, name: &str) -> Result<(Snapshot, Option<SnapshotId>)> {
         match name.parse::<u64>() {
             Ok(number) => {
+                let path = self.path();
                 // Asking a repository for a snapshot makes no directory.
-                if !self.dir.is_dir() {
+                if !path.exists() {
                     return Err(Error::Usage(format!(
-                        "{} is no directory, so there is no snapshot {number} in it; name the repository with --in",
-                        self.dir.display()
+                        "{} is no repository, so there is no snapshot {number} in it; name the repository with --in",
+                        path.display()
                     )));
                 }
                 let id = SnapshotId::new(number);
-                Ok((Repository::open(&self.dir)?.find(id)?, Some(id)))
+                Ok((AnyRepository::existing(&path)?.find(id)?, Some(id)))
             }
             Err(_) => Ok((read_snapshot(Path::new(name))?, None)),
         }
+    }
+
+    fn baseline(&self, name: &str) -> Result<Interval> {
+        let path = self.path();
+        let archive = AnyRepository::existing(&path)?.archive(&path)?;
+        let found =
+            archive.baselines()?.into_iter().find(|baseline| baseline.name == name).ok_or_else(|| {
+                Error::Usage(format!(
+                    "there is no baseline `{name}` in {}; `tiersmith awr list` shows them",
+                    path.display()
+                ))
+            })?;
+        let interval = Interval::between(&archive.find(found.first)?, &archive.find(found.last)?)?;
+        Ok(interval.with_ids(found.first, found.last).labelled(name))
+    }
+
+    /// From the last snapshot but one of the source that was recorded last to its last one.
+    fn newest(&self) -> Result<Interval> {
+        let path = self.path();
+        let too_few = || {
+            Error::Usage(format!("there are no two snapshots of one source in {}; name two", path.display()))
+        };
+        let repository = AnyRepository::existing(&path)?;
+        let entries = repository.list()?.entries;
+        let (first, last) = entries.first().zip(entries.last()).ok_or_else(too_few)?;
+        let newest = repository.find(last.id)?.source.path;
+        let mut before = None;
+        for entry in entries.iter().rev().skip(1) {
+            if repository.find(entry.id)?.source.path == newest {
+                before = Some(entry.id);
+                break;
+            }
+        }
+        let begin = before.filter(|_| first.id != last.id).ok_or_else(too_few)?;
+        let interval = Interval::between(&repository.find(begin)?, &repository.find(last.id)?)?;
+        Ok(interval.with_ids(begin, last.id))
     }
 
     fn interval(&self, begin: &str, end: &str) -> Result<Interval> {
@@ -163,6 +294,8 @@ impl Output {
                 print(&format!("page: {}\n", file.display()))?;
             }
             None if self.json => print(&format!("{}\n", report.json()))?,
+            None if self.csv => print(&report.csv())?,
+            None if self.markdown => print(&report.markdown())?,
             None => print(&report.text())?,
         }
         Ok(Outcome::Good)
@@ -171,13 +304,18 @@ impl Output {
 
 impl List {
     fn run(&self) -> Result<Outcome> {
-        if !self.dir.is_dir() {
+        if !self.dir.exists() {
             return Err(Error::Usage(format!(
-                "{} is no directory; name a repository, for instance one that `tiersmith study --snapshots` made",
+                "{} is no directory and no file; name a repository, for instance one that `tiersmith awr record` made",
                 self.dir.display()
             )));
         }
-        let listing = Repository::open(&self.dir)?.list()?;
+        let repository = AnyRepository::existing(&self.dir)?;
+        let listing = repository.list()?;
+        let (baselines, gaps) = match &repository {
+            AnyRepository::File(archive) => (archive.baselines()?, archive.gaps()?),
+            AnyRepository::Directory(_) => (Vec::new(), Vec::new()),
+        };
         if self.json {
             let entries: Vec<_> = listing
                 .entries
@@ -189,7 +327,17 @@ impl List {
                 .iter()
                 .map(|(path, e)| json!({ "path": path, "error": e.to_string() }))
                 .collect();
-            print_json(&json!({ "snapshots": entries, "damaged": damaged }))?;
+            let baselines: Vec<_> = baselines
+                .iter()
+                .map(|b| json!({ "name": b.name, "first": b.first, "last": b.last }))
+                .collect();
+            let gaps: Vec<_> = gaps
+                .iter()
+                .map(|g| json!({ "source": g.source, "at_unix_ns": g.at_unix_ns, "reason": g.reason }))
+                .collect();
+            print_json(
+                &json!({ "snapshots": entries, "damaged": damaged, "baselines": baselines, "gaps": gaps }),
+            )?;
         } else {
             let mut out =
                 format!("{:>8}  {:<20} {:<24} {}\n", "Snap Id", "Snap Time (UTC)", "Database", "Instance");
@@ -202,6 +350,14 @@ impl List {
                     figure::visible(&entry.instance)
                 ));
             }
+            for baseline in &baselines {
+                let name = figure::visible(&baseline.name);
+                out.push_str(&format!("baseline {name}: {} to {}\n", baseline.first, baseline.last));
+            }
+            for gap in &gaps {
+                let (at, source) = (figure::instant(gap.at_unix_ns), figure::visible(&gap.source));
+                out.push_str(&format!("gap at {at}: {source}: {}\n", figure::visible(&gap.reason)));
+            }
             for (path, e) in &listing.damaged {
                 out.push_str(&format!("damaged: {}: {e}\n", path.display()));
             }
@@ -213,41 +369,64 @@ impl List {
 
 impl Take {
     fn run(&self) -> Result<Outcome> {
-        let source = Source {
-            instance: format!("opened by process {}", std::process::id()),
-            path: self.home.path.display().to_string(),
-            ..Source::default()
-        };
-        let snapshot = match self.home.subject()? {
-            Subject::Database(status) => {
-                let path = &status.database;
-                tiersmith_sqlite::register()?;
-                let place: Arc<Place> =
-                    Place::open(path, &Default::default(), &|_| Ok(()))?.ok_or_else(|| {
-                        Error::Usage(format!(
-                            "{} is not attached; there is nothing to count in it",
-                            path.display()
-                        ))
-                    })?;
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                snapshot(Source { database: name, product: "SQLite".into(), ..source }, &place.home().stats())
-            }
-            Subject::Directory => {
-                let attached = self.home.attach()?;
-                let name = self.home.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                snapshot(
-                    Source { database: name, product: "a directory".into(), ..source },
-                    &attached.stats(),
-                )
-            }
-        };
-        let id = Repository::open(&self.to)?.take(&snapshot)?;
+        let snapshot = self.snapshot()?;
+        let id = AnyRepository::open(&self.to)?.take(&snapshot)?;
         if self.json {
             print_json(&json!({ "id": id.number(), "repository": self.to }))?;
         } else {
             print(&format!("snapshot {id} in {}\n", self.to.display()))?;
         }
         Ok(Outcome::Good)
+    }
+
+    fn snapshot(&self) -> Result<Snapshot> {
+        let path = match (&self.source, &self.path) {
+            (Some(source), _) => return Ok(self.asking.open(source)?.snapshot()?),
+            (None, Some(path)) => path,
+            (None, None) => {
+                return Err(Error::Usage("nothing was named; give a path, or --source URL".into()));
+            }
+        };
+        // A URL where a path is expected is a URL.
+        if let Some(url) = path.to_str().filter(|text| Address::is_one(text) && !path.exists()) {
+            return Ok(self.asking.open(url)?.snapshot()?);
+        }
+        of_home(&Home { path: path.clone(), fast: self.fast.clone(), emulate: self.emulate })
+    }
+}
+
+/// A snapshot of an attached database or directory; through its daemon if it is mounted.
+fn of_home(home: &Home) -> Result<Snapshot> {
+    let source = Source {
+        instance: format!("opened by process {}", std::process::id()),
+        path: home.path.display().to_string(),
+        ..Source::default()
+    };
+    match home.subject()? {
+        Subject::Database(status) => {
+            let path = &status.database;
+            tiersmith_sqlite::register()?;
+            let place: Arc<Place> =
+                Place::open(path, &Default::default(), &|_| Ok(()))?.ok_or_else(|| {
+                    Error::Usage(format!(
+                        "{} is not attached; there is nothing to count in it",
+                        path.display()
+                    ))
+                })?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok(snapshot(Source { database: name, product: "SQLite".into(), ..source }, &place.home().stats()))
+        }
+        Subject::Directory => {
+            if let Some(snapshot) = crate::mounted::snapshot(&home.path)? {
+                return Ok(snapshot);
+            }
+            let attached = home.attach()?;
+            let name = home.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok(snapshot(
+                Source { database: name, product: "a directory".into(), ..source },
+                &attached.stats(),
+            ))
+        }
     }
 }
 

@@ -8,6 +8,8 @@ use super::home::{Home, Subject};
 use super::print;
 use crate::Outcome;
 use crate::error::{Error, Result};
+use crate::mounted::control::is_served;
+use crate::mounted::place::Place;
 
 /// Check a tier that nobody uses: every invariant, and its clean blocks against the home
 ///
@@ -18,8 +20,9 @@ use crate::error::{Error, Result};
 #[command(after_long_help = "\
 Examples:
   tiersmith check app.db
-  tiersmith check /data/db --fast /mnt/pmem0/db.tier
-  tiersmith check /data/db --fast /mnt/pmem0/db.tier --cold --json
+  tiersmith check /data/db                            after tiersmith unmount /data/db
+  tiersmith check /data/db --cold --json              as a crash left it
+  tiersmith check /data/db --fast /mnt/other/db.tier  its tier was moved
   tiersmith check app.db-tiersmith --fast app.tier --cold
 
 Exit codes: 0 every invariant holds; 1 findings, each with what it means and what to do; 2 error.")]
@@ -47,7 +50,10 @@ impl Check {
             )));
         }
         let (home, members, recovered) = match self.home.subject()? {
-            Subject::Directory => (self.home.path.clone(), self.home.fast.clone(), false),
+            Subject::Directory => {
+                self.refuse_served()?;
+                (Place::find(&self.home.path)?.path().to_path_buf(), self.home.members()?, false)
+            }
             Subject::Database(status) => {
                 let spec =
                     status.spec.as_ref().filter(|_| status.standing != Standing::Plain).ok_or_else(|| {
@@ -68,5 +74,18 @@ impl Check {
         let report = check(Some(&home), &members, &options)?;
         print(&if self.json { format!("{}\n", report.to_json()) } else { report.to_string() })?;
         Ok(if report.is_sound() { Outcome::Good } else { Outcome::Findings })
+    }
+
+    /// A tier that is written meanwhile looks damaged to a reader that stops nobody.
+    fn refuse_served(&self) -> Result<()> {
+        let place = Place::find(&self.home.path)?;
+        if !is_served(&place) {
+            return Ok(());
+        }
+        let path = place.path().display();
+        Err(Error::Usage(format!(
+            "{path} is mounted, and a tier is checked at rest: stop the database, `tiersmith unmount {path}`, check, and \
+             `tiersmith attach {path}` again"
+        )))
     }
 }

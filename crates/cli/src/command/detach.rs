@@ -7,22 +7,30 @@ use tiersmith_sqlite::place::Standing;
 use super::home::{Home, Subject};
 use super::{print, print_json};
 use crate::Outcome;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::mounted;
 
 /// Bring everything home and take the tier away: a plain database is left
 ///
-/// What a crash left is recovered first. A detach that was cut is finished by the next one. Nobody may have the database open.
+/// Nobody may have the database open: stop it first. What a crash left is recovered first; a detach that was interrupted is finished by the next
+/// one. A mounted directory is unmounted, is at its path again, and the tier's file goes if `attach` had made it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
+  tiersmith detach /var/lib/postgresql/15/main
   tiersmith detach app.db
-  tiersmith detach /data/db --fast /mnt/pmem0/db.tier
-  tiersmith detach /data/db --fast /dev/shm/db.tier --emulate
+  tiersmith detach /data/db --fast /mnt/elsewhere/db.tier        its tier was moved
 
 Exit codes: 0 it is plain now, or was; 2 error: it is attached still, nothing is lost, and the same command goes on.")]
 pub(crate) struct Detach {
     #[command(flatten)]
     home: Home,
+    /// The tier is gone for good: give the directory back as home has it. Blocks that were only in the tier are LOST
+    #[arg(long)]
+    force_without_tier: bool,
+    /// Of a database file whose home was written past Tiersmith: keep that version and Tiersmith's, as two files
+    #[arg(long, conflicts_with = "force_without_tier")]
+    keep_both: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -30,26 +38,88 @@ pub(crate) struct Detach {
 
 impl Detach {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let (path, was) = match self.home.subject()? {
+        let path = &self.home.path;
+        let done = match self.home.subject()? {
+            Subject::Database(status) if self.keep_both => return self.keep_both(&status),
+            Subject::Directory if self.keep_both => {
+                return Err(Error::Usage(format!(
+                    "--keep-both is for one SQLite file, and {} is a directory; without it, the changed file is named",
+                    path.display()
+                )));
+            }
             Subject::Database(status) => {
-                if status.standing != Standing::Plain {
+                let was_attached = status.standing != Standing::Plain;
+                if was_attached {
                     tiersmith_sqlite::register()?;
                     tiersmith_sqlite::detach(&status.database)?;
                 }
-                (status.database.clone(), status.standing != Standing::Plain)
+                mounted::Detached {
+                    path: status.database.clone(),
+                    was_attached,
+                    recovery: None,
+                    remarks: Vec::new(),
+                }
+            }
+            // A tier named and no note: as the program's API leaves it when the note was removed.
+            Subject::Directory if !self.home.fast.is_empty() && self.home.note()?.is_none() => {
+                self.home.attach()?.detach()?;
+                mounted::Detached {
+                    path: path.clone(),
+                    was_attached: true,
+                    recovery: None,
+                    remarks: Vec::new(),
+                }
             }
             Subject::Directory => {
-                self.home.attach()?.detach()?;
-                (self.home.path.clone(), true)
+                mounted::detach(path, &self.home.fast, self.home.emulate, self.force_without_tier)?
             }
         };
         if self.json {
-            print_json(&json!({ "path": path, "was_attached": was, "attached": false }))?;
-        } else if was {
-            print(&format!("{}: detached; it is plain now\n", path.display()))?;
-        } else {
-            print(&format!("{}: was not attached; nothing to do\n", path.display()))?;
+            print_json(&json!({
+                "path": done.path, "was_attached": done.was_attached, "attached": false, "recovery": done.recovery,
+                "remarks": done.remarks,
+            }))?;
+            return Ok(Outcome::Good);
         }
+        let mut text = match done.was_attached {
+            true => format!("{}: detached; it is plain now\n", done.path.display()),
+            false => format!("{}: was not attached; nothing to do\n", done.path.display()),
+        };
+        if let Some(recovery) = &done.recovery {
+            text.push_str(&format!("  no daemon served it; recovery before: {recovery}\n"));
+        }
+        for remark in &done.remarks {
+            text.push_str(&format!("  note: {remark}\n"));
+        }
+        print(&text)?;
+        Ok(Outcome::Good)
+    }
+
+    fn keep_both(&self, status: &tiersmith_sqlite::place::Status) -> Result<Outcome> {
+        tiersmith_sqlite::register()?;
+        let kept = tiersmith_sqlite::detach_keeping_both(&status.database)?;
+        if self.json {
+            print_json(&json!({
+                "path": kept.database, "changed": kept.changed, "blocks_from_home": kept.blocks_from_home, "blocks": kept.blocks,
+                "was_attached": true, "attached": false,
+            }))?;
+            return Ok(Outcome::Good);
+        }
+        let database = kept.database.display();
+        let mut text = match &kept.changed {
+            None => format!("{database}: nothing had been changed; detached as usual\n"),
+            Some(changed) => format!(
+                "{database}: what Tiersmith had\n{}: what was written past Tiersmith\n",
+                changed.display()
+            ),
+        };
+        if kept.blocks_from_home > 0 {
+            text.push_str(&format!(
+                "{} of {} blocks were at home only, where they may have been changed: run PRAGMA integrity_check on both before you decide\n",
+                kept.blocks_from_home, kept.blocks
+            ));
+        }
+        print(&text)?;
         Ok(Outcome::Good)
     }
 }

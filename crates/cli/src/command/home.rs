@@ -1,12 +1,13 @@
-//! What `status`, `check` and `detach` are asked about: a SQLite database, or a directory with its tier.
+//! What `status`, `check`, `detach` and `awr snapshot` are asked about: a SQLite database, or a directory with its tier.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tiersmith_sqlite::place::{Status, status};
-use tiersmith_store::{AttachedHome, Medium, Options, TierSpec, attach};
+use tiersmith_store::{AttachedHome, Attachment, Medium, Options, TierSpec, attach, attachment};
 
 use crate::error::{Error, Result};
+use crate::mounted::place::Place;
 
 /// The options of a home.
 #[derive(Debug, Args)]
@@ -14,10 +15,10 @@ pub(crate) struct Home {
     /// A SQLite database file, or a database directory
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
-    /// For a directory: the members of its tier, in the order in which it was made. A SQLite database knows its own
+    /// For a directory whose tier was moved: the members of the tier, in the order in which it was made
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub(crate) fast: Vec<PathBuf>,
-    /// For a directory: its tier was attached as emulated persistent memory
+    /// For a directory attached before its note said so: its tier was attached as emulated persistent memory
     #[arg(long)]
     pub(crate) emulate: bool,
 }
@@ -33,13 +34,7 @@ pub(crate) enum Subject {
 impl Home {
     /// Looks at the path. An attached database is opened and closed again, and so recovered if it needs that.
     pub(crate) fn subject(&self) -> Result<Subject> {
-        if self.path.is_dir() {
-            if self.fast.is_empty() {
-                return Err(Error::Usage(format!(
-                    "{} is a directory, and which tier is attached to it is not written in it; name the members with --fast",
-                    self.path.display()
-                )));
-            }
+        if self.is_directory() {
             if let Some(missing) = self.fast.iter().find(|member| !member.exists()) {
                 return Err(Error::Usage(format!(
                     "there is no tier member {}; name the files or devices the tier was made of",
@@ -51,7 +46,7 @@ impl Home {
         // The stub of an attached database may have been removed by mistake: its data is in the directory beside it.
         let mut aside = self.path.clone().into_os_string();
         aside.push(tiersmith_sqlite::place::HOME_SUFFIX);
-        if !self.path.exists() && !std::path::Path::new(&aside).is_dir() {
+        if !self.path.exists() && !Path::new(&aside).is_dir() {
             return Err(Error::Usage(format!(
                 "there is no {}; give a SQLite database file or a database directory",
                 self.path.display()
@@ -66,18 +61,56 @@ impl Home {
         Ok(Subject::Database(Box::new(status(&self.path)?)))
     }
 
+    /// Whether a directory is known by this path: there, moved aside, or mounted. A daemon that died or hangs is not asked.
+    fn is_directory(&self) -> bool {
+        Place::find(&self.path).is_ok_and(|place| match place.standing(None) {
+            crate::mounted::place::Standing::Missing => false,
+            crate::mounted::place::Standing::Plain => place.path().is_dir(),
+            _ => true,
+        })
+    }
+
+    /// What the directory's note says; `None`: it has none.
+    pub(crate) fn note(&self) -> Result<Option<Attachment>> {
+        Ok(attachment(Place::find(&self.path)?.path())?)
+    }
+
+    /// The members of the directory's tier: those given, else those of its note.
+    pub(crate) fn members(&self) -> Result<Vec<PathBuf>> {
+        if !self.fast.is_empty() {
+            return Ok(self.fast.clone());
+        }
+        let noted =
+            self.note()?.map(|note| note.tiers.into_iter().flat_map(|tier| tier.members).collect::<Vec<_>>());
+        match noted {
+            Some(members) if !members.is_empty() => Ok(members),
+            _ => Err(Error::Usage(format!(
+                "{} is a directory that is not attached; `tiersmith attach` attaches it. To look at a tier it was attached to, name the \
+                 members with --fast",
+                self.path.display()
+            ))),
+        }
+    }
+
     /// Attaches the directory again, which recovers it.
     pub(crate) fn attach(&self) -> Result<AttachedHome> {
         let device = |path: &PathBuf| {
             use std::os::unix::fs::FileTypeExt;
             std::fs::metadata(path).is_ok_and(|m| m.file_type().is_char_device())
         };
+        // Nothing is copied into the tier by looking at it.
+        let look = |options: Options| Options { admit: false, ..options };
+        let place = Place::find(&self.path)?;
         let medium =
             if self.emulate && !self.fast.iter().any(device) { Medium::Emulated } else { Medium::Persistent };
-        let first = self.fast.first().ok_or_else(|| Error::Usage("no tier member was given".into()))?;
+        if let Some(note) = self.note()? {
+            let specs = crate::mounted::noted_tiers(&place, &note, &self.fast, medium)?;
+            return Ok(attach(place.path(), &specs, look(crate::mounted::as_noted(&note)))?);
+        }
+        let members = self.members()?;
+        let first = members.first().ok_or_else(|| Error::Usage("no tier member was given".into()))?;
         let mut spec = TierSpec::new("fast", first, medium, 0);
-        spec.members = self.fast.clone();
-        // Nothing is copied into the tier by looking at it.
-        Ok(attach(&self.path, &[spec], Options { admit: false, ..Options::default() })?)
+        spec.members = members;
+        Ok(attach(&self.path, &[spec], look(Options::default()))?)
     }
 }

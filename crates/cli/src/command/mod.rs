@@ -1,8 +1,10 @@
 //! The commands, and what their outputs share.
 
+pub(crate) mod attach;
 mod awr;
 mod check;
 mod detach;
+mod files;
 mod home;
 mod probe;
 mod status;
@@ -25,9 +27,15 @@ pub(crate) enum Command {
     Study(study::Study),
     #[command(subcommand)]
     Awr(awr::Awr),
+    Attach(attach::Attach),
+    Detach(detach::Detach),
     Status(status::Status),
     Check(check::Check),
-    Detach(detach::Detach),
+    Flush(files::Flush),
+    Pin(files::Pin),
+    Unpin(files::Unpin),
+    Move(files::Move),
+    Unmount(files::Unmount),
 }
 
 impl Command {
@@ -40,7 +48,18 @@ impl Command {
             Command::Status(status) => status.run(),
             Command::Check(check) => check.run(),
             Command::Detach(detach) => detach.run(),
+            Command::Attach(attach) => attach.run(),
+            Command::Flush(flush) => flush.run(),
+            Command::Pin(pin) => pin.run(),
+            Command::Unpin(unpin) => unpin.run(),
+            Command::Move(one) => one.run(),
+            Command::Unmount(unmount) => unmount.run(),
         }
+    }
+
+    /// Whether this process stays as a daemon, which ends in its own way at a signal.
+    pub(crate) fn stays(&self) -> bool {
+        matches!(self, Command::Attach(attach) if attach.stays())
     }
 }
 

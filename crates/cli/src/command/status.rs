@@ -1,5 +1,8 @@
 //! `tiersmith status`: is it attached, to what, and what is in the tier.
 
+use std::io::IsTerminal;
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::json;
 use tiersmith_sqlite::place::{Placement, Standing, Status as PlaceStatus};
@@ -9,25 +12,39 @@ use super::home::{Home, Subject};
 use super::{print, print_json};
 use crate::Outcome;
 use crate::error::Result;
+use crate::mounted::control::{Reply, Request, ask};
+use crate::mounted::place::Place;
+use crate::mounted::{Live, unexpected};
 
 /// Say whether a database or directory is attached, to what, and what is in its tier
 ///
-/// An attached SQLite database is opened for that, and recovered if a crash left it; so no other process may have it open. A directory's
-/// tier is only read, and must not be in use.
+/// Of a mounted directory its daemon is asked: use of the tier by state and class, hit ratio, how far home is behind, and how requests arrive.
+/// An attached SQLite database is opened for that, and recovered if a crash left it; so no other process may have it open. Of a directory
+/// that is attached and not mounted the tier is read.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  tiersmith status app.db
+  tiersmith status /var/lib/postgresql/15/main
+  tiersmith status /var/lib/postgresql/15/main --watch
   tiersmith status app.db --json
-  tiersmith status /data/db --fast /mnt/pmem0/db.tier
 
-Exit codes: 0 plain, or attached and sound; 1 there is something to mend, and it says what; 2 error.")]
+Exit codes: 0 plain, mounted, or a database attached and sound; 1 there is something to mend, and it says what; 2 error.")]
 pub(crate) struct Status {
     #[command(flatten)]
     home: Home,
-    /// Print JSON
+    /// Of a mounted directory: look again every SECONDS, until it is unmounted or Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
+    watch: Option<Duration>,
+    /// Print JSON (with --watch one line for each look)
     #[arg(long)]
     json: bool,
+}
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("give seconds, from 0.1 to 86400".into()),
+    }
 }
 
 impl Status {
@@ -62,23 +79,96 @@ impl Status {
     }
 
     fn directory(&self) -> Result<Outcome> {
+        let place = Place::find(&self.home.path)?;
+        let Some(live) = self.live(&place)? else { return self.at_rest(&place) };
+        let mut live = live;
+        loop {
+            self.show(&live)?;
+            let Some(every) = self.watch else {
+                return Ok(if live.background_error.is_some() { Outcome::Findings } else { Outcome::Good });
+            };
+            std::thread::sleep(every);
+            match self.live(&place)? {
+                Some(next) => live = next,
+                None => {
+                    print(&format!("{}: no longer mounted\n", place.path().display()))?;
+                    return Ok(Outcome::Good);
+                }
+            }
+        }
+    }
+
+    fn live(&self, place: &Place) -> Result<Option<Live>> {
+        match ask(place, &Request::Status)? {
+            Some(Reply::Status { live }) => Ok(Some(*live)),
+            Some(_) => Err(unexpected(place.path())),
+            None => Ok(None),
+        }
+    }
+
+    fn show(&self, live: &Live) -> Result<()> {
+        let standing = json!({ "standing": "mounted", "live": live });
+        match (self.json, self.watch.is_some()) {
+            (true, true) => print(&format!("{standing}\n")),
+            (true, false) => print_json(&standing),
+            (false, true) if std::io::stdout().is_terminal() => {
+                print(&format!("\x1b[H\x1b[2J{}", live.text()))
+            }
+            _ => print(&live.text()),
+        }
+    }
+
+    /// No daemon serves it.
+    fn at_rest(&self, place: &Place) -> Result<Outcome> {
+        let path = place.path().display();
+        let note = self.home.note()?;
+        if note.is_none() && self.home.fast.is_empty() {
+            let left = place.to_remove().symlink_metadata().is_ok();
+            if self.json {
+                print_json(
+                    &json!({ "home": place.path(), "standing": "plain", "interrupted_detach": left }),
+                )?;
+            } else if left {
+                print(&format!(
+                    "{path}: not attached; a detach was interrupted at its end, `tiersmith detach {path}` removes what it left\n"
+                ))?;
+            } else {
+                print(&format!("{path}: not attached\n"))?;
+            }
+            return Ok(if left { Outcome::Findings } else { Outcome::Good });
+        }
+        let members = self.home.members()?;
         let options =
             CheckOptions { after_recovery: false, compare_blocks: false, ..CheckOptions::default() };
-        let report = check(None, &self.home.fast, &options)?;
+        let report = check(None, &members, &options)?;
         let summary = &report.summary;
+        let emulated = note.iter().flat_map(|note| &note.tiers).any(|tier| tier.emulated);
         if self.json {
-            print_json(summary)?;
+            let mut all = serde_json::to_value(summary).unwrap_or_default();
+            if let Some(fields) = all.as_object_mut() {
+                let _ = fields.insert("standing".into(), "attached, not mounted".into());
+                let _ = fields.insert("emulated".into(), emulated.into());
+                let _ = fields.insert("members".into(), json!(members));
+                let _ = fields
+                    .insert("profile".into(), json!(note.as_ref().and_then(|note| note.profile.clone())));
+                let _ = fields.insert("files_are_in".into(), json!(note.as_ref().map(|note| &note.files)));
+            }
+            print_json(&all)?;
         } else {
+            let label = if emulated { " (EMULATED)" } else { "" };
             let mut text =
-                format!("{}: tier `{}` is {}", self.home.path.display(), summary.tier, summary.state);
+                format!("{path}: tier `{}`{label} is {}; it is not mounted\n", summary.tier, summary.state);
             text.push_str(&format!(
-                "\n  home as the tier has it: {}\n  files: {}\n  in the tier: {} blocks dirty ({} bytes), {} blocks cached; {} of {} frames used\n",
+                "  home as the tier has it: {}\n  files: {}\n  in the tier: {} blocks dirty ({} bytes), {} blocks cached; {} of {} frames used\n",
                 summary.home, summary.files, summary.blocks_dirty, summary.dirty_bytes, summary.blocks_cached,
                 summary.frames_used, summary.frames_total
             ));
+            text.push_str(&format!(
+                "  to use it: `tiersmith attach {path}`, which recovers it and mounts it; to have it plain: `tiersmith detach {path}`\n"
+            ));
             print(&text)?;
         }
-        Ok(if report.is_sound() { Outcome::Good } else { Outcome::Findings })
+        Ok(Outcome::Findings)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tiersmith_lab::ByteSize;
-use tiersmith_lab::case::{self, Case};
+use tiersmith_lab::case::{self, Case, Load, SQLITE};
 use tiersmith_lab::place::Leftovers;
 use tiersmith_lab::study::result::StudyResult;
 use tiersmith_lab::study::{self, FULL_ROUNDS, FULL_SECONDS, Options, SECONDS, html, text};
@@ -14,18 +14,22 @@ use crate::Outcome;
 use crate::error::{Error, Result};
 use crate::progress::Line;
 
-/// Run published experiments on this machine: SQLite with SLOB's load, without and with a fast tier
+/// Run published experiments on this machine: a database under load, without and with a fast tier
 ///
-/// Each case is run on a database of its own in a directory of its own, and compared with its baseline: what Oracle calls Compare
+/// The database is SQLite, or with --target one of the servers that are installed here: it is started in a directory of its own, on a
+/// socket of its own, and no cluster that is there is touched. Each case is run on a database of its own in a directory of its own, and compared with its baseline: what Oracle calls Compare
 /// Periods. Beside it stands what public documents printed for the same question. Everything made is removed, also after Ctrl-C.
 ///
-/// Without CASE the default set runs. A CASE is an id (see --list) or the path of a case file; its baseline runs as well.
+/// Without CASE the default set runs. A CASE is an id (see --list), the name of a set (`redo`), or the path of a case file; its baseline
+/// runs as well. What cannot run here (no root, no FUSE) is left out with the reason.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith study                              the default set, under three minutes
   tiersmith study --list                       what cases there are
   tiersmith study redo-on-tier --seconds 30    one case and its baseline, longer
+  tiersmith study redo --target postgres       where the redo of a PostgreSQL lies: disk, medium, mount
+  tiersmith study redo --target mariadb --load read-write --clients 8
   tiersmith study --home /data --fast /mnt/pmem0 --html report.html
   tiersmith study --show redo-on-tier > mine.toml; edit it; tiersmith study ./mine.toml
   tiersmith study --snapshots DIR; tiersmith awr compare --in DIR 1 2 3 4
@@ -38,13 +42,25 @@ EMULATED wherever a figure of it appears.
 Exit codes: 0 the study ran (read its warnings: figures that cannot be trusted are marked with (?)); 2 error;
 128 and the signal's number when it was interrupted.")]
 pub(crate) struct Study {
-    /// Cases to run: ids, or paths of case files
+    /// Cases to run: ids, names of sets, or paths of case files
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
     /// The same as CASE
     #[arg(long = "case", value_name = "CASE")]
     more_cases: Vec<String>,
-    /// List the cases and end
+    /// The database: sqlite, postgres, mariadb, redis
+    #[arg(long, value_name = "NAME", default_value = SQLITE)]
+    target: String,
+    /// What a server is loaded with: slob; tpcb, select-only (pgbench); read-write, read-only, write-only (sysbench); set (redis-benchmark)
+    #[arg(long, value_name = "NAME")]
+    load: Option<Load>,
+    /// Clients of a load other than slob, 1 to 90
+    #[arg(long, value_name = "N")]
+    clients: Option<u32>,
+    /// Slow the home down to a latency profile: 15k-disk-array, all-flash-array, cloud-network-volume. Figures are labelled MODELLED
+    #[arg(long, value_name = "NAME")]
+    home_model: Option<String>,
+    /// List the cases of the target and end
     #[arg(long)]
     list: bool,
     /// Print a case's file, to copy and change, and end
@@ -109,7 +125,8 @@ impl Study {
             return self.list();
         }
         if let Some(id) = &self.show {
-            let known = || case::choose(std::slice::from_ref(id), false).map(|_| String::new());
+            let known =
+                || case::choose_for(&self.target, std::slice::from_ref(id), false).map(|_| String::new());
             let text = case::text_of(id).map_or_else(known, |text| Ok(text.to_owned()))?;
             print(&text)?;
             return Ok(Outcome::Good);
@@ -118,7 +135,7 @@ impl Study {
             return self.read_again(file);
         }
         let names: Vec<String> = self.cases.iter().chain(&self.more_cases).cloned().collect();
-        let mut options = Options::new(case::choose(&names, self.full)?);
+        let mut options = Options::new(case::choose_for(&self.target, &names, self.full)?);
         options.seconds = self.seconds.unwrap_or(if self.full { FULL_SECONDS } else { SECONDS });
         options.rounds = self.rounds.unwrap_or(if self.full { FULL_ROUNDS } else { 1 });
         options.scale = self.scale;
@@ -127,6 +144,9 @@ impl Study {
         options.threads_per_schema = self.threads;
         options.arrivals_per_s = self.rate;
         options.seed = self.seed;
+        options.load = self.load;
+        options.clients = self.clients;
+        options.home_model = self.home_model.clone();
         options.home = self.home.clone();
         options.fast = self.fast.clone();
         options.emulate = self.emulate;
@@ -198,17 +218,18 @@ impl Study {
     }
 
     fn list(&self) -> Result<Outcome> {
-        let cases: Vec<Case> = case::built_in()?;
+        let cases: Vec<Case> = case::choose_for(&self.target, &[], true)?;
         if self.json.is_some() {
             print_json(&cases)?;
             return Ok(Outcome::Good);
         }
         let mut out = String::new();
+        let width = cases.iter().map(|case| case.id.len()).max().unwrap_or(0).max(18);
         for case in cases {
             let when = if case.by_default { "default" } else { "--full" };
             let pcts: Vec<String> = case.update_pcts.iter().map(u32::to_string).collect();
             out.push_str(&format!(
-                "{:<18} {} ({when}; UPDATE_PCT {})\n",
+                "{:<width$} {} ({when}; UPDATE_PCT {})\n",
                 case.id,
                 case.title,
                 pcts.join(" and ")

@@ -1,0 +1,119 @@
+//! `tiersmith attach`: a directory is moved aside, gets a fast tier, and is mounted at its own path.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use tiersmith_lab::ByteSize;
+
+use super::{print, print_json};
+use crate::Outcome;
+use crate::error::Result;
+use crate::mounted;
+
+/// Accelerate a database directory in place: no copy, no setting changed
+///
+/// Stop the database first. Its directory is moved aside to HOME.tiersmith-home, and a daemon mounts it at its own path: redo and data go
+/// to the fast storage and from there home in the background, everything else straight home. Start the database as before. After a
+/// reboot, a crash or a killed daemon, `tiersmith attach HOME` alone goes on where it was: nothing that was acknowledged is lost.
+///
+/// An SQLite database that one program uses needs no mount: see docs/guide/sqlite.md.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tiersmith attach /var/lib/postgresql/15/main --fast /mnt/pmem0 --size 4G
+  tiersmith attach /var/lib/mysql --fast /dev/dax0.0 --profile mariadb
+  tiersmith attach /srv/redis --fast /dev/shm --size 64M --emulate      to try it out: the tier does not survive a power cut
+  tiersmith attach /srv/redis                                           again, after a reboot or a crash
+
+Exit codes: 0 it is attached and mounted; 2 error: the sentence says why, and what was changed if anything.")]
+pub(crate) struct Attach {
+    /// The database's directory
+    #[arg(value_name = "HOME")]
+    pub(crate) home: PathBuf,
+    /// The fast storage: a directory (of a DAX file system), a file in one, or a DAX device. Needed the first time only. An empty file there
+    /// counts as made by this command, and goes with `detach`
+    #[arg(long, value_name = "PATH")]
+    pub(crate) fast: Option<PathBuf>,
+    /// Bytes of the tier's file, when it is made (K, M, G, T); a device or a file that has bytes is used whole
+    #[arg(long, value_name = "BYTES", default_value = "1G")]
+    pub(crate) size: ByteSize,
+    /// What the files are: postgres, mariadb, redis, sqlite, generic, or the path of a profile file [default: by looking into the directory]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<String>,
+    /// Mount at DIR, an empty directory, and not at the home's own path (where only a note is then)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) at: Option<PathBuf>,
+    /// Let any file stand for persistent memory: a power cut may then lose what was acknowledged. To try things out; every report says so
+    #[arg(long, conflicts_with = "volatile")]
+    pub(crate) emulate: bool,
+    /// The fast storage does not survive a power cut: keep clean copies there only. Speeds up reading, not commits
+    #[arg(long)]
+    pub(crate) volatile: bool,
+    /// For studies: delay home as slower storage would (15k-disk-array, all-flash-array, cloud-network-volume); every report says so
+    #[arg(long, value_name = "NAME")]
+    pub(crate) home_model: Option<String>,
+    /// Threads that answer requests [default: by the number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+    /// How requests reach the daemon
+    #[arg(long, value_enum)]
+    pub(crate) transport: Option<Transport>,
+    /// Whether every change of every file is durable when it returns, so that fsync need not be asked for: faster commits, but files that
+    /// pass are synced at each write (temporary ones excepted). auto: only where the profile's files allow it
+    #[arg(long, value_enum)]
+    pub(crate) sync_on_write: Option<SyncOnWrite>,
+    /// Stay in the foreground, messages on standard error: for a service manager. SIGTERM unmounts; the home stays attached
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The daemon that `attach` starts: reports on standard output as JSON
+    #[arg(long, hide = true)]
+    pub(crate) as_daemon: bool,
+}
+
+/// How requests reach the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Transport {
+    /// The best that works here.
+    Auto,
+    /// Read and write of /dev/fuse.
+    Classic,
+    /// io_uring (Linux 6.14, with fuse.enable_uring).
+    Uring,
+}
+
+/// Whether every change is durable on return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SyncOnWrite {
+    /// By the profile.
+    Auto,
+    /// Yes.
+    Always,
+    /// No.
+    Never,
+}
+
+impl Attach {
+    /// Whether this process stays as the daemon, and so has signals of its own.
+    pub(crate) fn stays(&self) -> bool {
+        self.foreground || self.as_daemon
+    }
+
+    pub(super) fn run(&self) -> Result<Outcome> {
+        if self.stays() {
+            return mounted::serve(self);
+        }
+        let attached = mounted::launch(self)?;
+        if self.json {
+            print_json(&attached)?
+        } else {
+            print(&attached.text())?
+        }
+        Ok(Outcome::Good)
+    }
+}

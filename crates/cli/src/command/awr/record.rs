@@ -1,0 +1,308 @@
+//! `tiersmith awr record`: snapshots of databases on a schedule, around a command or for a time.
+//!
+//! What is recorded is in the repository as soon as it was taken: Ctrl-C ends the recording and leaves it there.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tiersmith_awr::record::{Plan, Recorded, Recorder};
+use tiersmith_awr::sources::{self, Address, Asking, LiveSource, Surroundings};
+use tiersmith_awr::{AnyRepository, Redaction, Sampling, Snapshot};
+
+use super::super::{print, print_json};
+use crate::Outcome;
+use crate::error::{Error, Result};
+
+/// Record databases: a snapshot now, one every so often, one at the end
+///
+/// A source is postgresql://USER@HOST:PORT/DB, mysql://USER@HOST:PORT or mariadb://, redis://HOST:PORT or unix:///SOCKET, `host` for the
+/// machine alone, or the directory of a mounted home. Sockets: postgresql:///DB?host=DIRECTORY, mysql:///?socket=PATH.
+///
+/// Passwords come from the environment (PGPASSWORD, MYSQL_PWD, REDISCLI_AUTH), from ~/.pgpass, from PostgreSQL's service file
+/// (?service=NAME) or from ~/.my.cnf; a URL with a password in it is refused, because everybody on the machine can read it.
+///
+/// What a user may not see is left out and named, with the grant that gives it: pg_monitor for PostgreSQL; PROCESS and SELECT on
+/// performance_schema for MariaDB and MySQL.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tiersmith awr record --source postgresql:///postgres -- pgbench -T 60 -c 8
+  tiersmith awr record --source mariadb://monitor@db1 --source redis://db1 --every 1m --for 1h --to load.db
+  tiersmith awr record --source host --every 10s --for 10m --name quiet
+  tiersmith awr report --in tiersmith-awr.db         the last interval
+
+Exit codes: 0 recorded; 1 a source could not be asked at times, or the command failed; 2 error.")]
+pub(crate) struct Record {
+    /// What to record; may be given several times
+    #[arg(long, value_name = "URL", required = true)]
+    source: Vec<String>,
+    /// The repository, made if it is not there
+    #[arg(long, value_name = "FILE", default_value = super::DEFAULT_FILE)]
+    to: PathBuf,
+    /// The time from one snapshot to the next
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
+    every: Duration,
+    /// How long to record; without it as long as the command runs, or until Ctrl-C
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    length: Option<Duration>,
+    /// The time from one look at the active sessions to the next, where waits can only be sampled; 0 for none
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    sample: Duration,
+    /// Remove snapshots of these sources that are older; those of baselines stay
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    keep: Option<Duration>,
+    /// Name what is recorded, as a baseline, unless Ctrl-C ends it; with several sources the source's number is put behind it
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    asking: HowToAsk,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// A command to run while recording; the recording ends with it
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// How sources are asked.
+#[derive(Debug, Args)]
+pub(super) struct HowToAsk {
+    /// What is kept of statements: their text without literals, no text, or no text and no names
+    #[arg(long, value_name = "HOW", value_enum, default_value = "redacted")]
+    sql: Sql,
+    /// How many statements a snapshot holds
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    statements: usize,
+}
+
+/// What is kept of statements.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Sql {
+    /// Their text without literals
+    Redacted,
+    /// No text
+    None,
+    /// No text, and marks (pseudonyms) instead of names of databases, hosts and paths
+    Anonymous,
+}
+
+impl HowToAsk {
+    fn asking(&self) -> Asking {
+        let redaction = match self.sql {
+            Sql::Redacted => Redaction::Literals,
+            Sql::None => Redaction::Text,
+            Sql::Anonymous => Redaction::Names,
+        };
+        Asking { redaction, statements: self.statements, ..Asking::default() }
+    }
+
+    /// The source of this name: an address, or a mounted home.
+    pub(super) fn open(&self, source: &str) -> Result<Box<dyn LiveSource>> {
+        let asking = self.asking();
+        if Address::is_one(source) {
+            return Ok(sources::open(&Address::parse(source)?, &asking, &Surroundings::of_process())?);
+        }
+        let path = PathBuf::from(source);
+        if crate::mounted::snapshot(&path)?.is_none() {
+            return Err(Error::Usage(format!(
+                "cannot record {}: it is not a mounted home, and no other program can ask for the counters of a database that is in \
+                 this one's process. Give the directory of a mounted home, or a URL such as postgresql:///postgres",
+                path.display()
+            )));
+        }
+        Ok(Box::new(Mounted { name: path.display().to_string(), path, redaction: asking.redaction }))
+    }
+}
+
+/// A mounted home, asked through its daemon.
+struct Mounted {
+    name: String,
+    path: PathBuf,
+    redaction: Redaction,
+}
+
+impl LiveSource for Mounted {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kept_as(&self) -> String {
+        self.redaction.name(&self.name)
+    }
+
+    fn snapshot(&mut self) -> tiersmith_awr::Result<Snapshot> {
+        let failed = |reason: String| tiersmith_awr::Error::Source {
+            action: "ask the daemon of",
+            place: self.name.clone(),
+            reason,
+            remedy: "`tiersmith status` says whether the home is mounted".to_owned(),
+        };
+        let asked = crate::mounted::snapshot(&self.path).map_err(|e| failed(e.to_string()))?;
+        let mut snapshot = asked.ok_or_else(|| failed("it is not mounted any more".to_owned()))?;
+        self.redaction.apply(&mut snapshot);
+        Ok(snapshot)
+    }
+
+    fn look(&mut self, _: &mut Sampling) -> tiersmith_awr::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// A time with its unit.
+pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[digits.len()..];
+    let ms_of = match unit {
+        "ms" => 1.0,
+        "s" => 1e3,
+        "m" | "min" => 6e4,
+        "h" => 3.6e6,
+        "d" => 8.64e7,
+        "" if digits == "0" => 0.0,
+        _ => return Err("write a number with ms, s, m, h or d, for instance 30s".to_owned()),
+    };
+    let number: f64 =
+        digits.parse().map_err(|_| "write a number with ms, s, m, h or d, for instance 30s".to_owned())?;
+    let ms = number * ms_of;
+    // Ten years: more is a slip of the keyboard.
+    if !(0.0..=3.2e11).contains(&ms) {
+        return Err("give a time of at most ten years".to_owned());
+    }
+    Ok(Duration::from_millis(ms as u64))
+}
+
+impl Record {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        if self.every < Duration::from_millis(100) {
+            return Err(Error::Usage(
+                "cannot take a snapshot more often than ten times a second; give --every 100ms or more"
+                    .into(),
+            ));
+        }
+        let plan = Plan {
+            every: self.every,
+            length: self.length,
+            sample: Some(self.sample).filter(|period| !period.is_zero()),
+            keep: self.keep,
+        };
+        // A directory of snapshots is refused before anything is asked.
+        let archive = AnyRepository::open(&self.to)?.archive(&self.to)?;
+        if let Some(name) = &self.name {
+            let wanted: Vec<String> =
+                (0..self.source.len()).map(|number| self.baseline(name, number)).collect();
+            if let Some(there) = archive.baselines()?.into_iter().find(|of| wanted.contains(&of.name)) {
+                return Err(Error::Usage(format!(
+                    "there is a baseline `{}` in {}; give another --name, or drop that one with `tiersmith awr baseline drop`",
+                    there.name,
+                    self.to.display()
+                )));
+            }
+        }
+        drop(archive);
+        let sources =
+            self.source.iter().map(|source| self.asking.open(source)).collect::<Result<Vec<_>>>()?;
+        let recorder = Recorder::begin(sources, &self.to, plan)?;
+        let (recorded, failed) = match self.command.split_first() {
+            None => (recorder.run(&|| false)?, None),
+            Some((program, arguments)) => self.around(recorder, program, arguments)?,
+        };
+        if let Some(name) = &self.name {
+            self.name_it(name, &recorded)?;
+        }
+        self.say(&recorded, failed.as_deref())
+    }
+
+    /// Runs the command and records until it ends. What went wrong with it, if something did.
+    fn around(
+        &self,
+        recorder: Recorder,
+        program: &str,
+        arguments: &[String],
+    ) -> Result<(Vec<Recorded>, Option<String>)> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        if self.json {
+            // Standard output is for the JSON alone.
+            command.stdout(Stdio::from(std::io::stderr()));
+        }
+        let mut child = command.spawn().map_err(|source| Error::Io {
+            what: "run",
+            path: PathBuf::from(program),
+            source,
+        })?;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let recording = scope.spawn(|| recorder.run(&|| over.load(Ordering::Relaxed)));
+            let ended = child.wait();
+            over.store(true, Ordering::Relaxed);
+            let recorded = recording.join().expect("BUG: the recorder does not panic")?;
+            let failed = match ended {
+                Ok(status) if status.success() => None,
+                Ok(status) => Some(format!("{program} ended with {status}")),
+                Err(e) => Some(format!("{program} cannot be waited for: {e}")),
+            };
+            Ok((recorded, failed))
+        })
+    }
+
+    /// The name of the baseline of the source of this number.
+    fn baseline(&self, name: &str, number: usize) -> String {
+        if self.source.len() > 1 { format!("{name}-{}", number + 1) } else { name.to_owned() }
+    }
+
+    fn name_it(&self, name: &str, recorded: &[Recorded]) -> Result<()> {
+        let archive = AnyRepository::existing(&self.to)?.archive(&self.to)?;
+        for (number, of) in recorded.iter().enumerate() {
+            let name = self.baseline(name, number);
+            if let (Some(first), Some(last)) = (of.taken.first(), of.taken.last()) {
+                archive.add_baseline(&name, *first, *last)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&self, recorded: &[Recorded], failed: Option<&str>) -> Result<Outcome> {
+        if self.json {
+            let all: Vec<_> = recorded
+                .iter()
+                .map(|of| json!({ "source": of.source, "snapshots": of.taken, "gaps": of.gaps, "looks": of.looks }))
+                .collect();
+            print_json(&json!({ "repository": self.to, "recorded": all, "command_failed": failed }))?;
+        } else {
+            print(&text(&self.to, recorded))?;
+        }
+        if let Some(failed) = failed {
+            log::warn!("{failed}; what was recorded is kept");
+        }
+        let whole = failed.is_none() && recorded.iter().all(|of| of.gaps == 0);
+        Ok(if whole { Outcome::Good } else { Outcome::Findings })
+    }
+}
+
+fn text(to: &Path, recorded: &[Recorded]) -> String {
+    let mut out = String::new();
+    for of in recorded {
+        let (first, last) = (of.taken.first(), of.taken.last());
+        let ids = first.zip(last).map_or("none".to_owned(), |(first, last)| format!("{first} to {last}"));
+        out.push_str(&format!(
+            "{}: {} snapshots, {ids}\n",
+            tiersmith_awr::figure::visible(&of.source),
+            of.taken.len()
+        ));
+        if of.gaps > 0 {
+            out.push_str(&format!(
+                "  {} times it could not be asked; `tiersmith awr list {}` says why\n",
+                of.gaps,
+                to.display()
+            ));
+        }
+        if let Some((first, last)) = first.zip(last).filter(|(first, last)| first != last) {
+            out.push_str(&format!("  tiersmith awr report --in {} {first} {last}\n", to.display()));
+        }
+    }
+    out
+}

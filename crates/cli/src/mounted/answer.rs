@@ -1,0 +1,315 @@
+//! What the daemon answers at its socket.
+//!
+//! Each connection has a thread; there are at most [`CONNECTIONS_MAX`]. Requests that end the mount go to the daemon's own thread, which
+//! owns it. While such a request is on its way the others are answered as before; when the home is gone they are told so.
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tiersmith_awr::{MediumStat, Snapshot, Source};
+use tiersmith_store::{AttachedHome, FileClass, Stats};
+
+use super::control::{self, Done, Listener, Reply, Request, To};
+use super::live::{self, DirtySince, Known};
+
+/// Connections served at one time.
+const CONNECTIONS_MAX: usize = 16;
+/// Files of a pattern of which it is said why they were left out.
+const LEFT_OUT_MAX: usize = 20;
+/// How often the daemon looks which files are dirty.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What the daemon's own thread is asked to do.
+pub(super) enum Order {
+    /// A signal: end when nobody uses the mount.
+    Stop,
+    /// A command: unmount, with `detach` also bring everything home. The answer is a sentence when it was not done.
+    End {
+        /// Not only unmount.
+        detach: bool,
+        /// Where the answer goes.
+        answer: Sender<Result<(), String>>,
+    },
+}
+
+/// What all connections share.
+pub(super) struct Shared {
+    home: Mutex<Option<AttachedHome>>,
+    known: Known,
+    dirty: Mutex<(DirtySince, Instant)>,
+    orders: Mutex<Sender<Order>>,
+    connections: AtomicUsize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(home: AttachedHome, known: Known, orders: Sender<Order>) -> Arc<Shared> {
+        let dirty = Mutex::new((DirtySince::default(), Instant::now()));
+        Arc::new(Shared {
+            home: Mutex::new(Some(home)),
+            known,
+            dirty,
+            orders: Mutex::new(orders),
+            connections: AtomicUsize::new(0),
+        })
+    }
+
+    /// The home, unless it was taken.
+    fn home(&self) -> Option<AttachedHome> {
+        lock(&self.home).clone()
+    }
+
+    /// Takes the home away, or gives it again.
+    pub(super) fn put(&self, home: Option<AttachedHome>) {
+        *lock(&self.home) = home;
+    }
+
+    /// Remembers which files are dirty; called now and then.
+    pub(super) fn look(&self) {
+        if let Some(home) = self.home() {
+            let (dirty, last) = &mut *lock(&self.dirty);
+            dirty.look(&home, *last);
+            *last = Instant::now();
+        }
+    }
+
+    /// Waits until no connection but `others` is served, for a while.
+    pub(super) fn wait_for_connections(&self, others: usize) {
+        let began = Instant::now();
+        while self.connections.load(Ordering::Acquire) > others && began.elapsed() < control::PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Serves connections until the process ends.
+pub(super) fn serve(listener: &Listener, shared: &Arc<Shared>) -> std::io::Result<()> {
+    let socket = listener.socket.try_clone()?;
+    let shared = shared.clone();
+    let accept = move || {
+        for stream in socket.incoming() {
+            let Ok(stream) = stream else {
+                // Out of descriptors, most likely; others are being closed.
+                std::thread::sleep(Duration::from_millis(50));
+                continue;
+            };
+            if shared.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+                shared.connections.fetch_sub(1, Ordering::AcqRel);
+                continue;
+            }
+            let of_thread = shared.clone();
+            let spawned = std::thread::Builder::new().name("control".into()).spawn(move || {
+                let _served = Served(of_thread.clone());
+                connection(&of_thread, stream);
+            });
+            if spawned.is_err() {
+                shared.connections.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    };
+    std::thread::Builder::new().name("control-accept".into()).spawn(accept).map(|_| ())
+}
+
+/// Counts a connection down, also after a panic.
+struct Served(Arc<Shared>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn connection(shared: &Arc<Shared>, mut stream: UnixStream) {
+    let limits =
+        [stream.set_read_timeout(Some(control::PATIENCE)), stream.set_write_timeout(Some(control::PATIENCE))];
+    if !control::is_allowed(&stream) || limits.iter().any(Result::is_err) {
+        return;
+    }
+    let request = match control::receive::<Request>(&mut stream, control::REQUEST_MAX) {
+        Ok(Some(request)) => request,
+        Ok(None) => return,
+        Err(e) => {
+            // Who it was learns it; if that fails too there is nobody to tell.
+            let _ = control::send(
+                &mut stream,
+                &Reply::Failed { error: format!("the daemon was not asked anything it knows: {e}") },
+            );
+            return;
+        }
+    };
+    let detach = request == Request::Detach;
+    if detach || request == Request::Unmount {
+        let (answer, answered) = channel();
+        let asked = lock(&shared.orders).send(Order::End { detach, answer });
+        let reply = match asked.ok().and_then(|()| answered.recv().ok()) {
+            Some(Ok(())) => Reply::Done { done: Done::default() },
+            Some(Err(error)) => Reply::Failed { error },
+            None => Reply::Ending,
+        };
+        let ends = matches!(reply, Reply::Done { .. } | Reply::Ending);
+        let _ = control::send(&mut stream, &reply);
+        if ends {
+            // Closed by the end of the process, for which the other side waits.
+            std::mem::forget(stream);
+        }
+        return;
+    }
+    let reply = answer(shared, &request).unwrap_or_else(|error| Reply::Failed { error });
+    let _ = control::send(&mut stream, &reply);
+    if matches!(reply, Reply::Ending) {
+        std::mem::forget(stream);
+    }
+}
+
+fn answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, String> {
+    let Some(home) = shared.home() else { return Ok(Reply::Ending) };
+    let done = match request {
+        Request::Status => {
+            shared.look();
+            let live = live::look(&home, &shared.known, &lock(&shared.dirty).0);
+            return Ok(Reply::Status { live: Box::new(live) });
+        }
+        Request::Snapshot => {
+            return Ok(Reply::Snapshot { snapshot: Box::new(snapshot(shared, &home)) });
+        }
+        Request::Flush { pattern: None } => {
+            let blocks = home.flush_all().map_err(|e| e.to_string())?;
+            Done { files: home.files().len() as u64, blocks, left_out: Vec::new() }
+        }
+        Request::Flush { pattern: Some(pattern) } => each(&home, pattern, |file| {
+            if !file.in_tier {
+                return Ok(0);
+            }
+            home.destage(Some(&file.path)).map_err(|e| e.to_string())
+        })?,
+        Request::Pin { pattern } => each(&home, pattern, |file| pin(&home, file))?,
+        Request::Unpin { pattern } => each(&home, pattern, |file| {
+            if !file.in_tier {
+                return Err("it has nothing in the tier".into());
+            }
+            home.unpin(&file.path).map(|()| 0).map_err(|e| e.to_string())
+        })?,
+        Request::Move { pattern, to } => {
+            let pinned: Vec<_> = home.files().into_iter().filter(|f| f.pinned).map(|f| f.path).collect();
+            each(&home, pattern, |file| {
+                if pinned.contains(&file.path) {
+                    return Err("it is pinned; unpin it first".into());
+                }
+                move_one(&home, file, *to)
+            })?
+        }
+        Request::Unmount | Request::Detach => return Err("BUG: answered before".into()),
+    };
+    Ok(Reply::Done { done })
+}
+
+/// Does something to every file of a pattern.
+fn each(
+    home: &AttachedHome,
+    pattern: &str,
+    mut act: impl FnMut(&tiersmith_store::Candidate) -> Result<u64, String>,
+) -> Result<Done, String> {
+    let files = home.candidates(pattern).map_err(|e| e.to_string())?;
+    if files.is_empty() {
+        return Err(format!(
+            "no file of {} matches `{pattern}`; patterns are of paths inside it, as in 'base/16384/*'",
+            home.home_path().display()
+        ));
+    }
+    let mut done = Done::default();
+    let mut failed = 0_u64;
+    for file in &files {
+        match act(file) {
+            Ok(blocks) => {
+                done.files += 1;
+                done.blocks += blocks;
+            }
+            Err(why) => {
+                failed += 1;
+                if done.left_out.len() < LEFT_OUT_MAX {
+                    done.left_out.push(format!("{}: {why}", file.path.display()));
+                }
+            }
+        }
+    }
+    if failed > done.left_out.len() as u64 {
+        done.left_out.push(format!("and {} more", failed - done.left_out.len() as u64));
+    }
+    Ok(done)
+}
+
+fn pin(home: &AttachedHome, file: &tiersmith_store::Candidate) -> Result<u64, String> {
+    if file.class == FileClass::Pass {
+        return Err("the profile lets it pass; it has no blocks".into());
+    }
+    home.pin(&file.path).map(|()| 0).map_err(|e| e.to_string())
+}
+
+fn move_one(home: &AttachedHome, file: &tiersmith_store::Candidate, to: To) -> Result<u64, String> {
+    match to {
+        To::Tier => {
+            let _ = pin(home, file)?;
+            home.unpin(&file.path).map(|()| 0).map_err(|e| e.to_string())
+        }
+        To::Home if !file.in_tier => Ok(0),
+        To::Home => {
+            let went = home.destage(Some(&file.path)).map_err(|e| e.to_string())?;
+            let _ = home.evict(Some(&file.path), u64::MAX).map_err(|e| e.to_string())?;
+            Ok(went)
+        }
+    }
+}
+
+/// What the workload repository keeps of this instant.
+fn snapshot(shared: &Shared, home: &AttachedHome) -> Snapshot {
+    let stats = home.stats();
+    let path = home.home_path();
+    let mut source = Source {
+        database: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        product: format!("a mounted home, profile {}", home.profile_name()),
+        // Counters begin anew with each daemon.
+        instance: format!("process {} of {}", std::process::id(), started_unix_s(&shared.known)),
+        path: path.display().to_string(),
+        ..Source::default()
+    };
+    let door = &shared.known.door;
+    let settings = [
+        ("mount transport", door.transport.clone()),
+        ("mount sync on write", door.sync_on_write.to_string()),
+        ("profile", home.profile_name().to_owned()),
+        ("home model", stats.home_model.clone().unwrap_or_else(|| "none".into())),
+    ];
+    source.settings.extend(settings.map(|(name, value)| (name.to_owned(), value)));
+    let mut snapshot = Snapshot::now(source);
+    fill(&mut snapshot, &stats);
+    snapshot
+}
+
+fn started_unix_s(known: &Known) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(known.started.elapsed()).as_secs()
+}
+
+fn fill(snapshot: &mut Snapshot, stats: &Stats) {
+    snapshot.add_waits(&stats.waits);
+    snapshot.add_counters(&stats.waits);
+    for tier in &stats.tiers {
+        snapshot.add_io_of(&stats.waits, &tier.name);
+        snapshot.add_medium(MediumStat {
+            name: tier.name.clone(),
+            kind: tier.media.first().and_then(|m| m.lines().next()).unwrap_or_default().to_owned(),
+            emulated: tier.emulated,
+            bytes: tier.bytes,
+            used_bytes: tier.usable_bytes.saturating_sub(tier.free_bytes),
+        });
+        snapshot.add_level("tier dirty", "bytes", tier.dirty_bytes);
+        snapshot.add_level("tier cached", "bytes", tier.cached_bytes);
+        snapshot.add_level("tier free", "bytes", tier.free_bytes);
+    }
+}

@@ -1,0 +1,349 @@
+//! How commands speak to the daemon of a mounted home: a socket beside it, one request and one reply for each connection.
+//!
+//! A message is its length (four bytes, little-endian) and JSON. Both sides bound what they read, wait for it only so long, and answer what they
+//! cannot read with an error. The socket has mode 0600, and both sides ask the kernel who the other one is: the daemon serves its own user and
+//! root; a command believes its own user, root, and the home's owner.
+//!
+//! **Invariant**: no bytes from a socket can make the daemon panic, wait for ever or keep more than [`REQUEST_MAX`] bytes.
+//! **Deliberately absent**: what the requests do (`answer.rs`).
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tiersmith_awr::Snapshot;
+
+use super::live::Live;
+use super::place::Place;
+use crate::error::{Error, Result};
+
+/// Most bytes of a request.
+pub(super) const REQUEST_MAX: u32 = 64 << 10;
+/// Most bytes of a reply.
+const REPLY_MAX: u32 = 64 << 20;
+/// How long the daemon waits for a request that has begun, and for a reply to be taken.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// How many commands may wait to be taken.
+const BACKLOG: i32 = 128;
+
+/// What a command asks of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// How is it.
+    Status,
+    /// Write the newest blocks of all files, or of those of a pattern, home.
+    Flush {
+        /// A glob pattern of paths relative to home.
+        pattern: Option<String>,
+    },
+    /// Bring files into the tier and keep them there.
+    Pin {
+        /// A glob pattern.
+        pattern: String,
+    },
+    /// End that.
+    Unpin {
+        /// A glob pattern.
+        pattern: String,
+    },
+    /// Bring files into the tier, or home and out of it, once.
+    Move {
+        /// A glob pattern.
+        pattern: String,
+        /// Where to.
+        to: To,
+    },
+    /// A snapshot for the workload repository.
+    Snapshot,
+    /// Unmount; the home stays attached.
+    Unmount,
+    /// Unmount, bring everything home, take the tier away.
+    Detach,
+}
+
+/// Where files are moved to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum To {
+    /// Into the tier; they leave it again as others do.
+    Tier,
+    /// Home, and out of the tier.
+    Home,
+}
+
+/// What the daemon says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub(crate) enum Reply {
+    /// How it is.
+    Status {
+        /// That.
+        live: Box<Live>,
+    },
+    /// What was done.
+    Done {
+        /// That.
+        done: Done,
+    },
+    /// The snapshot.
+    Snapshot {
+        /// That.
+        snapshot: Box<Snapshot>,
+    },
+    /// It is ending: as if there were none.
+    Ending,
+    /// Why it was not done.
+    Failed {
+        /// A sentence.
+        error: String,
+    },
+}
+
+/// What a request did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Done {
+    /// Files it was done to.
+    pub(crate) files: u64,
+    /// Blocks that went home or left the tier.
+    pub(crate) blocks: u64,
+    /// Files of the pattern it was not done to, with why.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Asks the daemon of the home at `place`. `None`: none is running.
+///
+/// # Errors
+/// The daemon's own sentence, or why it could not be asked.
+pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
+    let Some(mut stream) = connect(place)? else { return Ok(None) };
+    let cannot = |source| Error::Io { what: "ask the daemon at", path: place.control(), source };
+    // Bringing a tier home takes as long as it takes; a look does not.
+    let patience = matches!(request, Request::Status | Request::Snapshot).then_some(PATIENCE);
+    stream
+        .set_read_timeout(patience)
+        .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+        .map_err(cannot)?;
+    match send(&mut stream, request) {
+        // It has ended since; reading says the same.
+        Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {}
+        other => other.map_err(cannot)?,
+    }
+    let reply = match receive::<Reply>(&mut stream, REPLY_MAX) {
+        Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => None,
+        other => other.map_err(cannot)?,
+    };
+    match reply {
+        Some(Reply::Failed { error }) => Err(Error::Usage(error)),
+        Some(reply) => {
+            let ending = matches!(reply, Reply::Ending);
+            if ending || matches!(request, Request::Unmount | Request::Detach) {
+                // The daemon keeps the connection until it has ended.
+                let _ = stream.set_read_timeout(Some(PATIENCE));
+                let _ = stream.read(&mut [0]);
+            }
+            Ok(Some(reply).filter(|_| !ending))
+        }
+        // It was dying when it was asked, or died of it: there is none now.
+        None if matches!(
+            request,
+            Request::Status | Request::Snapshot | Request::Unmount | Request::Detach
+        ) =>
+        {
+            Ok(None)
+        }
+        None => Err(Error::Usage(format!(
+            "the daemon of {} ended before it answered; `tiersmith attach {0}` takes up where it was, and {} may say why it ended",
+            place.path().display(),
+            place.log().display()
+        ))),
+    }
+}
+
+/// Whether a daemon answers there. One that was killed may take connections until its last thread is gone.
+pub(crate) fn is_served(place: &Place) -> bool {
+    matches!(ask(place, &Request::Status), Ok(Some(_)))
+}
+
+fn connect(place: &Place) -> Result<Option<UnixStream>> {
+    let cannot = |source| Error::Io { what: "ask the daemon at", path: place.control(), source };
+    let Ok(address) = Address::of(place) else { return Ok(None) };
+    let stream = match UnixStream::connect(&address.path) {
+        Ok(stream) => stream,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            return Err(Error::Usage(format!(
+                "cannot ask the daemon of {}: it serves its own user and root only; run this as that user, or as root",
+                place.path().display()
+            )));
+        }
+        Err(e) => return Err(cannot(e)),
+    };
+    let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|e| cannot(e.into()))?.uid;
+    let home = place.files().and_then(|files| std::fs::symlink_metadata(files).ok()).map(|m| m.uid());
+    if !(peer.is_root() || peer == rustix::process::geteuid() || Some(peer.as_raw()) == home) {
+        return Err(Error::Usage(format!(
+            "what answers at {} belongs to user {}, who has nothing to do with this home; remove that socket",
+            place.control().display(),
+            peer.as_raw()
+        )));
+    }
+    Ok(Some(stream))
+}
+
+/// A socket's path may have a hundred bytes, a home's more: it is reached through the open directory that holds it.
+struct Address {
+    _parent: std::os::fd::OwnedFd,
+    path: PathBuf,
+}
+
+impl Address {
+    fn of(place: &Place) -> std::io::Result<Address> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = rustix::fs::open(place.parent(), flags, Mode::empty())?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd())).join(place.control_name());
+        Ok(Address { _parent: parent, path })
+    }
+}
+
+/// The daemon's end. The socket's file goes when it is dropped.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) socket: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Makes the socket. The caller has the home locked, so a socket that is there is a dead daemon's.
+    ///
+    /// # Errors
+    /// When something else than a socket has its name, or it cannot be made.
+    pub(super) fn bind(place: &Place) -> Result<Listener> {
+        let path = place.control();
+        let cannot = |source| Error::Io { what: "make the daemon's socket", path: place.control(), source };
+        match std::fs::symlink_metadata(&path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(Error::Usage(format!(
+                    "cannot make the daemon's socket: {} is there and is no socket; remove it",
+                    path.display()
+                )));
+            }
+            Ok(_) => std::fs::remove_file(&path).map_err(cannot)?,
+            Err(_) => {}
+        }
+        let address = Address::of(place).map_err(cannot)?;
+        let socket = listen(&address.path).map_err(cannot)?;
+        Ok(Listener { socket, path })
+    }
+}
+
+/// A listening socket of mode 0600 from the first instant: the file takes its permissions from the socket. Changed by path afterwards they could
+/// be those of another file, where the home's user may write in the directory.
+fn listen(path: &Path) -> std::io::Result<UnixListener> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // A later daemon removes what could not be removed here.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Whether the daemon serves whoever is at the other end.
+pub(super) fn is_allowed(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
+}
+
+/// Sends one message.
+pub(super) fn send(to: &mut impl Write, message: &impl Serialize) -> std::io::Result<()> {
+    let body = serde_json::to_vec(message)?;
+    let length = u32::try_from(body.len()).map_err(|_| std::io::Error::other("the message is too long"))?;
+    let mut whole = length.to_le_bytes().to_vec();
+    whole.extend_from_slice(&body);
+    to.write_all(&whole)?;
+    to.flush()
+}
+
+/// Receives one message; `None` when the other side has closed without one.
+pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> std::io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match from.read_exact(&mut length) {
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let length = u32::from_le_bytes(length);
+    if length > most {
+        return Err(std::io::Error::new(
+            ErrorKind::InvalidData,
+            format!("a message of {length} bytes was announced, and {most} is the most there may be"),
+        ));
+    }
+    // The memory grows with what arrives, not with what was announced.
+    let mut body = Vec::new();
+    from.take(length.into()).read_to_end(&mut body)?;
+    if body.len() as u64 != u64::from(length) {
+        return Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the message ended before its length"));
+    }
+    serde_json::from_slice(&body)
+        .map(Some)
+        .map_err(|e| std::io::Error::new(ErrorKind::InvalidData, format!("the message cannot be read: {e}")))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_as_they_were_sent() {
+        for request in [
+            Request::Status,
+            Request::Flush { pattern: None },
+            Request::Move { pattern: "base/**".into(), to: To::Home },
+        ] {
+            let mut bytes = Vec::new();
+            send(&mut bytes, &request).unwrap();
+            assert_eq!(receive::<Request>(&mut bytes.as_slice(), REQUEST_MAX).unwrap(), Some(request));
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_are_an_error_and_nothing_else() {
+        let mut seed = 7_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        };
+        let mut sound = Vec::new();
+        send(&mut sound, &Request::Pin { pattern: "*".into() }).unwrap();
+        for _ in 0..5000 {
+            let mut bytes = sound.clone();
+            let at = usize::from(random()) % bytes.len();
+            bytes[at] = random();
+            bytes.truncate(1 + usize::from(random()) % bytes.len());
+            let _ = receive::<Request>(&mut bytes.as_slice(), REQUEST_MAX);
+        }
+        let huge = [0xff; 4096];
+        let error = receive::<Request>(&mut huge.as_slice(), REQUEST_MAX).unwrap_err();
+        assert!(error.to_string().contains("the most there may be"), "{error}");
+        let deep = format!("{}1", "[".repeat(60_000));
+        let mut bytes = (deep.len() as u32).to_le_bytes().to_vec();
+        bytes.extend_from_slice(deep.as_bytes());
+        assert!(receive::<Request>(&mut bytes.as_slice(), REQUEST_MAX).is_err());
+        assert!(receive::<Request>(&mut [].as_slice(), REQUEST_MAX).unwrap().is_none());
+    }
+}

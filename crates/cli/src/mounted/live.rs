@@ -1,0 +1,321 @@
+//! What the daemon of a mounted home says of it, for `status`: what is in the tier, how often it is hit, how far home is behind, and over
+//! which way requests arrive.
+//!
+//! **Invariant**: an emulated tier and a modelled home are labelled wherever a figure appears.
+//! **Deliberately absent**: differences between two looks; the workload repository has those.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use tiersmith_lab::ByteSize;
+use tiersmith_store::{AttachedHome, FileClass, waits};
+
+/// How requests reach the daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Door {
+    /// `classic` (/dev/fuse) or `io_uring`.
+    pub(crate) transport: String,
+    /// Why not a better one.
+    pub(crate) transport_why: Option<String>,
+    /// Files that pass go from kernel to home without the daemon.
+    pub(crate) passthrough: bool,
+    /// Why, or why not.
+    pub(crate) passthrough_why: Option<String>,
+    /// Threads that answer.
+    pub(crate) threads: usize,
+    /// Every change is durable when it returns, and the kernel asks for no sync.
+    pub(crate) sync_on_write: bool,
+    /// Why this was chosen.
+    pub(crate) sync_why: String,
+}
+
+impl Door {
+    /// For people, one fact a line.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let why = |why: &Option<String>| why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        vec![
+            format!(
+                "requests:  over {}{}, {} threads",
+                self.transport,
+                why(&self.transport_why),
+                self.threads
+            ),
+            format!(
+                "pass files: {}{}",
+                if self.passthrough { "from the kernel straight to home" } else { "through the daemon" },
+                why(&self.passthrough_why)
+            ),
+            format!(
+                "fsync:     {} ({})",
+                if self.sync_on_write {
+                    "every change is durable when it returns, so the kernel need not ask for a sync"
+                } else {
+                    "reaches the daemon; redo and data are durable by then, pass files are synced at home"
+                },
+                self.sync_why
+            ),
+        ]
+    }
+}
+
+/// One tier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LiveTier {
+    pub(crate) name: String,
+    pub(crate) emulated: bool,
+    pub(crate) durable: bool,
+    pub(crate) bytes: u64,
+    pub(crate) usable_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) dirty_bytes: u64,
+    pub(crate) cached_bytes: u64,
+    pub(crate) map_bytes: u64,
+    pub(crate) media: Vec<String>,
+}
+
+/// The files of one class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LiveClass {
+    pub(crate) class: String,
+    pub(crate) files: u64,
+    pub(crate) pinned_files: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) dirty_bytes: u64,
+    pub(crate) cached_bytes: u64,
+}
+
+/// A wait event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LiveWait {
+    pub(crate) event: String,
+    pub(crate) waits: u64,
+    pub(crate) mean_us: f64,
+    pub(crate) p99_us: f64,
+}
+
+/// A look at a mounted home.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Live {
+    pub(crate) home: PathBuf,
+    pub(crate) at: PathBuf,
+    pub(crate) pid: u32,
+    pub(crate) up_s: u64,
+    pub(crate) profile: String,
+    /// Whether a tier only stands for persistent memory.
+    pub(crate) emulated: bool,
+    /// The slow storage that home pretends to be, for studies.
+    pub(crate) home_model: Option<String>,
+    pub(crate) door: Door,
+    pub(crate) tiers: Vec<LiveTier>,
+    pub(crate) classes: Vec<LiveClass>,
+    /// Blocks read from the tier since the daemon started.
+    pub(crate) hits: u64,
+    /// Blocks read from home.
+    pub(crate) misses: u64,
+    /// Of the reads of blocks, those from the tier; absent before the first.
+    pub(crate) hit_ratio: Option<f64>,
+    /// Redo that is in the tier only.
+    pub(crate) drain_lag_bytes: u64,
+    /// How long the oldest of the newest blocks can have been in the tier only, at most; absent when home has everything.
+    pub(crate) dirty_age_s_at_most: Option<u64>,
+    pub(crate) waits: Vec<LiveWait>,
+    pub(crate) recovery: String,
+    /// What background work failed with, while it fails.
+    pub(crate) background_error: Option<String>,
+}
+
+/// Since when each file has had blocks that home has not, as seen by looking now and then.
+#[derive(Debug, Default)]
+pub(super) struct DirtySince {
+    since: HashMap<PathBuf, Instant>,
+}
+
+impl DirtySince {
+    /// Looks at all files. A file's time is that of the look before it was found dirty, so an age is never too small.
+    pub(super) fn look(&mut self, home: &AttachedHome, last_look: Instant) {
+        let dirty: Vec<PathBuf> = home.files().into_iter().filter(|f| f.dirty > 0).map(|f| f.path).collect();
+        let before = std::mem::take(&mut self.since);
+        for path in dirty {
+            let since = before.get(&path).copied().unwrap_or(last_look);
+            let _ = self.since.insert(path, since);
+        }
+    }
+
+    fn oldest_s(&self) -> Option<u64> {
+        self.since.values().map(|since| since.elapsed().as_secs()).max()
+    }
+}
+
+/// What is known of the daemon besides the store's figures.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) home: PathBuf,
+    pub(super) at: PathBuf,
+    pub(super) started: Instant,
+    pub(super) door: Door,
+}
+
+/// Looks at a home.
+pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Live {
+    let stats = home.stats();
+    let files = home.files();
+    let of_class = |class: FileClass| {
+        let mut sum = LiveClass { class: class.to_string(), ..LiveClass::default() };
+        for file in files.iter().filter(|file| file.class == class) {
+            let block = file.block_size.bytes() as u64;
+            sum.files += 1;
+            sum.pinned_files += u64::from(file.pinned);
+            sum.file_bytes += file.size;
+            sum.dirty_bytes += file.dirty * block;
+            sum.cached_bytes += file.cached * block;
+        }
+        sum
+    };
+    let classes = vec![of_class(FileClass::Redo), of_class(FileClass::Data)];
+    let counter = |id| stats.waits.counter(id);
+    let (hits, misses) = (counter(waits::TIER_HITS) + counter(waits::ZERO_COPY), counter(waits::TIER_MISSES));
+    let reads = hits + misses;
+    let waits = stats
+        .waits
+        .events()
+        .filter(|(_, totals)| totals.count() > 0)
+        .map(|(event, totals)| LiveWait {
+            event: event.name.to_owned(),
+            waits: totals.count(),
+            mean_us: totals.mean_ns().unwrap_or_default() / 1e3,
+            p99_us: totals.histogram().quantile_ns(0.99).unwrap_or_default() as f64 / 1e3,
+        })
+        .collect();
+    let tiers: Vec<LiveTier> = stats
+        .tiers
+        .iter()
+        .map(|tier| LiveTier {
+            name: tier.name.clone(),
+            emulated: tier.emulated,
+            durable: tier.durable,
+            bytes: tier.bytes,
+            usable_bytes: tier.usable_bytes,
+            free_bytes: tier.free_bytes,
+            dirty_bytes: tier.dirty_bytes,
+            cached_bytes: tier.cached_bytes,
+            map_bytes: tier.map_bytes,
+            media: tier.media.clone(),
+        })
+        .collect();
+    Live {
+        home: known.home.clone(),
+        at: known.at.clone(),
+        pid: std::process::id(),
+        up_s: known.started.elapsed().as_secs(),
+        profile: home.profile_name().to_owned(),
+        emulated: tiers.iter().any(|tier| tier.emulated),
+        home_model: stats.home_model.clone(),
+        door: known.door.clone(),
+        drain_lag_bytes: classes.first().map(|redo| redo.dirty_bytes).unwrap_or_default(),
+        tiers,
+        classes,
+        hits,
+        misses,
+        hit_ratio: (reads > 0).then(|| hits as f64 / reads as f64),
+        dirty_age_s_at_most: dirty.oldest_s(),
+        waits,
+        recovery: stats.recovery.to_string(),
+        background_error: stats.background_error.clone(),
+    }
+}
+
+impl Live {
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let mut out = format!(
+            "{}: attached, mounted at {} by process {}",
+            self.home.display(),
+            self.at.display(),
+            self.pid
+        );
+        out.push_str(&format!(" for {} s, profile {}\n", self.up_s, self.profile));
+        if self.emulated {
+            out.push_str("  EMULATED: the tier stands for persistent memory; no figure here is one of persistent memory\n");
+        }
+        if let Some(model) = &self.home_model {
+            out.push_str(&format!("  MODELLED: home is delayed as {model} would be; for studies only\n"));
+        }
+        for line in self.door.lines() {
+            out.push_str(&format!("  {line}\n"));
+        }
+        for tier in &self.tiers {
+            let label = if tier.emulated { " (EMULATED)" } else { "" };
+            let first = tier.media.first().and_then(|medium| medium.lines().next()).unwrap_or_default();
+            out.push_str(&format!("\n  tier {}{label}: {}, {first}\n", tier.name, size(tier.bytes)));
+            let rows = [
+                ("newest version here (dirty)", tier.dirty_bytes),
+                ("clean copies (cached)", tier.cached_bytes),
+                ("block maps", tier.map_bytes),
+                ("free", tier.free_bytes),
+            ];
+            for (what, bytes) in rows {
+                let share = 100.0 * bytes as f64 / tier.usable_bytes.max(1) as f64;
+                out.push_str(&format!("    {what:<28} {:>10}  {share:>5.1} %\n", size(bytes)));
+            }
+        }
+        out.push_str(&format!(
+            "\n  {:<6} {:>7} {:>7} {:>10} {:>10} {:>10}\n",
+            "class", "files", "pinned", "size", "dirty", "cached"
+        ));
+        for class in &self.classes {
+            out.push_str(&format!(
+                "  {:<6} {:>7} {:>7} {:>10} {:>10} {:>10}\n",
+                class.class,
+                class.files,
+                class.pinned_files,
+                size(class.file_bytes),
+                size(class.dirty_bytes),
+                size(class.cached_bytes)
+            ));
+        }
+        let ratio = self
+            .hit_ratio
+            .map_or("no block was read yet".to_owned(), |ratio| format!("{:.1} %", 100.0 * ratio));
+        out.push_str(&format!(
+            "\n  hit ratio of block reads: {ratio} ({} from the tier, {} from home)\n",
+            self.hits, self.misses
+        ));
+        out.push_str(&format!("  drain lag: {} of redo not home yet\n", size(self.drain_lag_bytes)));
+        match self.dirty_age_s_at_most {
+            Some(age) => out.push_str(&format!("  dirty age: at most {age} s\n")),
+            None => out.push_str("  dirty age: home has everything\n"),
+        }
+        if !self.waits.is_empty() {
+            out.push_str(&format!(
+                "\n  {:<44} {:>10} {:>10} {:>10}\n",
+                "wait event", "waits", "mean us", "p99 us"
+            ));
+            for wait in &self.waits {
+                out.push_str(&format!(
+                    "  {:<44} {:>10} {:>10.1} {:>10.1}\n",
+                    wait.event, wait.waits, wait.mean_us, wait.p99_us
+                ));
+            }
+        }
+        out.push_str(&format!("\n  at attach: {}\n", self.recovery));
+        if let Some(error) = &self.background_error {
+            out.push_str(&format!(
+                "  TO MEND: background work fails: {error}; nothing is lost, it is tried again\n"
+            ));
+        }
+        out
+    }
+}
+
+/// Bytes in the largest unit that leaves a figure of three or four digits.
+pub(crate) fn size(bytes: u64) -> String {
+    let rounded = match bytes {
+        0..10_000 => return bytes.to_string(),
+        10_000..10_240_000 => bytes >> 10 << 10,
+        10_240_000..10_485_760_000 => bytes >> 20 << 20,
+        _ => bytes >> 30 << 30,
+    };
+    ByteSize(rounded).to_string()
+}

@@ -1,0 +1,63 @@
+//! A home that is mounted: the daemon that serves it, and what the commands do with it.
+//!
+//! `attach` starts a daemon (`launch.rs`), which is this same program (`serve.rs`): it decides what is attached and how (`plan.rs`, with the
+//! refusals of `refuse.rs`), attaches, mounts, answers the commands at its socket (`control.rs`, `answer.rs`), and ends orderly at a signal.
+//! `detach` asks the daemon, or does the work itself when there is none (`give_back.rs`).
+//!
+//! **Invariants**: the home's own lock, which the store takes, decides who serves it; socket, mounts of dead daemons and the log are touched
+//! only by whoever has that lock. A daemon that dies at any instant leaves an attached home that the next `attach` or `detach` takes up.
+//! **Deliberately absent**: the file system itself (crate `mount`), blocks and recovery (crate `store`).
+
+mod answer;
+pub(crate) mod control;
+mod give_back;
+mod launch;
+mod live;
+pub(crate) mod place;
+mod plan;
+mod refuse;
+mod report;
+mod serve;
+mod tier;
+
+use std::path::Path;
+
+use tiersmith_awr::Snapshot;
+
+use crate::error::{Error, Result};
+use control::{Reply, Request};
+use place::Place;
+
+pub(crate) use give_back::{Detached, detach};
+pub(crate) use launch::launch;
+pub(crate) use live::{Live, size};
+pub(crate) use plan::{as_noted, noted_tiers};
+pub(crate) use serve::serve;
+
+/// A snapshot for the workload repository, taken by the daemon of the home at `path`. `None`: no daemon serves it.
+///
+/// # Errors
+/// The daemon's own, or why it could not be asked.
+pub(crate) fn snapshot(path: &Path) -> Result<Option<Snapshot>> {
+    match control::ask(&Place::find(path)?, &Request::Snapshot)? {
+        Some(Reply::Snapshot { snapshot }) => Ok(Some(*snapshot)),
+        Some(_) => Err(unexpected(path)),
+        None => Ok(None),
+    }
+}
+
+/// A daemon of another version.
+pub(crate) fn unexpected(path: &Path) -> Error {
+    Error::Usage(format!(
+        "the daemon of {} answers as another version does; end it (tiersmith unmount) and attach again with this one",
+        path.display()
+    ))
+}
+
+/// That no daemon serves an attached home, and what to do.
+pub(crate) fn not_served(place: &Place) -> Error {
+    let path = place.path().display();
+    Error::Usage(format!(
+        "{path} is not mounted; if it is attached, `tiersmith attach {path}` mounts it again"
+    ))
+}

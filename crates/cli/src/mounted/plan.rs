@@ -1,0 +1,511 @@
+//! From what the user said, and what the home's note remembers, to what is attached: tier, profile, mount point, options.
+//!
+//! # What is believed
+//!
+//! The note lies in the home, and so the database's user could have written it. A daemon of root must not be led by it to mount over any
+//! directory, to read any file or to make one. So the mount point and the profile's file are taken from a note only when root or this user wrote it,
+//! and a profile's file must be root's or this user's own, and not writable by others; else they have to be given again. A tier must belong to
+//! root, this user or the home's owner; one that is named only by a note of somebody else must be a private file of the home's owner, and is never
+//! made. Whose the note is, is asked of the open file it was read from.
+//!
+//! **Invariant**: nothing is changed here but that the tier's file is made, and that file goes again with [`Plan::made`].
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use tiersmith_store::home::ATTACHMENT;
+use tiersmith_store::{Attachment, HomeModel, Medium, Profile, TierSpec, attachment};
+
+use super::place::{FS_NAME, Place, Standing};
+use super::refuse;
+use super::tier::{self, Made, Wish};
+use crate::command::attach::{Attach, SyncOnWrite, Transport};
+use crate::error::{Error, Result};
+
+/// Most bytes of a profile's file.
+const PROFILE_MAX: u64 = 1 << 20;
+
+/// The note's keys of this program.
+pub(super) mod key {
+    pub(in crate::mounted) const AT: &str = "mount.at";
+    pub(in crate::mounted) const THREADS: &str = "mount.threads";
+    pub(in crate::mounted) const TRANSPORT: &str = "mount.transport";
+    pub(in crate::mounted) const SYNC: &str = "mount.sync_on_write";
+    pub(in crate::mounted) const MODEL: &str = "mount.home_model";
+    /// The tier's file was made by `attach` and goes with `detach`.
+    pub(in crate::mounted) const MADE: &str = "mount.made_tier";
+}
+
+/// What is to be attached, and how.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) place: Place,
+    /// Where it is mounted.
+    pub(super) at: PathBuf,
+    pub(super) tiers: Vec<TierSpec>,
+    /// The tier's file, when this attach has made it.
+    pub(super) made: Option<Made>,
+    pub(super) profile: Profile,
+    pub(super) profile_why: String,
+    pub(super) store: tiersmith_store::Options,
+    pub(super) mount: tiersmith_mount::Options,
+    pub(super) sync_why: String,
+    /// It was attached before.
+    pub(super) again: bool,
+    /// What the user should know besides.
+    pub(super) remarks: Vec<String>,
+}
+
+/// A profile, where it is from, and why it was taken.
+#[derive(Debug)]
+struct Chosen {
+    profile: Profile,
+    file: Option<PathBuf>,
+    why: String,
+}
+
+impl Plan {
+    /// Looks at everything and decides.
+    ///
+    /// # Errors
+    /// Each refusal has its sentence; nothing was changed.
+    pub(super) fn make(wish: &Attach) -> Result<Plan> {
+        let place = Place::find(&wish.home)?;
+        let path = place.path();
+        // The note, the list of what is to be removed and every answer of the daemon are text.
+        for said in [Some(path), wish.fast.as_deref(), wish.at.as_deref()].into_iter().flatten() {
+            let _ = utf8(said)?;
+        }
+        // Before anything is looked at inside: a mount of somebody else is not asked.
+        if place.standing(None) == Standing::Plain {
+            refuse::place(&place)?;
+        }
+        if place.standing(None) == Standing::Missing {
+            return Err(Error::Usage(match path.symlink_metadata() {
+                Ok(_) => format!(
+                    "{} is not a directory; a mount is for directories (an SQLite database is attached by the URI it is opened with)",
+                    path.display()
+                ),
+                Err(_) => format!("there is no directory {}; give the database's directory", path.display()),
+            }));
+        }
+        let note = attachment(path)?;
+        let again = note.is_some();
+        let files = note
+            .as_ref()
+            .map(|note| note.files.clone())
+            .or_else(|| place.files())
+            .unwrap_or_else(|| path.into());
+        refuse::not_permitted(path, &files)?;
+        let owner = std::fs::metadata(&files).map_err(|source| Error::Io {
+            what: "look at",
+            path: files.clone(),
+            source,
+        })?;
+        let believed = note.as_ref().is_some_and(is_believed);
+        let mut remarks = Vec::new();
+        let empty = BTreeMap::new();
+        let door = match &note {
+            Some(note) if believed => &note.door,
+            Some(note) if !note.door.is_empty() => {
+                remarks.push(format!(
+                    "the note {} was not written by root or you: its mount options are not taken over",
+                    files.join(ATTACHMENT).display()
+                ));
+                &empty
+            }
+            _ => &empty,
+        };
+        refuse::in_use(path, &files, !again)?;
+        refuse::no_fuse()?;
+        let chosen = profile(wish, note.as_ref(), believed, &files)?;
+        let at = mount_point(wish, &place, door)?;
+        let mount = mount_options(wish, door)?;
+        let (sync_on_write, sync_why) = sync_on_write(wish, door, chosen.profile.name())?;
+        let model = wish.home_model.clone().or_else(|| door.get(key::MODEL).cloned());
+        let home_model = model.as_deref().map(named_model).transpose()?;
+        let mut noted = BTreeMap::new();
+        if at != path {
+            let _ = noted.insert(key::AT.to_owned(), utf8(&at)?.to_owned());
+        }
+        let numbers = [
+            (key::THREADS, wish.threads.map(|n| n.to_string())),
+            (key::TRANSPORT, wish.transport.map(word)),
+            (key::SYNC, wish.sync_on_write.map(word)),
+            (key::MODEL, model),
+        ];
+        for (key, value) in numbers {
+            if let Some(value) = value.or_else(|| door.get(key).cloned()) {
+                let _ = noted.insert(key.to_owned(), value);
+            }
+        }
+        let (tiers, made) = tiers(wish, note.as_ref(), &place, &owner)?;
+        if made.is_some() || door.get(key::MADE).is_some() {
+            let _ = noted.insert(key::MADE.to_owned(), "yes".to_owned());
+        }
+        let store = tiersmith_store::Options {
+            profile: Some(chosen.profile.clone()),
+            profile_file: chosen.file,
+            door: noted,
+            home_model,
+            ..tiersmith_store::Options::default()
+        };
+        Ok(Plan {
+            at,
+            tiers,
+            made,
+            profile: chosen.profile,
+            profile_why: chosen.why,
+            store,
+            mount: tiersmith_mount::Options {
+                sync_on_write,
+                allow_other: rustix::process::geteuid().is_root(),
+                fsname: FS_NAME.into(),
+                ..mount
+            },
+            sync_why,
+            again,
+            remarks,
+            place,
+        })
+    }
+}
+
+fn named_model(name: &str) -> Result<HomeModel> {
+    HomeModel::named(name).ok_or_else(|| {
+        let known: Vec<String> = HomeModel::builtin().map(|model| model.name().to_string()).collect();
+        Error::Usage(format!("there is no modelled storage `{name}`; there are {}", known.join(", ")))
+    })
+}
+
+fn utf8(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| {
+        Error::Usage(format!("{} has bytes that are not UTF-8; give another path", path.display()))
+    })
+}
+
+/// The word of the command line for one of its values.
+fn word(value: impl clap::ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// The value a note has for a key; what this version does not know is left out.
+fn noted<T: clap::ValueEnum>(door: &BTreeMap<String, String>, key: &str) -> Option<T> {
+    T::from_str(door.get(key)?, false).ok()
+}
+
+/// Whether a file was written by root or this user, and nobody else can change it.
+pub(super) fn is_trusted(found: &Metadata) -> bool {
+    is_ours(found.uid(), found.mode(), found.nlink())
+}
+
+/// Whether the note that was read was written by root or this user.
+pub(super) fn is_believed(note: &Attachment) -> bool {
+    is_ours(note.owner, note.mode, note.links.into())
+}
+
+fn is_ours(owner: u32, mode: u32, links: u64) -> bool {
+    (owner == 0 || owner == rustix::process::geteuid().as_raw()) && mode & 0o022 == 0 && links == 1
+}
+
+/// The profile: as said, as noted, or by looking into the directory.
+fn profile(wish: &Attach, note: Option<&Attachment>, believed: bool, files: &Path) -> Result<Chosen> {
+    let named = |name: &str, why: String| {
+        let profile = Profile::named(name).map_err(|e| Error::Usage(e.to_string()))?;
+        Ok(Chosen { profile, file: None, why })
+    };
+    if let Some(said) = &wish.profile {
+        if !said.contains('/') && !said.ends_with(".toml") {
+            return named(said, "as --profile says".into());
+        }
+        let path = std::path::absolute(said).map_err(|source| Error::Io {
+            what: "find",
+            path: said.into(),
+            source,
+        })?;
+        let profile = read_profile(&path, false)?;
+        return Ok(Chosen {
+            profile,
+            why: format!("as --profile says, from {}", path.display()),
+            file: Some(path),
+        });
+    }
+    if let Some(path) = note.and_then(|note| note.profile_file.clone()) {
+        if !believed {
+            return Err(Error::Usage(format!(
+                "cannot attach again: the home's note names the profile file {}, and the note was not written by root or you; if it is the \
+                 right one, say --profile {0}",
+                path.display()
+            )));
+        }
+        let profile = read_profile(&path, true)?;
+        return Ok(Chosen { profile, why: format!("as before, from {}", path.display()), file: Some(path) });
+    }
+    if let Some(name) = note.and_then(|note| note.profile.as_deref()) {
+        return named(name, "as before".into());
+    }
+    match Profile::detect(files) {
+        Some(profile) => {
+            let why = format!("found by looking into the directory: {}", profile.description());
+            Ok(Chosen { profile, file: None, why })
+        }
+        None => {
+            named("generic", "the directory looks like no database known here; --profile names one".into())
+        }
+    }
+}
+
+/// Reads a profile's file. With `strict` it must be root's or this user's, and nobody else may change it.
+fn read_profile(path: &Path, strict: bool) -> Result<Profile> {
+    let cannot = |source: std::io::Error| Error::Io { what: "read the profile", path: path.into(), source };
+    // Not waiting for a pipe's writer; what it is is looked at when it is open.
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|e| cannot(e.into()))?;
+    let file = std::fs::File::from(file);
+    let metadata = file.metadata().map_err(cannot)?;
+    if !metadata.is_file() || metadata.len() > PROFILE_MAX {
+        return Err(Error::Usage(format!(
+            "{} is no profile: it is not a file of at most 1 MiB",
+            path.display()
+        )));
+    }
+    if strict && !is_trusted(&metadata) {
+        return Err(Error::Usage(format!(
+            "the home's note names the profile file {}, which others than root and you can change; look at it, and if it is right say \
+             --profile {0}",
+            path.display()
+        )));
+    }
+    let mut text = String::new();
+    file.take(PROFILE_MAX).read_to_string(&mut text).map_err(cannot)?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    Profile::parse(&name, &text).map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
+}
+
+fn mount_point(wish: &Attach, place: &Place, door: &BTreeMap<String, String>) -> Result<PathBuf> {
+    let at = match (&wish.at, door.get(key::AT)) {
+        (Some(at), _) => at.clone(),
+        (None, Some(at)) => PathBuf::from(at),
+        (None, None) => return Ok(place.path().to_path_buf()),
+    };
+    // Its last name may be a mount whose daemon died: that is not asked.
+    let at = Place::find(&at)?.path().to_path_buf();
+    if at == place.path() {
+        return Ok(at);
+    }
+    let refuse = |why: &str| Err(Error::Usage(format!("cannot mount at {}: {why}", at.display())));
+    if at.starts_with(place.path()) || at.starts_with(place.aside()) {
+        return refuse("that is inside the home; give a directory elsewhere");
+    }
+    if place.path().starts_with(&at) {
+        return refuse("the home is inside it, and would be hidden; give a directory elsewhere");
+    }
+    if super::place::Mounts::read().ours_at(&at) {
+        return Ok(at);
+    }
+    match std::fs::read_dir(&at).map(|mut entries| entries.next().is_none()) {
+        Err(e) => refuse(&format!("{e}; give an empty directory")),
+        Ok(false) => refuse("it is not empty, and what is in it would be hidden; give an empty directory"),
+        Ok(true) => Ok(at),
+    }
+}
+
+fn mount_options(wish: &Attach, door: &BTreeMap<String, String>) -> Result<tiersmith_mount::Options> {
+    let mut options = tiersmith_mount::Options::default();
+    let threads =
+        wish.threads.or_else(|| door.get(key::THREADS)?.parse().ok()).filter(|n| (1..=256).contains(n));
+    if let Some(threads) = threads {
+        options.threads = threads.into();
+    }
+    options.transport =
+        match wish.transport.or_else(|| noted(door, key::TRANSPORT)).unwrap_or(Transport::Auto) {
+            Transport::Auto => tiersmith_mount::Transport::Auto,
+            Transport::Classic => tiersmith_mount::Transport::Classic,
+            Transport::Uring => tiersmith_mount::Transport::Uring,
+        };
+    Ok(options)
+}
+
+/// Whether every change is durable on return, and why.
+fn sync_on_write(wish: &Attach, door: &BTreeMap<String, String>, profile: &str) -> Result<(bool, String)> {
+    let wished = wish.sync_on_write.or_else(|| noted(door, key::SYNC)).unwrap_or(SyncOnWrite::Auto);
+    Ok(match wished {
+        SyncOnWrite::Always => (true, "as --sync-on-write always says; of what passes only temporary files are not synced by each write".into()),
+        SyncOnWrite::Never => (false, "as --sync-on-write never says".into()),
+        SyncOnWrite::Auto => auto_sync(profile),
+    })
+}
+
+/// Where syncing each write of the files that pass costs little, because the database writes little to them.
+fn auto_sync(profile: &str) -> (bool, String) {
+    let why = format!("chosen for the profile {profile}");
+    match profile {
+        "postgres" => (true, format!("{why}: what passes is small, or temporary and not synced")),
+        _ => (
+            false,
+            format!("{why}: files that pass may be large, and are synced when the database asks for it"),
+        ),
+    }
+}
+
+fn medium(emulate: bool, volatile: bool) -> Medium {
+    match (emulate, volatile) {
+        (true, _) => Medium::Emulated,
+        (_, true) => Medium::Volatile,
+        _ => Medium::Persistent,
+    }
+}
+
+fn tiers(
+    wish: &Attach,
+    note: Option<&Attachment>,
+    place: &Place,
+    owner: &Metadata,
+) -> Result<(Vec<TierSpec>, Option<Made>)> {
+    let medium = medium(wish.emulate, wish.volatile);
+    if let Some(note) = note.filter(|note| !note.tiers.is_empty()) {
+        return Ok((noted_tiers(place, note, wish.fast.as_slice(), medium)?, None));
+    }
+    let Some(fast) = &wish.fast else {
+        return Err(Error::Usage(format!(
+            "{} is not attached; say where the fast storage is: --fast DIR (a DAX file system), or --fast DEVICE",
+            place.path().display()
+        )));
+    };
+    let wished = Wish { fast, size: wish.size.bytes(), medium, home: place.path(), owner };
+    let (spec, made) = wished.spec()?;
+    Ok((vec![spec], made))
+}
+
+/// The tiers that a home's note names, or `fast` where one of them was moved to.
+///
+/// # Errors
+/// A member that is not there, or belongs to somebody else.
+pub(crate) fn noted_tiers(
+    place: &Place,
+    note: &Attachment,
+    fast: &[PathBuf],
+    medium: Medium,
+) -> Result<Vec<TierSpec>> {
+    let files = &note.files;
+    let owner = std::fs::metadata(files).map_err(|source| Error::Io {
+        what: "look at",
+        path: files.clone(),
+        source,
+    })?;
+    let mut specs = Vec::new();
+    for tier in &note.tiers {
+        // A note of before it said what the medium was leaves that to the user.
+        specs.push(tier.spec.clone().unwrap_or_else(|| TierSpec {
+            members: tier.members.clone(),
+            ..TierSpec::new(tier.name.clone(), PathBuf::new(), medium, 0)
+        }));
+    }
+    if !fast.is_empty() {
+        other_members(fast, &mut specs, place)?;
+    }
+    let named_by_other = fast.is_empty() && !is_believed(note);
+    for spec in &specs {
+        for member in &spec.members {
+            match member.symlink_metadata() {
+                found if named_by_other && !found.as_ref().is_ok_and(|m| tier::is_owners(m, &owner)) => {
+                    return Err(Error::Usage(format!(
+                        "the note of {} was not written by root or you, and names the tier {}, which is not a file of the home's owner \
+                         alone; if it is the right one, say --fast with it or with its directory. Nothing was changed",
+                        place.path().display(),
+                        member.display()
+                    )));
+                }
+                Ok(_) => tier::trusted(member, &owner, false)?,
+                // Clean copies only, gone with a reboot: the tier is made again.
+                Err(_) if spec.medium == Medium::Volatile => tier::make_again(member, place.path(), &owner)?,
+                Err(_) => {
+                    return Err(Error::Usage(format!(
+                        "{} is attached to the tier on {}, which is not there; mount the fast storage it is on and try again (if it was \
+                         moved, say --fast). Nothing was changed, and nothing is lost as long as that file is not",
+                        place.path().display(),
+                        member.display()
+                    )));
+                }
+            }
+        }
+    }
+    Ok(specs)
+}
+
+/// How a home was attached, for who brings it back. What is not believed is left out: the note may be written anew, by this user then.
+pub(crate) fn as_noted(note: &Attachment) -> tiersmith_store::Options {
+    let (profile_file, door) = if is_believed(note) {
+        (note.profile_file.clone(), note.door.clone())
+    } else {
+        (None, BTreeMap::new())
+    };
+    tiersmith_store::Options {
+        profile: note.profile.as_deref().and_then(|name| Profile::named(name).ok()),
+        profile_file,
+        door,
+        ..tiersmith_store::Options::default()
+    }
+}
+
+/// The mount point in a home's note, when it is believed.
+pub(super) fn noted_at(note: &Attachment) -> Option<PathBuf> {
+    is_believed(note).then(|| note.door.get(key::AT).map(PathBuf::from)).flatten()
+}
+
+/// The tier was moved, or a restart script names it each time: its members may be given anew.
+fn other_members(fast: &[PathBuf], specs: &mut [TierSpec], place: &Place) -> Result<()> {
+    let mut members = Vec::new();
+    for path in fast {
+        let found = path.canonicalize().map_err(|source| Error::Io {
+            what: "find the tier",
+            path: path.clone(),
+            source,
+        })?;
+        members.push(if found.is_dir() { found.join(tier::file_name(place.path())) } else { found });
+    }
+    match specs {
+        [spec] if spec.members.len() == members.len() => {
+            spec.members = members;
+            Ok(())
+        }
+        _ => Err(Error::Usage(format!(
+            "{} is attached to other members than were given; leave --fast out, the home's note names them",
+            place.path().display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_profile_that_others_can_change_is_not_read_because_a_note_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mine.toml");
+        std::fs::write(&path, "description = \"x\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n")
+            .unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(read_profile(&path, true).unwrap().name(), "mine");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(read_profile(&path, true).unwrap_err().to_string().contains("--profile"));
+        read_profile(&path, false).unwrap();
+        assert!(read_profile(Path::new("/dev/zero"), false).is_err());
+        assert!(read_profile(dir.path(), false).is_err());
+    }
+
+    #[test]
+    fn every_built_in_profile_has_a_reason_for_its_sync() {
+        for profile in Profile::builtin() {
+            let (_, why) = auto_sync(profile.name());
+            assert!(why.contains(profile.name()), "{why}");
+        }
+    }
+}

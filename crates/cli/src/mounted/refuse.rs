@@ -1,0 +1,249 @@
+//! What is looked at before a home is attached, so that a refusal comes before anything is changed.
+//!
+//! Who has files of the directory open is found in `/proc`, as far as this user may look; a server in another container, or of another
+//! user when this one is not root, is not seen there. `postmaster.pid` is looked at besides.
+//!
+//! **Invariant**: nothing is opened, read or asked on a file system that a daemon serves; only links and names under `/proc` are read.
+//! **Deliberately absent**: what the store refuses by itself (a second owner, a foreign tier, a tier too small).
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use tiersmith_store::home::{ASIDE_SUFFIX, ATTACHMENT};
+
+use super::place::{Mounts, Place};
+use crate::error::{Error, Result};
+
+/// How many of those who hold files are named.
+const NAMED_MAX: usize = 5;
+
+/// A process that has something of a directory open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pid: u32,
+    name: String,
+    /// One of the things it holds.
+    what: PathBuf,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ({}) has {}", self.pid, self.name, self.what.display())
+    }
+}
+
+/// The processes that have something at or below `directory` open, are in it or run from it, as far as they can be seen.
+pub(crate) fn holders(directory: &Path) -> Vec<Holder> {
+    let own = std::process::id();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        if pid == own {
+            continue;
+        }
+        let process = entry.path();
+        let open = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|fd| fd.path());
+        let links = ["cwd", "root", "exe"].into_iter().map(|link| process.join(link)).chain(open);
+        let held = links
+            .filter_map(|link| std::fs::read_link(link).ok())
+            // A shell may stand in the directory above; in the directory itself it would be left behind.
+            .find(|target| target.starts_with(directory));
+        if let Some(what) = held {
+            found.push(Holder { pid, name: name_of(pid), what });
+        }
+    }
+    found.sort_by_key(|holder| holder.pid);
+    found
+}
+
+/// What a process is called.
+pub(crate) fn name_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
+    if name.is_empty() { "of unknown name".into() } else { name }
+}
+
+/// Some holders, as the rest of a sentence.
+pub(crate) fn said(holders: &[Holder]) -> String {
+    let mut said: Vec<String> = holders.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    if holders.len() > said.len() {
+        said.push(format!("and {} more", holders.len() - said.len()));
+    }
+    said.join("; ")
+}
+
+/// Refuses a directory that a running program uses. Its files are at `files`; when `plain`, a PostgreSQL's process file counts too: one that
+/// was running when its mount died is harmless, for it holds the dead mount.
+///
+/// # Errors
+/// Names the program and what it holds.
+pub(crate) fn in_use(home: &Path, files: &Path, plain: bool) -> Result<()> {
+    let mut holders = holders(files);
+    // A daemon at its beginning or end: the home's lock decides about those.
+    holders.retain(|holder| holder.name != "tiersmith");
+    if !holders.is_empty() {
+        return Err(Error::Usage(format!(
+            "cannot attach {}: it is in use ({}); stop the database, or whatever uses it, and attach again",
+            home.display(),
+            said(&holders)
+        )));
+    }
+    if !plain {
+        return Ok(());
+    }
+    // A PostgreSQL whose files cannot be seen from here.
+    let first = std::fs::read(files.join("postmaster.pid")).unwrap_or_default();
+    let pid = first
+        .split(|b| *b == b'\n')
+        .next()
+        .and_then(|line| std::str::from_utf8(line).ok()?.trim().parse::<u32>().ok());
+    if let Some(pid) = pid.filter(|pid| *pid > 1 && is_postgres(*pid)) {
+        return Err(Error::Usage(format!(
+            "cannot attach {}: its postmaster.pid names process {pid} ({}), which runs; stop PostgreSQL and attach again",
+            home.display(),
+            name_of(pid)
+        )));
+    }
+    Ok(())
+}
+
+/// A process number may have been given to another program since.
+fn is_postgres(pid: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    ["postgres", "postmaster", "edb-postgres"].contains(&name.trim())
+}
+
+/// Refuses a place where a home cannot be attached for the first time.
+///
+/// # Errors
+/// The home is a mount point, has others in it, is inside another attached home, or has an attached home in it.
+pub(crate) fn place(place: &Place) -> Result<()> {
+    let path = place.path();
+    let mounts = Mounts::read();
+    let cannot = |why: String| Err(Error::Usage(format!("cannot attach {}: {why}", path.display())));
+    if let Some(around) = mounts.ours_around(path) {
+        return cannot(format!("it is inside {}, which is attached already", around.at.display()));
+    }
+    for above in path.ancestors().skip(1) {
+        if above.as_os_str().as_bytes().ends_with(ASIDE_SUFFIX.as_bytes()) && above.join(ATTACHMENT).exists()
+        {
+            return cannot(format!(
+                "it is inside {}, the files of a home that is attached already",
+                above.display()
+            ));
+        }
+    }
+    if mounts.at(path).is_some() {
+        return cannot(
+            "it is a mount point, which cannot be moved aside; move the database into a directory inside it, and attach that".into(),
+        );
+    }
+    if let Some(below) = mounts.below(path).next() {
+        return cannot(format!(
+            "{} is mounted inside it; unmount that, or attach the directories that are on one file system",
+            below.at.display()
+        ));
+    }
+    if let Some(inside) = attached_below(path) {
+        return cannot(format!("{} inside it is attached already; detach that first", inside.display()));
+    }
+    Ok(())
+}
+
+/// A home directly inside that is attached and not mounted.
+fn attached_below(path: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(path).ok()?;
+    entries.flatten().map(|entry| entry.path()).find_map(|entry| {
+        let stem = entry.as_os_str().as_bytes().strip_suffix(ASIDE_SUFFIX.as_bytes())?;
+        entry.join(ATTACHMENT).exists().then(|| PathBuf::from(std::ffi::OsStr::from_bytes(stem)))
+    })
+}
+
+/// Refuses somebody who may not do this to the directory.
+///
+/// # Errors
+/// Says whose the directory is.
+pub(crate) fn not_permitted(home: &Path, files: &Path) -> Result<()> {
+    let me = rustix::process::geteuid();
+    let metadata = std::fs::symlink_metadata(files).map_err(|source| Error::Io {
+        what: "look at",
+        path: files.into(),
+        source,
+    })?;
+    if me.is_root() || metadata.uid() == me.as_raw() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "cannot attach {}: it belongs to user {}, and this is user {}; run it as that user, or as root",
+        home.display(),
+        metadata.uid(),
+        me.as_raw()
+    )))
+}
+
+/// Refuses a machine without FUSE.
+///
+/// # Errors
+/// Says what is missing and how it is had.
+pub(crate) fn no_fuse() -> Result<()> {
+    let device = std::fs::metadata("/dev/fuse");
+    if !device.is_ok_and(|m| m.file_type().is_char_device()) {
+        return Err(Error::Usage(
+            "cannot mount: there is no /dev/fuse; load the kernel module (modprobe fuse), or give the container the device \
+             (docker run --device /dev/fuse --cap-add SYS_ADMIN). Nothing was changed"
+                .into(),
+        ));
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .any(|dir| ["fusermount3", "fusermount"].iter().any(|name| dir.join(name).is_file()));
+    if found {
+        return Ok(());
+    }
+    Err(Error::Usage(
+        "cannot mount: without root the program fusermount3 is needed, and it is not in the PATH; install it (Debian: apt install fuse3), \
+         or run this as root. Nothing was changed"
+            .into(),
+    ))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_without_a_user_has_no_holders_and_one_with_a_shell_in_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        assert_eq!(holders(&dir), []);
+        let mut child = std::process::Command::new("cat")
+            .current_dir(&dir)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let held = holders(&dir);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(held.len(), 1);
+        assert!(said(&held).contains(&format!("process {}", child.id())), "{}", said(&held));
+    }
+
+    #[test]
+    fn a_pid_file_of_a_process_that_is_no_postgres_refuses_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("postmaster.pid"), format!("{}\n/data\n", std::process::id()))
+            .unwrap();
+        in_use(Path::new("/db"), dir.path(), true).unwrap();
+        std::fs::write(dir.path().join("postmaster.pid"), [0xff, 0, 0xfe]).unwrap();
+        in_use(Path::new("/db"), dir.path(), true).unwrap();
+    }
+}

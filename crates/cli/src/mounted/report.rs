@@ -1,0 +1,85 @@
+//! What `attach` says when the mount is up.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::live::Door;
+
+/// An attached and mounted home.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Attached {
+    /// The database's path.
+    pub(crate) home: PathBuf,
+    /// Where it is mounted.
+    pub(crate) at: PathBuf,
+    /// Where the files are meanwhile.
+    pub(crate) files: PathBuf,
+    /// The daemon.
+    pub(crate) pid: u32,
+    /// Its messages; none in the foreground.
+    pub(crate) log: Option<PathBuf>,
+    /// The tier's files or devices.
+    pub(crate) members: Vec<PathBuf>,
+    /// Bytes of them.
+    pub(crate) tier_bytes: u64,
+    /// Whether they only stand for persistent memory.
+    pub(crate) emulated: bool,
+    /// Whether they hold clean copies only.
+    pub(crate) volatile: bool,
+    /// The profile.
+    pub(crate) profile: String,
+    /// Why this one.
+    pub(crate) profile_why: String,
+    /// Slow storage that home pretends to be.
+    pub(crate) home_model: Option<String>,
+    /// Whether it was attached before.
+    pub(crate) again: bool,
+    /// What opening the tier found and did.
+    pub(crate) recovery: String,
+    /// What else was found and done.
+    pub(crate) remarks: Vec<String>,
+    /// How requests reach the daemon.
+    pub(crate) door: Door,
+}
+
+/// What the daemon tells the command that started it, in one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FirstWord {
+    /// The mount is up.
+    Attached(Box<Attached>),
+    /// It is not.
+    Failed(String),
+}
+
+impl Attached {
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let members: Vec<String> = self.members.iter().map(|member| member.display().to_string()).collect();
+        let again = if self.again { "attached again" } else { "attached" };
+        let mut out = format!("{}: {again}, and mounted at {}\n", self.home.display(), self.at.display());
+        if self.emulated {
+            out.push_str("  EMULATED: the tier stands for persistent memory, and a power cut may lose what was acknowledged\n");
+        }
+        if self.volatile {
+            out.push_str("  volatile: the tier holds clean copies only; what is written is durable when it is synced, at home\n");
+        }
+        if let Some(model) = &self.home_model {
+            out.push_str(&format!("  MODELLED: home is delayed as {model} would be; for studies only\n"));
+        }
+        out.push_str(&format!("  tier:      {} ({})\n", members.join(", "), super::size(self.tier_bytes)));
+        out.push_str(&format!("  files:     {}\n", self.files.display()));
+        out.push_str(&format!("  profile:   {} ({})\n", self.profile, self.profile_why));
+        for line in self.door.lines() {
+            out.push_str(&format!("  {line}\n"));
+        }
+        out.push_str(&format!("  recovery:  {}\n", self.recovery));
+        for remark in &self.remarks {
+            out.push_str(&format!("  note:      {remark}\n"));
+        }
+        let log = self.log.as_ref().map(|log| format!(", messages in {}", log.display())).unwrap_or_default();
+        out.push_str(&format!("  daemon:    process {}{log}\n", self.pid));
+        out
+    }
+}

@@ -1,0 +1,304 @@
+//! The tier's file: where it is, that nobody else can read it, and that it goes again when the first attach fails.
+//!
+//! In a directory the file is called after the home's path with dashes for slashes, so that one directory serves many homes. It is made
+//! before the store formats it, with mode 0600 and the home's owner, so that no byte of the database is ever in a file others can read.
+//!
+//! **Invariants**: a file that had bytes is never removed here. One that is empty counts as made here, whichever of several attaches at once has
+//! made it; it goes again only while this process has the home locked and the home is plain, so it is never the tier of an attach that succeeded.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tiersmith_store::home::{Home, RealHome};
+use tiersmith_store::{Medium, TierSpec, attachment};
+
+use crate::error::{Error, Result};
+
+/// How long another attach of the same home may take to fail or to have attached it.
+const UNDECIDED: Duration = Duration::from_secs(10);
+
+/// A member made here; gone again unless [`Made::keep`] is called or somebody else uses it.
+#[derive(Debug)]
+pub(super) struct Made {
+    path: PathBuf,
+    home: PathBuf,
+    keep: bool,
+}
+
+impl Made {
+    pub(super) fn keep(mut self) {
+        self.keep = true;
+    }
+
+    /// Removes it. The caller has the home locked, and the home is plain.
+    pub(super) fn remove(mut self) {
+        self.keep = true;
+        // The error that led here says more than one from here would.
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    /// The home's lock, when nobody else has it and it is not attached.
+    fn lock_plain(&self) -> Option<RealHome> {
+        let began = Instant::now();
+        loop {
+            let home = RealHome::open(&self.home).ok()?;
+            let locked = home.lock().is_ok();
+            if !matches!(attachment(&self.home), Ok(None)) || (!locked && began.elapsed() > UNDECIDED) {
+                return None;
+            }
+            if locked {
+                return Some(home);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // Somebody else's attach may have been faster, and have its blocks in this file by now.
+        if !self.keep
+            && let Some(_locked) = self.lock_plain()
+        {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// What the user said about the tier.
+#[derive(Debug)]
+pub(super) struct Wish<'a> {
+    pub(super) fast: &'a Path,
+    pub(super) size: u64,
+    pub(super) medium: Medium,
+    /// The home, and what the system says of its directory.
+    pub(super) home: &'a Path,
+    pub(super) owner: &'a Metadata,
+}
+
+impl Wish<'_> {
+    /// The tier to attach, its file made when there is none.
+    ///
+    /// # Errors
+    /// The place does not exist, is inside the home, or holds a file that somebody else could read or own.
+    pub(super) fn spec(&self) -> Result<(TierSpec, Option<Made>)> {
+        let (path, made) = self.member()?;
+        if path.starts_with(self.home) {
+            return Err(Error::Usage(format!(
+                "cannot put the tier at {}: that is inside the home; name a place on the fast storage",
+                path.display()
+            )));
+        }
+        Ok((TierSpec::new("fast", path, self.medium, self.size), made))
+    }
+
+    fn member(&self) -> Result<(PathBuf, Option<Made>)> {
+        let fast = self.fast;
+        if fast.is_dir() {
+            let dir = fast.canonicalize().map_err(|source| Error::Io {
+                what: "find",
+                path: fast.into(),
+                source,
+            })?;
+            return self.file(dir.join(file_name(self.home)));
+        }
+        // A path the user named may be a link; one made up here may not.
+        match fast.canonicalize() {
+            Ok(path) => self.file(path),
+            Err(_) => {
+                let parent = fast.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let (Ok(dir), Some(name)) = (parent.canonicalize(), fast.file_name()) else {
+                    return Err(Error::Usage(format!(
+                        "there is no {}; give a directory on the fast storage, a file in one, or a DAX device",
+                        fast.display()
+                    )));
+                };
+                self.file(dir.join(name))
+            }
+        }
+    }
+
+    fn file(&self, path: PathBuf) -> Result<(PathBuf, Option<Made>)> {
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        match made {
+            Ok(file) => {
+                let made = self.made(&path);
+                self.give_to_owner(&file, &path)?;
+                Ok((path, Some(made)))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                trusted(&path, self.owner, true)?;
+                // Made an instant ago by another attach of this home, of which one will win; whoever does removes it at the end.
+                let empty = path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() == 0);
+                let made = empty.then(|| self.made(&path));
+                Ok((path, made))
+            }
+            Err(source) => Err(Error::Io { what: "make the tier", path, source }),
+        }
+    }
+
+    fn made(&self, path: &Path) -> Made {
+        Made { path: path.into(), home: self.home.into(), keep: false }
+    }
+
+    fn give_to_owner(&self, file: &File, path: &Path) -> Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        std::os::unix::fs::fchown(file, Some(self.owner.uid()), Some(self.owner.gid()))
+            .map_err(|source| Error::Io { what: "give to the home's owner", path: path.into(), source })
+    }
+}
+
+/// Makes the file of a volatile tier again that went with a reboot.
+///
+/// # Errors
+/// When it cannot be made.
+pub(super) fn make_again(member: &Path, home: &Path, owner: &Metadata) -> Result<()> {
+    let wish = Wish { fast: member, size: 0, medium: Medium::Volatile, home, owner };
+    let (_, made) = wish.file(member.to_path_buf())?;
+    if let Some(made) = made {
+        made.keep();
+    }
+    Ok(())
+}
+
+/// Refuses a member that somebody other than root, this user and the home's owner could have made up; with `private`, also one that others may read.
+///
+/// # Errors
+/// Says whose it is, and what to do.
+pub(super) fn trusted(path: &Path, home: &Metadata, private: bool) -> Result<()> {
+    let found = std::fs::symlink_metadata(path).map_err(|source| Error::Io {
+        what: "find the tier",
+        path: path.into(),
+        source,
+    })?;
+    if found.file_type().is_char_device() || found.file_type().is_block_device() {
+        return Ok(());
+    }
+    let refuse = |why: String| Err(Error::Usage(format!("cannot use {} as a tier: {why}", path.display())));
+    if !found.is_file() {
+        return refuse("it is neither a file nor a device".into());
+    }
+    let owners = [0, rustix::process::geteuid().as_raw(), home.uid()];
+    if !owners.contains(&found.uid()) {
+        return refuse(format!(
+            "it belongs to user {}, who is neither the home's owner nor you; remove it, or name another place",
+            found.uid()
+        ));
+    }
+    if private && found.mode() & 0o077 != 0 {
+        return refuse(format!(
+            "others may open it (mode {:04o}); chmod 600 it first",
+            found.mode() & 0o7777
+        ));
+    }
+    Ok(())
+}
+
+/// Whether it is a file that nobody but the home's owner can open or has another name for.
+pub(super) fn is_owners(found: &Metadata, home: &Metadata) -> bool {
+    found.is_file() && found.uid() == home.uid() && found.mode() & 0o077 == 0 && found.nlink() == 1
+}
+
+/// The home's path with dashes, and `.tier`.
+pub(super) fn file_name(home: &Path) -> std::ffi::OsString {
+    let mut name: Vec<u8> =
+        home.as_os_str().as_bytes().iter().map(|b| if *b == b'/' { b'-' } else { *b }).collect();
+    while name.first() == Some(&b'-') {
+        name.remove(0);
+    }
+    // A name has at most 255 bytes; the end of a path tells more than its beginning.
+    let cut = name.len().saturating_sub(240);
+    let mut name = name.split_off(cut);
+    name.extend_from_slice(b".tier");
+    std::ffi::OsString::from_vec(name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_called_after_the_homes_path() {
+        assert_eq!(file_name(Path::new("/var/lib/postgresql/15/main")), "var-lib-postgresql-15-main.tier");
+        assert!(file_name(Path::new(&format!("/{}", "x/".repeat(500)))).len() < 255);
+    }
+
+    #[test]
+    fn a_member_made_here_is_private_and_goes_unless_it_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("db");
+        std::fs::create_dir(&home).unwrap();
+        let owner = std::fs::metadata(&home).unwrap();
+        let fast = dir.path().join("fast");
+        std::fs::create_dir(&fast).unwrap();
+        let wish = Wish { fast: &fast, size: 8 << 20, medium: Medium::Emulated, home: &home, owner: &owner };
+        let (spec, made) = wish.spec().unwrap();
+        let metadata = std::fs::metadata(&spec.members[0]).unwrap();
+        assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o600, owner.uid()));
+        drop(made);
+        assert!(!spec.members[0].exists());
+        let (_, made) = wish.spec().unwrap();
+        made.unwrap().keep();
+        std::fs::write(&spec.members[0], "bytes").unwrap();
+        assert!(wish.spec().unwrap().1.is_none(), "a file that is there is used");
+    }
+
+    #[test]
+    fn a_member_that_another_attach_uses_by_now_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        let (home, fast) = (real.join("db"), real.join("fast"));
+        std::fs::create_dir(&home).unwrap();
+        std::fs::create_dir(&fast).unwrap();
+        let owner = std::fs::metadata(&home).unwrap();
+        let wish = Wish { fast: &fast, size: 24 << 20, medium: Medium::Emulated, home: &home, owner: &owner };
+        // Two attaches at once: this one made the file, the other one found it empty and was faster to the home's lock.
+        let (spec, made) = wish.spec().unwrap();
+        let (others, others_made) = wish.spec().unwrap();
+        assert_eq!(spec.members, others.members);
+        let attached =
+            tiersmith_store::attach(&home, &[others], tiersmith_store::Options::default()).unwrap();
+        let held = attached.clone();
+        drop(made);
+        assert!(spec.members[0].exists(), "the tier of another attach was removed");
+        attached.detach().unwrap();
+        assert!(others_made.is_some(), "nobody would remove the file");
+        others_made.unwrap().remove();
+        drop(held);
+        assert!(!spec.members[0].exists());
+        // Attached, and its daemon dead: the lock is free.
+        let (spec, made) = wish.spec().unwrap();
+        drop(
+            tiersmith_store::attach(&home, std::slice::from_ref(&spec), tiersmith_store::Options::default())
+                .unwrap(),
+        );
+        drop(made);
+        assert!(spec.members[0].exists(), "the tier of an attached home was removed");
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_and_a_place_inside_the_home_are_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let owner = std::fs::metadata(&home).unwrap();
+        let inside =
+            Wish { fast: &home, size: 8 << 20, medium: Medium::Emulated, home: &home, owner: &owner };
+        assert!(inside.spec().unwrap_err().to_string().contains("inside the home"));
+        assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0, "something was left");
+        let open = home.join("open.tier");
+        std::fs::write(&open, "").unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let wish = Wish { fast: &open, home: Path::new("/db"), ..inside };
+        assert!(wish.spec().unwrap_err().to_string().contains("chmod 600"));
+        let nowhere = home.join("no/where");
+        let wish = Wish { fast: &nowhere, ..wish };
+        assert!(wish.spec().unwrap_err().to_string().contains("there is no"));
+    }
+}

@@ -1,0 +1,127 @@
+//! `tiersmith awr`: recording around a command, reports in every form, baselines, retention, files, and Oracle's reports.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn tiersmith(dir: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tiersmith"));
+    // Where these are set they would be tried.
+    for name in ["PGHOST", "PGUSER", "PGPASSWORD", "PGSERVICE", "MYSQL_PWD", "REDISCLI_AUTH"] {
+        command.env_remove(name);
+    }
+    command.args(arguments).current_dir(dir).stdin(Stdio::null()).output().unwrap()
+}
+
+fn good(dir: &Path, arguments: &[&str]) -> String {
+    let output = tiersmith(dir, arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(dir: &Path, arguments: &[&str], expected: &str) -> String {
+    let output = tiersmith(dir, arguments);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+    assert!(error.contains(expected), "{arguments:?}: {error}");
+    error
+}
+
+#[test]
+fn a_recording_around_a_command_is_reported_in_every_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for name in ["before", "after"] {
+        let said = good(dir, &["awr", "record", "--source", "host", "--name", name, "--", "true"]);
+        assert!(said.contains("host: 2 snapshots"), "{said}");
+    }
+    let list = good(dir, &["awr", "list"]);
+    assert!(list.contains("baseline before: 1 to 2") && list.contains("baseline after: 3 to 4"), "{list}");
+    let report = good(dir, &["awr", "report"]);
+    assert!(report.contains("WORKLOAD REPOSITORY report"), "{report}");
+    assert!(
+        good(dir, &["awr", "report", "--baseline", "before", "--csv"])
+            .starts_with("section,table,row,column,unit,value")
+    );
+    assert!(good(dir, &["awr", "report", "1", "2", "--markdown"]).starts_with("# WORKLOAD"));
+    let json = good(dir, &["awr", "report", "--in", "tiersmith-awr.db", "1", "2", "--json"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["kind"], "tiersmith report");
+    good(dir, &["awr", "report", "1", "2", "--html", "page.html"]);
+    assert!(fs::read_to_string(dir.join("page.html")).unwrap().starts_with("<!DOCTYPE html>"));
+    let compared = good(dir, &["awr", "compare", "--baseline", "before", "--baseline", "after"]);
+    assert!(compared.contains("COMPARE PERIOD REPORT"), "{compared}");
+    assert!(good(dir, &["awr", "compare", "1", "2", "3", "4"]).contains("COMPARE PERIOD"));
+    refused(dir, &["awr", "compare", "1", "2"], "needs two intervals");
+    refused(dir, &["awr", "report", "--baseline", "none"], "no baseline `none`");
+    let again = ["awr", "record", "--source", "host", "--name", "before", "--", "true"];
+    refused(dir, &again, "there is a baseline `before`");
+    good(dir, &["awr", "export", "--to", "files"]);
+    good(dir, &["awr", "load", "files/snap-000001.json", "files/snap-000002.json", "--to", "other.db"]);
+    assert!(good(dir, &["awr", "report", "--in", "other.db"]).contains("WORKLOAD REPOSITORY report"));
+    assert!(good(dir, &["awr", "purge", "--older", "0"]).contains("0 snapshots removed"), "baselines stay");
+    good(dir, &["awr", "baseline", "drop", "before"]);
+    assert!(good(dir, &["awr", "purge", "--older", "0"]).contains("2 snapshots removed"));
+}
+
+#[test]
+fn a_command_that_fails_is_exit_code_1_and_what_was_recorded_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = tiersmith(dir.path(), &["awr", "record", "--source", "host", "--json", "--", "false"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["recorded"][0]["snapshots"].as_array().unwrap().len(), 2);
+    assert!(said["command_failed"].as_str().unwrap().contains("false"));
+    refused(dir.path(), &["awr", "record", "--source", "host", "--", "no-such-program"], "no-such-program");
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_with_what_to_do_and_without_the_password() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for url in
+        ["postgresql://u:hunter2@localhost/d", "mysql://u:hunter2@localhost/", "redis://:hunter2@localhost"]
+    {
+        for command in
+            [&["awr", "record", "--source", url][..], &["awr", "snapshot", "--source", url, "--to", "x.db"]]
+        {
+            let error = refused(dir, command, "password in it");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+    let nowhere = format!("unix://{}", dir.join("none.sock").display());
+    refused(dir, &["awr", "record", "--source", &nowhere], "cannot connect to");
+    refused(dir, &["awr", "record", "--source", "ftp://x"], "its scheme is not one of");
+    fs::create_dir(dir.join("plain")).unwrap();
+    refused(dir, &["awr", "record", "--source", "plain"], "not a mounted home");
+    refused(dir, &["awr", "record", "--source", "host", "--to", "plain"], "in one file");
+    refused(dir, &["awr", "record", "--source", "host", "--every", "1ms"], "ten times a second");
+    refused(dir, &["awr", "record", "--source", "host", "--every", "soon"], "write a number with");
+    refused(dir, &["awr", "snapshot", "--to", "x.db"], "give a path, or --source");
+    let taken = good(dir, &["awr", "snapshot", "--source", "host", "--to", "x.db"]);
+    assert!(taken.contains("snapshot 1 in x.db"), "{taken}");
+}
+
+#[test]
+fn an_oracle_report_becomes_two_snapshots_and_a_file_that_is_none_imports_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let report = "<h1>WORKLOAD REPOSITORY report for</h1><table><tr><th>DB Name</th><th>DB Id</th><th>Instance</th></tr><tr><td>SHOP</td>\
+                  <td>7</td><td>s1</td></tr></table><table><tr><th></th><th>Snap Id</th><th>Snap Time</th></tr><tr><td>Begin Snap:</td>\
+                  <td>1</td><td>24-Aug-26 10:00:00</td></tr><tr><td>End Snap:</td><td>2</td><td>24-Aug-26 10:10:00</td></tr></table>\
+                  <table><tr><th>Statistic Name</th><th>Time (s)</th></tr><tr><td>DB time</td><td>60</td></tr></table>\
+                  <h3>Undo Segment Summary</h3><table><tr><th>x</th></tr><tr><td>1</td></tr></table>";
+    fs::write(dir.join("awr.html"), report).unwrap();
+    fs::write(dir.join("other.html"), "<p>no report").unwrap();
+    refused(dir, &["awr", "import", "awr.html", "other.html", "--to", "oracle.db"], "other.html");
+    assert!(!dir.join("oracle.db").exists());
+    let said = good(dir, &["awr", "import", "awr.html", "--to", "oracle.db"]);
+    assert!(
+        said.contains("of SHOP, snapshots 1 and 2") && said.contains("not read: Undo Segment Summary"),
+        "{said}"
+    );
+    let text = good(dir, &["awr", "report", "--in", "oracle.db", "1", "2"]);
+    assert!(text.contains("SHOP") && text.contains("2026-08-24 10:10:00"), "{text}");
+}
