@@ -88,3 +88,25 @@ set_up() {
     set_up_c_compiler
     set_up_rust
 }
+
+# The real servers and tools that some tests and studies use. Without them those are skipped, each with a line: so nothing here ends
+# the program.
+set_up_servers() {
+    local missing=() found
+    have fusermount3 || missing+=(fuse3)
+    found=$(find /usr/lib/postgresql -name initdb 2>/dev/null | head -n1)
+    [ -n "$found" ] || missing+=(postgresql postgresql-contrib)
+    have mariadbd || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server)
+    have redis-server || missing+=(redis-server)
+    have sysbench || missing+=(sysbench)
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    if have apt-get && [ "$(id -u)" = 0 ]; then
+        echo "installing with apt-get: ${missing[*]}"
+        # No server of the system's own is started: the tests start theirs.
+        if ! { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}"; } >/dev/null 2>&1; then
+            echo "skipped: tests that need ${missing[*]}, because apt-get could not install them"
+        fi
+    else
+        echo "skipped: tests that need ${missing[*]}, because they are not installed; sudo apt-get install ${missing[*]}"
+    fi
+}
