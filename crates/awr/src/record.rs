@@ -5,7 +5,7 @@
 //! Recorder::run      one thread a source: looks and snapshots until told to stop; then the last snapshots
 //! ```
 //!
-//! A source that does not answer at all cannot keep a recording from ending: it is waited for [`GRACE`], then noted as a gap.
+//! A source that does not answer at all cannot keep a recording from ending: it is waited for `GRACE`, then noted as a gap.
 //! A source that cannot be asked is no end of the recording: the instant and the reason go into the repository as a gap, and the next
 //! snapshot is tried when it is due. Instants are multiples of the period from the beginning, so a slow snapshot does not move those
 //! after it; one that is missed is not made up for.

@@ -3,7 +3,7 @@
 //! One rule a file: a function from an interval to a finding or nothing. A rule is silent when its evidence is not measured or does not
 //! hold; it never guesses. Impact is a share of DB time where that is known; where it comes from samples the finding says so.
 //!
-//! To add one: copy `free_buffers.rs`, the smallest; a line in [`RULES`]; a test of both sides in the same file.
+//! To add one: copy `free_buffers.rs`, the smallest; a line in `RULES`; a test of both sides in the same file.
 //!
 //! Deliberately absent: costs and devices to buy (the advisor's), changes made by the program.
 //!

@@ -56,7 +56,7 @@ pub(crate) fn map_members(spec: &TierSpec) -> Result<Vec<Member>> {
         .collect()
 }
 
-/// Takes back what [`map_members`] and [`format`] made where nothing was, if nothing is attached to it: an empty file is empty again
+/// Takes back what [`map_members`] and [`format()`] made where nothing was, if nothing is attached to it: an empty file is empty again
 /// (`was_there`), else there is none.
 pub(crate) fn undo_new(path: &std::path::Path, was_there: bool) {
     use std::os::unix::fs::FileExt;
