@@ -7,7 +7,7 @@
 //! Markdown is the text report's tables as pipes, for issues and pull requests.
 //!
 //! Invariants: a field that a spreadsheet would take for a formula gets an apostrophe; in Markdown no text of the source can end a cell,
-//! begin HTML or make a link.
+//! begin HTML or make a link (a bare address may still be shown as one by what displays it).
 
 use std::fmt::Write as _;
 

@@ -6,7 +6,8 @@
 //! | MariaDB, MySQL | `MYSQL_PWD`; the `[client]` part of `~/.my.cnf` |
 //! | Redis, Valkey | `REDISCLI_AUTH` |
 //!
-//! A password file that others may read is passed over with a warning, as libpq does.
+//! A password file that others may read is passed over with a warning, as libpq does; `~/.my.cnf` is read all the same, as its own
+//! client does.
 //!
 //! Invariant: a secret is handed to the connection and to nobody else; [`Surroundings`] prints without it.
 
