@@ -89,8 +89,8 @@ set_up() {
     set_up_rust
 }
 
-# The real servers and tools that some tests and studies use. Without them those are skipped, each with a line: so nothing here ends
-# the program.
+# What some tests and studies use: real servers and their tools, and a browser for the reports. Without them those tests are skipped, each
+# with a line: so nothing here ends the program.
 set_up_servers() {
     local missing=() found
     have fusermount3 || missing+=(fuse3)
@@ -99,14 +99,24 @@ set_up_servers() {
     have mariadbd || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server)
     have redis-server || missing+=(redis-server)
     have sysbench || missing+=(sysbench)
+    have strace || missing+=(strace)
+    have chromium || have chromium-browser || have google-chrome || missing+=(chromium)
     [ "${#missing[@]}" -gt 0 ] || return 0
-    if have apt-get && [ "$(id -u)" = 0 ]; then
-        echo "installing with apt-get: ${missing[*]}"
-        # No server of the system's own is started: the tests start theirs.
-        if ! { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}"; } >/dev/null 2>&1; then
-            echo "skipped: tests that need ${missing[*]}, because apt-get could not install them"
-        fi
-    else
+    if ! have apt-get || [ "$(id -u)" != 0 ]; then
         echo "skipped: tests that need ${missing[*]}, because they are not installed; sudo apt-get install ${missing[*]}"
+        return 0
     fi
+    echo "installing with apt-get: ${missing[*]}"
+    apt-get update -qq >/dev/null 2>&1 || true
+    # Together, which is faster; one by one if one of them is not to be had. No server of the system's own is started: the tests start theirs.
+    if ! install_quietly "${missing[@]}"; then
+        local package
+        for package in "${missing[@]}"; do
+            install_quietly "$package" || echo "skipped: tests that need $package, because apt-get could not install it"
+        done
+    fi
+}
+
+install_quietly() {
+    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null 2>&1 </dev/null
 }
