@@ -13,6 +13,8 @@
 //! | `redo_write_sync_8k_us` | microseconds of an 8 KiB write to a redo file and `fdatasync`, durable: the fastest way to mount measured here |
 //! | `redo_write_sync_8k_us_WAY` | the same for each way to mount; `asked`: `fdatasync` reaches the daemon |
 //! | `redo_over_passthrough` | time of that over the same to a file on tmpfs that FUSE passes through |
+//! | `redo_write_over_floor`, `redo_write_over_floor_WAY` | time of that over the same with a server that answers at once: same mount, same transport, and the write is not done. What is above 1 is ours, the rest the kernel's and the transport's |
+//! | `floor_us_WAY` | that floor in microseconds |
 //! | `read_8k_us`, `read_8k_us_WAY` | microseconds of a read of 8 KiB from the tier, past the page cache (`O_DIRECT`): the fastest way, and each |
 //! | `cached_read_over_home` | time of a read of 8 KiB from the page cache over that on the home's own file system |
 
@@ -32,6 +34,10 @@ const BLOCK: usize = 8192;
 /// Bytes of the redo file, which is written round and round, and of the data file.
 const FILE: u64 = 16 << 20;
 const BATCH: usize = 16;
+
+/// Mounts that answer writes without doing them.
+const FLOORS: [(&str, Transport); 2] =
+    [("classic_floor", Transport::Classic), ("uring_floor", Transport::Uring)];
 
 const REDO: &str = "redo write 8 KiB + fdatasync";
 const READ: &str = "read 8 KiB from the tier";
@@ -62,6 +68,7 @@ fn way(
     name: &str,
     transport: Transport,
     sync_on_write: bool,
+    discard_writes: bool,
 ) -> Result<Option<Way>, Failed> {
     let home = slow.join(name);
     std::fs::create_dir(&home)?;
@@ -72,12 +79,14 @@ fn way(
         redo_keep_bytes: 2 * FILE,
         ..Default::default()
     };
-    let options = Options { transport, sync_on_write, ..Options::default() };
+    let options = Options { transport, sync_on_write, discard_writes, ..Options::default() };
     let attached = attach(&home, &[spec], store)?;
     let mounted = match mount(attached, &home, &options) {
         Ok(mounted) => mounted,
         Err(tiersmith_mount::Error::Transport { reason, .. }) => {
-            report.warn(format!("{transport} is not measured: {reason}"));
+            if !discard_writes {
+                report.warn(format!("{transport} is not measured: {reason}"));
+            }
             return Ok(None);
         }
         Err(e) => return Err(e.into()),
@@ -140,12 +149,16 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
         ("uring", Transport::Uring, true),
         ("uring_asked", Transport::Uring, false),
     ] {
-        ways.extend(way(report, fast.path(), slow.path(), name, transport, sync_on_write)?);
+        ways.extend(way(report, fast.path(), slow.path(), name, transport, sync_on_write, false)?);
+    }
+    let mut floors = Vec::new();
+    for (name, transport) in FLOORS {
+        floors.extend(way(report, fast.path(), slow.path(), name, transport, true, true)?);
     }
     // A home beside the tier: what FUSE costs when the kernel passes a file through.
     let beside = fast.path().join("homes");
     std::fs::create_dir(&beside)?;
-    let through = way(report, fast.path(), &beside, "passthrough", Transport::Classic, false)?;
+    let through = way(report, fast.path(), &beside, "passthrough", Transport::Classic, false, false)?;
     let plain = |dir: &Path| -> Result<File, Failed> {
         let path = dir.join("plain");
         std::fs::write(&path, vec![5; FILE as usize])?;
@@ -163,6 +176,15 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
             read(report, READ, &way.name, &way.direct, operations);
             read(report, CACHED, &way.name, &way.cached, operations);
         }
+        for floor in &floors {
+            redo(
+                report,
+                &format!("floor: a server that answers at once, {}", floor.name),
+                &floor.redo,
+                operations,
+                &mut at,
+            );
+        }
         if let Some(file) = through.as_ref().and_then(|w| w.passed.as_ref()) {
             redo(report, "passthrough", file, operations, &mut at);
         }
@@ -173,7 +195,7 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
         report.warn("the kernel passes no files through here: `redo_over_passthrough` is missing");
     }
     report.note("the clock is read every 16 operations; `asked`: fdatasync reaches the daemon, else every write is durable and the kernel asks no more");
-    for way in ways.into_iter().chain(through) {
+    for way in ways.into_iter().chain(floors).chain(through) {
         end(way)?;
     }
     Ok(())
@@ -193,6 +215,16 @@ fn ratios(report: &mut Report, ways: &[Way]) {
             if let Some(median) = report.median(group, &way.name) {
                 report.ratio(&format!("{key}_{}", way.name), median / 1000.0);
             }
+        }
+    }
+    for (name, _) in FLOORS {
+        let way = name.trim_end_matches("_floor");
+        let floor = format!("floor: a server that answers at once, {name}");
+        let Some(median) = report.median(REDO, &floor) else { continue };
+        report.ratio(&format!("floor_us_{way}"), median / 1000.0);
+        report.ratio_of_medians(&format!("redo_write_over_floor_{way}"), (REDO, way), (REDO, &floor));
+        if fastest(report, REDO).is_some_and(|(_, best)| best == way) {
+            report.ratio_of_medians("redo_write_over_floor", (REDO, way), (REDO, &floor));
         }
     }
     if let Some((_, best)) = fastest(report, REDO) {
