@@ -119,9 +119,20 @@ impl Machine {
         machine.said("it is mounted and ready").map(|_| machine)
     }
 
+    /// The line with these words; an error when the process ends before, which it is made to after a long time.
     fn said(&mut self, what: &str) -> Result<String, String> {
+        let (pid, (done, ended)) = (u64::from(self.child.id()), std::sync::mpsc::channel::<()>());
+        let watch = std::thread::spawn(move || {
+            if ended.recv_timeout(daemon::LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                daemon::kill("KILL", pid);
+            }
+        });
         let said = self.lines.by_ref().map_while(Result::ok).find(|line| line.contains(what));
-        said.ok_or_else(|| "the home could not be served; the reason is above".into())
+        drop(done);
+        watch.join().unwrap();
+        said.ok_or_else(|| {
+            format!("the process that serves ended before it said {what:?}; what it said is above")
+        })
     }
 
     fn ask(&mut self, command: &str, answer: &str) -> String {
@@ -138,15 +149,19 @@ impl Machine {
 }
 
 impl Drop for Machine {
-    /// Killed, and the dead mount taken away.
+    /// Killed, and the dead mount taken away. What the kernel still holds for an instant is waited for.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let at = self.place.join("db");
-        while is_dead(&at) {
-            if clear_dead(&at).is_err() {
-                break;
+        let (at, began) = (self.place.join("db"), std::time::Instant::now());
+        while daemon::is_mounted(&at) {
+            if is_dead(&at) {
+                let _ = clear_dead(&at);
             }
+            if began.elapsed() > daemon::LIMIT {
+                return eprintln!("left behind: a mount at {}", at.display());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }
 }

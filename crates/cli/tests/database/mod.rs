@@ -22,6 +22,9 @@ const ACCOUNTS: u64 = 200;
 /// A row's number, and the length of its payload in bytes.
 pub(crate) type Row = (u64, u64);
 
+/// Rows, or what the database said.
+pub(crate) type Rows = Result<Vec<Row>, String>;
+
 /// What differs between the databases.
 pub(crate) struct Subject {
     pub(crate) product: &'static dyn Product,
@@ -31,7 +34,7 @@ pub(crate) struct Subject {
     /// One transaction: number, session, payload length.
     pub(crate) transaction: fn(u64, u64) -> Vec<String>,
     /// Every acknowledged number, with the length of its payload.
-    pub(crate) found: fn(&mut dyn Client, &[u64]) -> Result<Vec<Row>, String>,
+    pub(crate) found: fn(&mut dyn Client, &[u64]) -> Rows,
     /// What must hold besides.
     pub(crate) consistent: fn(&mut dyn Client) -> Result<(), String>,
     /// The database's own checks, while it runs.
@@ -149,7 +152,7 @@ pub(crate) fn tool(programs: &Programs, known: &str, name: &str) -> std::path::P
     programs.get(name).map_or_else(|| programs.get(known).unwrap().with_file_name(name), Path::to_path_buf)
 }
 
-pub(crate) fn numbers(client: &mut dyn Client, sql: &str) -> Result<Vec<Row>, String> {
+pub(crate) fn numbers(client: &mut dyn Client, sql: &str) -> Rows {
     let rows = client.table(sql).map_err(|e| e.to_string())?;
     Ok(rows.iter().map(|row| (row[0].parse().unwrap(), row[1].parse().unwrap())).collect())
 }
