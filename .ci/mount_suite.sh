@@ -224,18 +224,18 @@ run_fsx() {
 test_target() { # PACKAGE TARGET WHAT
     new_place
     if cargo test -q -p "$1" --test "$2" -- --nocapture </dev/null >"$place/out" 2>&1; then
-        grep -aE '^(skipped|[a-z]+: |power cuts|cut |seed |[0-9]+ kills)' "$place/out" || true
+        grep -aE '^\.*(skipped|[a-z]+: |power cuts|cut |seed |[0-9]+ kills)' "$place/out" || true
     else
         cat "$place/out"
         failed "$3"
     fi
 }
 
-# What lines of $place/out say, joined by commas; what was skipped if there are none.
+# What lines of $place/out say, in one line (a test's line may follow libtest's dots); what was skipped if there are none.
 said() { # PATTERN
     local lines
-    lines=$(grep -aoE "$1" "$place/out" | paste -sd, | sed 's/,/, /g')
-    [ -n "$lines" ] || lines=$(grep -ao '^skipped: .*' "$place/out" | head -n 1)
+    lines=$(grep -aoE "$1" "$place/out" | paste -sd';' | sed 's/;/; /g')
+    [ -n "$lines" ] || lines=$(grep -ao 'skipped: .*' "$place/out" | head -n 1)
     echo "${lines:-nothing}"
 }
 
@@ -248,7 +248,7 @@ run_kill() {
 run_databases() {
     export TIERSMITH_KILL_ROUNDS=${kill_rounds:-5}
     test_target tiersmith-cli databases "the databases' kill loops"
-    said_databases=$(said '^[a-z]+: [0-9]+ transactions acknowledged, [0-9]+ kills')
+    said_databases=$(said '[a-z]+: [0-9]+ transactions acknowledged, [0-9]+ kills')
 }
 
 run_power() {
