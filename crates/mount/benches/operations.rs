@@ -13,10 +13,11 @@
 //! | `redo_write_sync_8k_us` | microseconds of an 8 KiB write to a redo file and `fdatasync`, durable: the fastest way to mount measured here |
 //! | `redo_write_sync_8k_us_WAY` | the same for each way to mount; `asked`: `fdatasync` reaches the daemon |
 //! | `redo_over_passthrough` | time of that over the same to a file on tmpfs that FUSE passes through |
-//! | `redo_write_over_floor`, `redo_write_over_floor_WAY` | time of that over the same with a server that answers at once: same mount, same transport, and the write is not done. What is above 1 is ours, the rest the kernel's and the transport's |
+//! | `redo_write_over_floor`, `redo_write_over_floor_WAY` | time of that over the same with a server that answers at once: same transport, nothing done. What is above 1 is ours |
 //! | `floor_us_WAY` | that floor in microseconds |
 //! | `read_8k_us`, `read_8k_us_WAY` | microseconds of a read of 8 KiB from the tier, past the page cache (`O_DIRECT`): the fastest way, and each |
-//! | `cached_read_over_home` | time of a read of 8 KiB from the page cache over that on the home's own file system |
+//! | `cached_read_over_home` | time of a read of 8 KiB from the page cache over that on home's own file system, both written block by block |
+//! | `cached_read_over_home_at_once` | the same, home's file written at once: its page cache then has larger pages |
 
 #[path = "../../../benches/report.rs"]
 mod report;
@@ -43,6 +44,9 @@ const REDO: &str = "redo write 8 KiB + fdatasync";
 const READ: &str = "read 8 KiB from the tier";
 const CACHED: &str = "read 8 KiB from the page cache";
 
+/// A file of the home whose pages in the page cache are as large as that file system makes them.
+const IN_ONE: &str = "home's disk, no mount, file written at once";
+
 const PROFILE: &str = "description = \"benchmark\"\n[default]\nclass = \"pass\"\nblock_size = 8192\n\
     [[rule]]\nfiles = [\"**/*.redo\"]\nclass = \"redo\"\nblock_size = 8192\nwhy = \"benchmark\"\n\
     [[rule]]\nfiles = [\"**/*.d8\"]\nclass = \"data\"\nblock_size = 8192\nwhy = \"benchmark\"\n";
@@ -58,6 +62,15 @@ struct Way {
     direct: File,
     cached: File,
     passed: Option<File>,
+}
+
+/// Fills a file in pieces of so many bytes. Its pages in the page cache are as large as its pieces were, where the file system has such pages.
+fn fill(file: &File, piece: u64) -> Result<(), Failed> {
+    let bytes = vec![5; piece as usize];
+    for at in (0..FILE).step_by(piece as usize) {
+        file.write_all_at(&bytes, at)?;
+    }
+    Ok(())
 }
 
 /// Mounts a new home; `None` when the transport cannot be had.
@@ -94,7 +107,7 @@ fn way(
     let passthrough = mounted.report().passthrough;
     let filled = |file: &str| -> Result<PathBuf, Failed> {
         let path = home.join(file);
-        std::fs::write(&path, vec![5; FILE as usize])?;
+        fill(&File::create(&path)?, BLOCK as u64)?;
         Ok(path)
     };
     let open =
@@ -159,12 +172,17 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     let beside = fast.path().join("homes");
     std::fs::create_dir(&beside)?;
     let through = way(report, fast.path(), &beside, "passthrough", Transport::Classic, false, false)?;
-    let plain = |dir: &Path| -> Result<File, Failed> {
-        let path = dir.join("plain");
-        std::fs::write(&path, vec![5; FILE as usize])?;
-        Ok(OpenOptions::new().read(true).write(true).open(path)?)
+    let plain = |dir: &Path, piece: u64| -> Result<File, Failed> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(dir.join(format!("plain-{piece}")))?;
+        fill(&file, piece)?;
+        Ok(file)
     };
-    let (on_tier, on_home) = (plain(fast.path())?, plain(slow.path())?);
+    let (on_tier, on_home) = (plain(fast.path(), BLOCK as u64)?, plain(slow.path(), BLOCK as u64)?);
+    let in_one = plain(slow.path(), FILE)?;
     let operations = if report.quick() { 1600 } else { 8000 };
     report.config("operations_per_round", operations);
     let mut at = 0;
@@ -189,6 +207,7 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
             redo(report, "passthrough", file, operations, &mut at);
         }
         read(report, CACHED, "home's disk, no mount", &on_home, operations);
+        read(report, CACHED, IN_ONE, &in_one, operations);
     }
     ratios(report, &ways);
     if through.as_ref().is_some_and(|w| w.passed.is_none()) {
@@ -232,6 +251,7 @@ fn ratios(report: &mut Report, ways: &[Way]) {
     }
     if let Some((_, best)) = fastest(report, CACHED) {
         report.ratio_of_medians("cached_read_over_home", (CACHED, &best), (CACHED, "home's disk, no mount"));
+        report.ratio_of_medians("cached_read_over_home_at_once", (CACHED, &best), (CACHED, IN_ONE));
     }
 }
 
