@@ -290,7 +290,7 @@ fn postgresql_without_full_page_writes_survives_power_cuts_and_a_medium_that_kee
     let cuts = number("TIERSMITH_POWER_CUTS").unwrap_or(2);
     let Some(mut run) = Run::new(what, seed) else { return };
     eprintln!("power cuts beneath PostgreSQL: seed {seed}, {cuts} cuts, tier EMULATED");
-    let wrong = |cut: u64, why: &str| {
+    let wrong = |cut: u64, why: &str| -> ! {
         eprintln!("VIOLATION: after cut {cut} (seed {seed}): {why}");
         panic!("VIOLATION: after cut {cut} (seed {seed}): {why}");
     };
@@ -301,16 +301,12 @@ fn postgresql_without_full_page_writes_survives_power_cuts_and_a_medium_that_kee
             Err(why) => wrong(cut, &why),
         }
     }
-    if let Err(why) = run.look() {
-        wrong(cuts, &why);
-    }
-    eprintln!(
-        "power cuts beneath PostgreSQL: {cuts} cuts, {} transactions acknowledged",
-        run.acknowledged.len()
-    );
     // The same look at a machine whose fences do nothing, of whose work since then nothing has arrived: blind it would be worth nothing.
     let life = Life { sync_on_write: false, sabotaged: true, image: Some(0) };
-    let said = run.live(&life).unwrap();
+    let acknowledged = run.acknowledged.len();
+    // It begins with the look after the last cut.
+    let said = run.live(&life).unwrap_or_else(|why| wrong(cuts, &why));
+    eprintln!("power cuts beneath PostgreSQL: {cuts} cuts, {acknowledged} transactions acknowledged");
     let why = run.look().expect_err("a cut that took acknowledged work away was not seen");
     eprintln!("cut without fences: {said}; found out: {why}");
 }
