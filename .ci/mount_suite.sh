@@ -8,18 +8,19 @@ set -eu
 
 help() {
     cat <<'END'
-usage: .ci/mount_suite.sh [pjdfstest|fsx|kill|databases|all]
+usage: .ci/mount_suite.sh [pjdfstest|fsx|kill|databases|power|all]
 
 pjdfstest   POSIX behaviour, on files of class data and on files that the kernel passes through
 fsx         random operations on one file, compared with what they must give: classes data and redo, tiers of 9 and 32 MiB, remounted in
             between, and with the daemon killed and attached again; over io_uring too where the kernel has it switched on
 kill        writers while the daemon is killed: what was acknowledged is there, no block is torn
 databases   PostgreSQL, MariaDB and Redis while database and daemon are killed (those that are installed)
+power       PostgreSQL without full_page_writes on a mount over the crash simulator: simulated power cuts, and a medium that must be found out
 
 The last line is "mount suite: pjdfstest N of M, fsx K operations, ...".
 
 Environment: TIERSMITH_FSX_OPERATIONS of each run (default 4000), TIERSMITH_FSX_SEED the first seed (default: from the clock, printed),
-TIERSMITH_KILL_ROUNDS (default 30 for kill, 5 for databases), TIERSMITH_SUITE_DIR where the homes are (default: the temporary directory).
+TIERSMITH_KILL_ROUNDS (default 30 for kill, 5 for databases), TIERSMITH_POWER_CUTS (default 20), TIERSMITH_SUITE_DIR where the homes are (default: the temporary directory).
 END
 }
 
@@ -33,7 +34,8 @@ tools=$target/mount-suite
 suite_operations=${TIERSMITH_FSX_OPERATIONS:-4000}
 seed=${TIERSMITH_FSX_SEED:-$(date +%s)}
 failures=0
-said_pjdfstest='not run' said_fsx='not run' said_kill='not run' said_databases='not run'
+kill_rounds=${TIERSMITH_KILL_ROUNDS:-}
+said_pjdfstest='not run' said_fsx='not run' said_kill='not run' said_databases='not run' said_power='not run'
 
 skip_all() {
     echo "skipped: the mount suite, because $1"
@@ -218,20 +220,41 @@ run_fsx() {
     said_fsx="$done_operations operations"
 }
 
+# Runs one test target and shows what it says; leaves that in $place/out.
+test_target() { # PACKAGE TARGET WHAT
+    new_place
+    if cargo test -q -p "$1" --test "$2" -- --nocapture </dev/null >"$place/out" 2>&1; then
+        grep -aE '^\.*(skipped|[a-z]+: |power cuts|cut |seed |[0-9]+ kills)' "$place/out" || true
+    else
+        cat "$place/out"
+        failed "$3"
+    fi
+}
+
+# What lines of $place/out say, in one line (a test's line may follow libtest's dots); what was skipped if there are none.
+said() { # PATTERN
+    local lines
+    lines=$(grep -aoE "$1" "$place/out" | paste -sd';' | sed 's/;/; /g')
+    [ -n "$lines" ] || lines=$(grep -ao 'skipped: .*' "$place/out" | head -n 1)
+    echo "${lines:-nothing}"
+}
+
 run_kill() {
-    local rounds=${TIERSMITH_KILL_ROUNDS:-30}
-    TIERSMITH_KILL_ROUNDS=$rounds cargo test -q -p tiersmith-mount --test kill -- --nocapture </dev/null || failed "the kill loop"
-    said_kill="$rounds rounds"
+    export TIERSMITH_KILL_ROUNDS=${kill_rounds:-30}
+    test_target tiersmith-mount kill 'the kill loop'
+    said_kill=$(said '[0-9]+ kills from seed [0-9]+, [0-9]+ writes')
 }
 
 run_databases() {
-    local rounds=${TIERSMITH_KILL_ROUNDS:-5}
-    if [ ! -f crates/cli/tests/databases.rs ]; then
-        said_databases='not there'
-        return
-    fi
-    TIERSMITH_KILL_ROUNDS=$rounds cargo test -q -p tiersmith-cli --test databases -- --nocapture </dev/null || failed "the databases' kill loops"
-    said_databases="$rounds rounds each of those installed"
+    export TIERSMITH_KILL_ROUNDS=${kill_rounds:-5}
+    test_target tiersmith-cli databases "the databases' kill loops"
+    said_databases=$(said '[a-z]+: [0-9]+ transactions acknowledged, [0-9]+ kills')
+}
+
+run_power() {
+    export TIERSMITH_POWER_CUTS=${TIERSMITH_POWER_CUTS:-20}
+    test_target tiersmith-cli power_cuts 'the power cuts beneath PostgreSQL'
+    said_power=$(said '[0-9]+ cuts, [0-9]+ transactions acknowledged')
 }
 
 mode=${1:-all}
@@ -240,7 +263,7 @@ case $mode in
     help
     exit 0
     ;;
-pjdfstest | fsx | kill | databases | all) ;;
+pjdfstest | fsx | kill | databases | power | all) ;;
 *) give_up "there is no part $mode; see $0 --help" ;;
 esac
 [ "$(id -u)" = 0 ] || skip_all "it needs root (it acts as other users, and kills)"
@@ -254,9 +277,10 @@ all)
     run_fsx
     run_kill
     run_databases
+    run_power
     ;;
 *) "run_$mode" ;;
 esac
 [ "$failures" = 0 ] || echo "$failures parts failed; what they said is above" >&2
-echo "mount suite: pjdfstest $said_pjdfstest, fsx $said_fsx, kill loop $said_kill, databases $said_databases, failed $failures"
+echo "mount suite: pjdfstest $said_pjdfstest, fsx $said_fsx, kill loop $said_kill, databases $said_databases, power $said_power, failed $failures"
 [ "$failures" = 0 ] || exit 1

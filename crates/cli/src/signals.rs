@@ -3,6 +3,7 @@
 //! **Invariant**: the exit code is 128 and the signal's number, as a shell expects it.
 
 use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -13,6 +14,14 @@ use crate::error::{Error, Result};
 
 /// How long a command may take to stop by itself before what it made is taken away under its hands.
 const PATIENCE: Duration = Duration::from_millis(400);
+
+/// What is said besides when the program is interrupted.
+static BESIDES: Mutex<String> = Mutex::new(String::new());
+
+/// Says `what` when the program is interrupted from here on: a command that leaves something to others tells to whom.
+pub(crate) fn say_when_interrupted(what: String) {
+    *BESIDES.lock().unwrap_or_else(PoisonError::into_inner) = what;
+}
 
 /// Removes what `leftovers` knows when the program is interrupted, and ends it.
 pub(crate) fn clean_up_on_interruption(leftovers: &Leftovers) -> Result<()> {
@@ -38,7 +47,8 @@ pub(crate) fn clean_up_on_interruption(leftovers: &Leftovers) -> Result<()> {
         }
         // A command that made nothing of its own has nothing removed: what a recording recorded stays.
         let removed = if made { "; what was made is removed" } else { "" };
-        let _ = writeln!(error, "tiersmith: interrupted{removed}");
+        let besides = BESIDES.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = writeln!(error, "tiersmith: interrupted{removed}{besides}");
         std::process::exit(128 + signal);
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).map(|_| ()).map_err(|source| Error::Io {

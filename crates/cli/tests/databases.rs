@@ -8,23 +8,21 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
 mod daemon;
+mod database;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use daemon::{Site as Place, can_mount, good, output, text, wait_until};
+use daemon::{Site as Place, can_mount, good};
+use database::{
+    Load, Subject, numbers, payload_bytes, run, sql_consistent, sql_transaction, stop_and_check, tool, verify,
+};
 use serde_json::Value;
-use tiersmith_lab::server::{self, Client, Product, Programs, Server, Site};
+use tiersmith_lab::server::{self, Server, Site};
 
-/// Sessions that write.
-const SESSIONS: u64 = 2;
-/// Accounts whose balances are changed; each session has its own.
-const ACCOUNTS: u64 = 200;
 /// Acknowledged transactions that a round waits for before it kills.
 const ACKNOWLEDGED_MIN: u64 = 150;
 
@@ -36,81 +34,9 @@ enum Victim {
     Both,
 }
 
-/// A row's number, and the length of its payload in bytes.
-type Row = (u64, u64);
-
-/// What differs between the databases.
-struct Subject {
-    product: &'static dyn Product,
-    /// Settings on the mounted home.
-    settings: &'static [(&'static str, &'static str)],
-    prepare: &'static [&'static str],
-    /// One transaction: number, session, payload length.
-    transaction: fn(u64, u64) -> Vec<String>,
-    /// Every acknowledged number, with the length of its payload.
-    found: fn(&mut dyn Client, &[u64]) -> Vec<Row>,
-    /// What must hold besides.
-    consistent: fn(&mut dyn Client) -> Result<(), String>,
-    /// The database's own checks, while it runs.
-    check_running: fn(&Server, &Programs) -> Result<(), String>,
-    /// And when it is stopped.
-    check_stopped: fn(&Path, &Programs, &Server) -> Command,
-    dump: fn(&Server, &Programs) -> Vec<u8>,
-}
-
-fn payload_bytes(number: u64) -> u64 {
-    100 + number * 37 % 900
-}
-
 fn violation(what: &str) -> ! {
     eprintln!("VIOLATION: {what}");
     panic!("VIOLATION: {what}");
-}
-
-/// Sessions that write until they are stopped or their server is gone.
-struct Load {
-    stop: Arc<AtomicBool>,
-    acknowledged: Arc<Mutex<Vec<u64>>>,
-    sessions: Vec<JoinHandle<()>>,
-}
-
-impl Load {
-    fn start(subject: &Subject, server: &Server, next: &Arc<AtomicU64>) -> Load {
-        let stop = Arc::new(AtomicBool::new(false));
-        let acknowledged = Arc::new(Mutex::new(Vec::new()));
-        let sessions = (0..SESSIONS).map(|session| {
-            let mut client = server.client().unwrap();
-            let (stop, acknowledged, next, transaction) =
-                (stop.clone(), acknowledged.clone(), next.clone(), subject.transaction);
-            std::thread::spawn(move || {
-                while !stop.load(Ordering::SeqCst) {
-                    let number = next.fetch_add(1, Ordering::SeqCst);
-                    for statement in transaction(number, session) {
-                        if client.batch(&statement).is_err() {
-                            return;
-                        }
-                    }
-                    acknowledged.lock().unwrap().push(number);
-                }
-            })
-        });
-        Load { stop: stop.clone(), acknowledged: acknowledged.clone(), sessions: sessions.collect() }
-    }
-
-    fn wait_for(&self, count: u64) {
-        wait_until("transactions are acknowledged", || {
-            self.acknowledged.lock().unwrap().len() as u64 >= count
-                || self.sessions.iter().all(JoinHandle::is_finished)
-        });
-    }
-
-    fn end(self) -> Vec<u64> {
-        self.stop.store(true, Ordering::SeqCst);
-        for session in self.sessions {
-            session.join().unwrap();
-        }
-        std::mem::take(&mut *self.acknowledged.lock().unwrap())
-    }
 }
 
 fn seed() -> u64 {
@@ -189,14 +115,11 @@ fn kill_loop(subject: &Subject) {
                 "{name} does not start after {victim:?} was killed (seed {seed}, round {round}): {e}"
             ))
         });
-        verify(
-            subject,
-            &server,
-            &programs,
-            &acknowledged,
-            &format!("after {victim:?} was killed (seed {seed}, round {round})"),
-        );
-        stop_and_check(subject, server, &programs, &place.home);
+        let checked = verify(subject, &server, &programs, &acknowledged)
+            .and_then(|()| stop_and_check(subject, server, &programs, &place.home));
+        if let Err(why) = checked {
+            violation(&format!("{name}: {why} after {victim:?} was killed (seed {seed}, round {round})"));
+        }
     }
     eprintln!("{name}: {} transactions acknowledged, {rounds} kills", acknowledged.len());
 
@@ -205,128 +128,23 @@ fn kill_loop(subject: &Subject) {
     server.stop().unwrap();
     good(&["detach", place.home_str()]);
     let server = Server::start(subject.product, &programs, &plain).unwrap();
-    verify(subject, &server, &programs, &acknowledged, &format!("after detach (seed {seed})"));
+    if let Err(why) = verify(subject, &server, &programs, &acknowledged) {
+        violation(&format!("{name}: {why} after detach (seed {seed})"));
+    }
     let after = (subject.dump)(&server, &programs);
     if before != after {
         violation(&format!("{name}: the dump of the plain directory is another than before (seed {seed})"));
     }
-    stop_and_check(subject, server, &programs, &place.home);
+    if let Err(why) = stop_and_check(subject, server, &programs, &place.home) {
+        violation(&format!("{name}: {why} after detach (seed {seed})"));
+    }
     assert_eq!(place.beside(), ["server.log"]);
     assert_eq!(fs::read_dir(&place.fast).unwrap().count(), 0, "a tier was left");
 }
 
-fn verify(subject: &Subject, server: &Server, programs: &Programs, acknowledged: &[u64], when: &str) {
-    let name = subject.product.name();
-    let mut client = server.client().unwrap();
-    let found: std::collections::HashMap<u64, u64> =
-        (subject.found)(&mut *client, acknowledged).into_iter().collect();
-    for number in acknowledged {
-        match found.get(number) {
-            None => violation(&format!("{name}: acknowledged row {number} is not there {when}")),
-            Some(bytes) if *bytes != payload_bytes(*number) => violation(&format!(
-                "{name}: row {number} has {bytes} bytes, not {}, {when}",
-                payload_bytes(*number)
-            )),
-            Some(_) => {}
-        }
-    }
-    if let Err(why) =
-        (subject.consistent)(&mut *client).and_then(|()| (subject.check_running)(server, programs))
-    {
-        violation(&format!("{name}: {why} {when}"));
-    }
-}
-
-fn stop_and_check(subject: &Subject, server: Server, programs: &Programs, data: &Path) {
-    let command = (subject.check_stopped)(data, programs, &server);
-    server.stop().unwrap();
-    if let Err(why) = run(command) {
-        violation(&format!("{}: {why}", subject.product.name()));
-    }
-}
-
-/// Runs a tool; what it printed when it failed.
-fn run(mut command: Command) -> Result<Vec<u8>, String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
-    let ended = output(child, &["a tool of the database"]);
-    if ended.status.success() { Ok(ended.stdout) } else { Err(format!("{command:?} says: {}", text(&ended))) }
-}
-
-/// The lines of a dump in order, without the token that newer versions of `pg_dumpall` make up each time.
-fn lines(dump: Vec<u8>) -> Vec<u8> {
-    let mut lines: Vec<&[u8]> = dump
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.starts_with(b"\\restrict ") && !line.starts_with(b"\\unrestrict "))
-        .collect();
-    lines.sort();
-    lines.join(&b'\n')
-}
-
-/// A tool beside one that is known.
-fn tool(programs: &Programs, known: &str, name: &str) -> std::path::PathBuf {
-    programs.get(name).map_or_else(|| programs.get(known).unwrap().with_file_name(name), Path::to_path_buf)
-}
-
-fn numbers(client: &mut dyn Client, sql: &str) -> Vec<Row> {
-    let rows = client.table(sql).unwrap();
-    rows.iter().map(|row| (row[0].parse().unwrap(), row[1].parse().unwrap())).collect()
-}
-
-/// In SQL: a balance is changed and a row is written, together.
-fn sql_transaction(number: u64, session: u64) -> Vec<String> {
-    let account = 1 + (number * SESSIONS + session) % ACCOUNTS / SESSIONS * SESSIONS + session;
-    vec![
-        "BEGIN".into(),
-        format!("UPDATE account SET balance = balance + 1 WHERE id = {account}"),
-        format!("INSERT INTO acked VALUES ({number}, repeat('x', {}))", payload_bytes(number)),
-        "COMMIT".into(),
-    ]
-}
-
-fn sql_consistent(client: &mut dyn Client) -> Result<(), String> {
-    let rows = client.number("SELECT count(*) FROM acked").map_err(|e| e.to_string())?;
-    let sum = client.number("SELECT sum(balance) FROM account").map_err(|e| e.to_string())?;
-    if rows == sum {
-        Ok(())
-    } else {
-        Err(format!("{rows} rows and {sum} changes of balances: a transaction was torn apart"))
-    }
-}
-
 #[test]
 fn postgresql_keeps_what_it_acknowledged_whoever_is_killed() {
-    kill_loop(&Subject {
-        product: server::product("postgres").unwrap(),
-        settings: &[
-            ("full_page_writes", "off"),
-            ("wal_recycle", "on"),
-            ("max_wal_size", "64MB"),
-            ("checkpoint_timeout", "30s"),
-        ],
-        prepare: &[
-            "CREATE EXTENSION IF NOT EXISTS amcheck",
-            "CREATE TABLE acked (id bigint PRIMARY KEY, payload text)",
-            "CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL)",
-            "INSERT INTO account SELECT n, 0 FROM generate_series(1, 400) n",
-        ],
-        transaction: sql_transaction,
-        found: |client, _| numbers(client, "SELECT id, length(payload) FROM acked"),
-        consistent: sql_consistent,
-        check_running: |server, programs| {
-            let mut amcheck = server.command(&tool(programs, "initdb", "pg_amcheck")).unwrap();
-            amcheck.args(["--database", "postgres", "--heapallindexed"]);
-            run(amcheck).map(|_| ())
-        },
-        check_stopped: |data, programs, server| {
-            let mut checksums = server.command(&tool(programs, "initdb", "pg_checksums")).unwrap();
-            checksums.args(["--check", "-D"]).arg(data);
-            checksums
-        },
-        dump: |server, programs| {
-            lines(run(server.command(&tool(programs, "initdb", "pg_dumpall")).unwrap()).unwrap())
-        },
-    });
+    kill_loop(&database::postgres());
 }
 
 #[test]
@@ -399,11 +217,11 @@ fn redis_keeps_what_it_acknowledged_whoever_is_killed() {
             vec![format!("SET acked:{number} {payload}")]
         },
         found: |client, acknowledged| {
-            acknowledged
-                .iter()
-                .map(|number| (*number, client.number(&format!("STRLEN acked:{number}")).unwrap()))
-                .filter(|(_, bytes)| *bytes > 0)
-                .collect()
+            let mut bytes =
+                |number: &u64| client.number(&format!("STRLEN acked:{number}")).map_err(|e| e.to_string());
+            let rows: Result<Vec<(u64, u64)>, String> =
+                acknowledged.iter().map(|number| Ok((*number, bytes(number)?))).collect();
+            Ok(rows?.into_iter().filter(|(_, bytes)| *bytes > 0).collect())
         },
         consistent: |_| Ok(()),
         check_running: |server, _| {

@@ -428,7 +428,11 @@ fn an_attach_that_is_interrupted_leaves_what_was_before() {
         let pid = u64::from(attaching.id());
         std::thread::sleep(std::time::Duration::from_micros(fastrand::u64(0..80_000)));
         kill(if round % 2 == 0 { "INT" } else { "KILL" }, pid);
-        let interrupted = !output(attaching, &arguments).status.success();
+        let ended = output(attaching, &arguments);
+        let interrupted = !ended.status.success();
+        if ended.status.code() == Some(130) {
+            assert!(daemon::text(&ended).contains("interrupted"), "{}", daemon::text(&ended));
+        }
         // Wherever the daemon was: it ends, or goes on because the command had heard of it already.
         if interrupted {
             wait_until("the daemon is gone or serves", || {

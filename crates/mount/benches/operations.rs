@@ -13,8 +13,11 @@
 //! | `redo_write_sync_8k_us` | microseconds of an 8 KiB write to a redo file and `fdatasync`, durable: the fastest way to mount measured here |
 //! | `redo_write_sync_8k_us_WAY` | the same for each way to mount; `asked`: `fdatasync` reaches the daemon |
 //! | `redo_over_passthrough` | time of that over the same to a file on tmpfs that FUSE passes through |
+//! | `redo_write_over_floor`, `redo_write_over_floor_WAY` | time of that over the same with a server that answers at once: same transport, nothing done. What is above 1 is ours |
+//! | `floor_us_WAY` | that floor in microseconds |
 //! | `read_8k_us`, `read_8k_us_WAY` | microseconds of a read of 8 KiB from the tier, past the page cache (`O_DIRECT`): the fastest way, and each |
-//! | `cached_read_over_home` | time of a read of 8 KiB from the page cache over that on the home's own file system |
+//! | `cached_read_over_home` | time of a read of 8 KiB from the page cache over that on home's own file system, both written block by block |
+//! | `cached_read_over_home_at_once` | the same, home's file written at once: its page cache then has larger pages |
 
 #[path = "../../../benches/report.rs"]
 mod report;
@@ -33,9 +36,16 @@ const BLOCK: usize = 8192;
 const FILE: u64 = 16 << 20;
 const BATCH: usize = 16;
 
+/// Mounts that answer writes without doing them.
+const FLOORS: [(&str, Transport); 2] =
+    [("classic_floor", Transport::Classic), ("uring_floor", Transport::Uring)];
+
 const REDO: &str = "redo write 8 KiB + fdatasync";
 const READ: &str = "read 8 KiB from the tier";
 const CACHED: &str = "read 8 KiB from the page cache";
+
+/// A file of the home whose pages in the page cache are as large as that file system makes them.
+const IN_ONE: &str = "home's disk, no mount, file written at once";
 
 const PROFILE: &str = "description = \"benchmark\"\n[default]\nclass = \"pass\"\nblock_size = 8192\n\
     [[rule]]\nfiles = [\"**/*.redo\"]\nclass = \"redo\"\nblock_size = 8192\nwhy = \"benchmark\"\n\
@@ -54,6 +64,15 @@ struct Way {
     passed: Option<File>,
 }
 
+/// Fills a file in pieces of so many bytes. Its pages in the page cache are as large as its pieces were, where the file system has such pages.
+fn fill(file: &File, piece: u64) -> Result<(), Failed> {
+    let bytes = vec![5; piece as usize];
+    for at in (0..FILE).step_by(piece as usize) {
+        file.write_all_at(&bytes, at)?;
+    }
+    Ok(())
+}
+
 /// Mounts a new home; `None` when the transport cannot be had.
 fn way(
     report: &mut Report,
@@ -62,6 +81,7 @@ fn way(
     name: &str,
     transport: Transport,
     sync_on_write: bool,
+    discard_writes: bool,
 ) -> Result<Option<Way>, Failed> {
     let home = slow.join(name);
     std::fs::create_dir(&home)?;
@@ -72,12 +92,14 @@ fn way(
         redo_keep_bytes: 2 * FILE,
         ..Default::default()
     };
-    let options = Options { transport, sync_on_write, ..Options::default() };
+    let options = Options { transport, sync_on_write, discard_writes, ..Options::default() };
     let attached = attach(&home, &[spec], store)?;
     let mounted = match mount(attached, &home, &options) {
         Ok(mounted) => mounted,
         Err(tiersmith_mount::Error::Transport { reason, .. }) => {
-            report.warn(format!("{transport} is not measured: {reason}"));
+            if !discard_writes {
+                report.warn(format!("{transport} is not measured: {reason}"));
+            }
             return Ok(None);
         }
         Err(e) => return Err(e.into()),
@@ -85,7 +107,7 @@ fn way(
     let passthrough = mounted.report().passthrough;
     let filled = |file: &str| -> Result<PathBuf, Failed> {
         let path = home.join(file);
-        std::fs::write(&path, vec![5; FILE as usize])?;
+        fill(&File::create(&path)?, BLOCK as u64)?;
         Ok(path)
     };
     let open =
@@ -140,18 +162,27 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
         ("uring", Transport::Uring, true),
         ("uring_asked", Transport::Uring, false),
     ] {
-        ways.extend(way(report, fast.path(), slow.path(), name, transport, sync_on_write)?);
+        ways.extend(way(report, fast.path(), slow.path(), name, transport, sync_on_write, false)?);
+    }
+    let mut floors = Vec::new();
+    for (name, transport) in FLOORS {
+        floors.extend(way(report, fast.path(), slow.path(), name, transport, true, true)?);
     }
     // A home beside the tier: what FUSE costs when the kernel passes a file through.
     let beside = fast.path().join("homes");
     std::fs::create_dir(&beside)?;
-    let through = way(report, fast.path(), &beside, "passthrough", Transport::Classic, false)?;
-    let plain = |dir: &Path| -> Result<File, Failed> {
-        let path = dir.join("plain");
-        std::fs::write(&path, vec![5; FILE as usize])?;
-        Ok(OpenOptions::new().read(true).write(true).open(path)?)
+    let through = way(report, fast.path(), &beside, "passthrough", Transport::Classic, false, false)?;
+    let plain = |dir: &Path, piece: u64| -> Result<File, Failed> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(dir.join(format!("plain-{piece}")))?;
+        fill(&file, piece)?;
+        Ok(file)
     };
-    let (on_tier, on_home) = (plain(fast.path())?, plain(slow.path())?);
+    let (on_tier, on_home) = (plain(fast.path(), BLOCK as u64)?, plain(slow.path(), BLOCK as u64)?);
+    let in_one = plain(slow.path(), FILE)?;
     let operations = if report.quick() { 1600 } else { 8000 };
     report.config("operations_per_round", operations);
     let mut at = 0;
@@ -163,17 +194,27 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
             read(report, READ, &way.name, &way.direct, operations);
             read(report, CACHED, &way.name, &way.cached, operations);
         }
+        for floor in &floors {
+            redo(
+                report,
+                &format!("floor: a server that answers at once, {}", floor.name),
+                &floor.redo,
+                operations,
+                &mut at,
+            );
+        }
         if let Some(file) = through.as_ref().and_then(|w| w.passed.as_ref()) {
             redo(report, "passthrough", file, operations, &mut at);
         }
         read(report, CACHED, "home's disk, no mount", &on_home, operations);
+        read(report, CACHED, IN_ONE, &in_one, operations);
     }
     ratios(report, &ways);
     if through.as_ref().is_some_and(|w| w.passed.is_none()) {
         report.warn("the kernel passes no files through here: `redo_over_passthrough` is missing");
     }
     report.note("the clock is read every 16 operations; `asked`: fdatasync reaches the daemon, else every write is durable and the kernel asks no more");
-    for way in ways.into_iter().chain(through) {
+    for way in ways.into_iter().chain(floors).chain(through) {
         end(way)?;
     }
     Ok(())
@@ -195,11 +236,22 @@ fn ratios(report: &mut Report, ways: &[Way]) {
             }
         }
     }
+    for (name, _) in FLOORS {
+        let way = name.trim_end_matches("_floor");
+        let floor = format!("floor: a server that answers at once, {name}");
+        let Some(median) = report.median(REDO, &floor) else { continue };
+        report.ratio(&format!("floor_us_{way}"), median / 1000.0);
+        report.ratio_of_medians(&format!("redo_write_over_floor_{way}"), (REDO, way), (REDO, &floor));
+        if fastest(report, REDO).is_some_and(|(_, best)| best == way) {
+            report.ratio_of_medians("redo_write_over_floor", (REDO, way), (REDO, &floor));
+        }
+    }
     if let Some((_, best)) = fastest(report, REDO) {
         report.ratio_of_medians("redo_over_passthrough", (REDO, &best), (REDO, "passthrough"));
     }
     if let Some((_, best)) = fastest(report, CACHED) {
         report.ratio_of_medians("cached_read_over_home", (CACHED, &best), (CACHED, "home's disk, no mount"));
+        report.ratio_of_medians("cached_read_over_home_at_once", (CACHED, &best), (CACHED, IN_ONE));
     }
 }
 

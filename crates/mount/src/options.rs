@@ -41,6 +41,9 @@ pub struct Options {
     pub allow_other: bool,
     /// The name of the device in the table of mounts.
     pub fsname: String,
+    /// Answer every write at once WITHOUT DOING IT: what then is left is the cost of kernel and transport.
+    #[cfg(feature = "testing")]
+    pub discard_writes: bool,
 }
 
 impl Default for Options {
@@ -53,6 +56,8 @@ impl Default for Options {
             sync_on_write: false,
             allow_other: rustix::process::geteuid().is_root(),
             fsname: "tiersmith".into(),
+            #[cfg(feature = "testing")]
+            discard_writes: false,
         }
     }
 }

@@ -379,3 +379,26 @@ fn an_image_opened_for_checking_holds_the_image() {
     assert_eq!(check.load_u64(8), 77);
     assert!(check.report().emulated && !check.report().persistent);
 }
+
+#[test]
+fn a_stopped_machine_makes_no_further_call_and_keeps_what_was_on_its_way() {
+    let sim = Simulator::new();
+    let mapping = std::sync::Arc::new(one_frame(&sim));
+    let writer = mapping.clone();
+    // Never returns: it ends with the process.
+    std::thread::spawn(move || {
+        loop {
+            switch(&writer);
+        }
+    });
+    let trace = sim.stop_after(1000);
+    let stopped_at = trace.len();
+    assert!(stopped_at >= 1000, "{stopped_at} events");
+    let mut player = trace.player();
+    player.advance_to(stopped_at);
+    let mut buffer = player.buffer();
+    for choice in player.images(64, 1) {
+        assert!(!torn(player.image(&choice, &mut buffer)), "the pointer arrived without the data");
+    }
+    assert_eq!(sim.position(), stopped_at, "something moved in a machine that had stopped");
+}

@@ -5,7 +5,7 @@ use crate::attach::{Options, TierSpec, attach_mapped};
 use crate::attached::{AttachedHome, File};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
-use crate::home::Home;
+use crate::home::{Home, RealHome};
 use crate::profile::{FileClass, Profile};
 use crate::tier::Member;
 use crate::tier::alloc::Purpose;
@@ -40,6 +40,25 @@ pub fn attach_simulated(
         })
         .collect();
     attach_mapped(home, Path::new("/simulated"), mapped, profile.clone(), options, Instant::now())
+}
+
+/// [`attach_simulated`] for a real directory: simulated media under a door that programs use, a mount above all.
+///
+/// # Errors
+/// As [`crate::attach()`].
+///
+/// # Durability
+/// As [`crate::attach()`].
+pub fn attach_simulated_at(
+    home: &Path,
+    tiers: Vec<(TierSpec, Vec<Arc<Mapping>>)>,
+    profile: &Profile,
+    options: Options,
+) -> Result<AttachedHome> {
+    let refused = |reason: String| Error::Home { path: home.to_path_buf(), reason };
+    let real = RealHome::open(home).map_err(|e| refused(e.to_string()))?;
+    real.lock().map_err(|e| refused(e.to_string()))?;
+    attach_simulated(Arc::new(real), tiers, profile, options)
 }
 
 /// Where every frame of a home's tiers is: free, in use by blocks and map pages, and all of them. What lanes hold ready is handed back first, so

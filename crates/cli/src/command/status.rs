@@ -147,6 +147,7 @@ impl Status {
             let mut all = serde_json::to_value(summary).unwrap_or_default();
             if let Some(fields) = all.as_object_mut() {
                 let _ = fields.insert("standing".into(), "attached, not mounted".into());
+                let _ = fields.insert("interrupted".into(), json!(interrupted(&summary.state)));
                 let _ = fields.insert("emulated".into(), emulated.into());
                 let _ = fields.insert("members".into(), json!(members));
                 let _ = fields
@@ -158,6 +159,11 @@ impl Status {
             let label = if emulated { " (EMULATED)" } else { "" };
             let mut text =
                 format!("{path}: tier `{}`{label} is {}; it is not mounted\n", summary.tier, summary.state);
+            if let Some(what) = interrupted(&summary.state) {
+                text.push_str(&format!(
+                    "  {what} was interrupted; nothing is lost, and either command below goes on\n"
+                ));
+            }
             text.push_str(&format!(
                 "  home as the tier has it: {}\n  files: {}\n  in the tier: {} blocks dirty ({} bytes), {} blocks cached; {} of {} frames used\n",
                 summary.home, summary.files, summary.blocks_dirty, summary.dirty_bytes, summary.blocks_cached,
@@ -169,6 +175,15 @@ impl Status {
             print(&text)?;
         }
         Ok(Outcome::Findings)
+    }
+}
+
+/// Which command has left the tier in this state, if one was ended on its way.
+fn interrupted(state: &str) -> Option<&'static str> {
+    match state {
+        "attaching" => Some("an attach"),
+        "detaching" => Some("a detach"),
+        _ => None,
     }
 }
 

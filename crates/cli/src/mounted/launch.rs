@@ -22,6 +22,11 @@ const LAST_WORDS_MAX: usize = 2000;
 pub(crate) fn launch(wish: &Attach) -> Result<Attached> {
     let cannot = |source| Error::Io { what: "start the daemon for", path: wish.home.clone(), source };
     let program = std::env::current_exe().map_err(cannot)?;
+    crate::signals::say_when_interrupted(format!(
+        "; the daemon that was starting takes back what it has begun, unless the home is mounted by now: `tiersmith status {}` says how it is, \
+         and the same command goes on",
+        wish.home.display()
+    ));
     let mut daemon = Command::new(program)
         .args(as_daemon(std::env::args_os().skip(1).collect()))
         .stdin(Stdio::null())

@@ -225,7 +225,8 @@ impl Fs {
         let syncs = || asked || (self.sync_on_write && !opened.temporary.load(Ordering::SeqCst));
         if !opened.is_pass() {
             opened.file.write(offset, data).map_err(|e| self.failed(&e))?;
-            if syncs() {
+            // In a tier that is durable it is durable by now.
+            if !self.durable && syncs() {
                 opened.file.sync().map_err(|e| self.failed(&e))?;
             }
             return Ok(data.len());
@@ -247,7 +248,7 @@ impl Fs {
 
     /// Whether a read is answered from the tier.
     pub(crate) fn reads_quickly(&self, fh: u64, offset: u64) -> bool {
-        self.files.get(fh).is_some_and(|opened| {
+        self.files.look(fh, |opened| {
             let size = opened.file.block_size().map_or(1, |s| s.bytes() as u64);
             opened.class == FileClass::Data && opened.file.read_ref(offset / size * size).is_some()
         })
@@ -255,7 +256,7 @@ impl Fs {
 
     /// Whether a write or a sync is a matter of the tier only. A write may still wait there for room.
     pub(crate) fn writes_quickly(&self, fh: u64) -> bool {
-        self.durable && self.files.get(fh).is_some_and(|opened| !opened.is_pass())
+        self.discards_writes() || (self.durable && self.files.look(fh, |opened| !opened.is_pass()))
     }
 
     /// Makes a file durable. Costs no I/O when every write was durable on return.

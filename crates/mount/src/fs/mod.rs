@@ -75,6 +75,9 @@ pub(crate) struct Fs {
     files: Slots<Opened>,
     listings: Slots<Listing>,
     pub(crate) sync_on_write: bool,
+    /// As in [`Options`].
+    #[cfg(feature = "testing")]
+    discard_writes: bool,
     /// Set once, before the first request is served.
     passthrough: RwLock<Option<Box<dyn Passthrough>>>,
     /// Why the kernel last refused to take a file over.
@@ -150,6 +153,8 @@ impl Fs {
             files: Slots::default(),
             listings: Slots::default(),
             sync_on_write: options.sync_on_write,
+            #[cfg(feature = "testing")]
+            discard_writes: options.discard_writes,
             passthrough: RwLock::new(None),
             passthrough_refused: Mutex::new(None),
             root_user: rustix::process::geteuid().is_root(),
@@ -158,6 +163,15 @@ impl Fs {
             logged: Mutex::default(),
             ended: AtomicBool::new(false),
         })
+    }
+
+    /// Whether writes are answered without being done: see [`Options`].
+    #[inline]
+    pub(crate) fn discards_writes(&self) -> bool {
+        #[cfg(feature = "testing")]
+        return self.discard_writes;
+        #[cfg(not(feature = "testing"))]
+        false
     }
 
     pub(crate) fn set_passthrough(&self, passthrough: Option<Box<dyn Passthrough>>) {

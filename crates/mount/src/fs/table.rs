@@ -304,6 +304,12 @@ impl<T> Slots<T> {
         self.inner.read().0.get(index)?.clone()
     }
 
+    /// What a question about the value is answered with, without a share in it; `false` if there is none. The question must not wait.
+    pub(crate) fn look(&self, handle: u64, question: impl FnOnce(&T) -> bool) -> bool {
+        let Some(index) = handle.checked_sub(1).and_then(|n| usize::try_from(n).ok()) else { return false };
+        self.inner.read().0.get(index).and_then(Option::as_deref).is_some_and(question)
+    }
+
     pub(crate) fn take(&self, handle: u64) -> Option<Arc<T>> {
         let index = usize::try_from(handle.checked_sub(1)?).ok()?;
         let mut inner = self.inner.write();

@@ -132,6 +132,9 @@ struct State {
     flushes: u64,
     fences: u64,
     non_temporal: u64,
+    /// How many more calls there will be before the machine stops at a fence; nothing: it runs on.
+    left: Option<u64>,
+    stopped: bool,
 }
 
 impl State {
@@ -149,6 +152,23 @@ impl State {
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // A test that panicked in the middle of a call has its own message; the trace is whole between pushes.
     state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`], for what would change a mapping: does not return when the machine has stopped, or stops at this fence.
+fn lock_running(state: &Mutex<State>, at_fence: bool) -> MutexGuard<'_, State> {
+    let mut running = lock(state);
+    match &mut running.left {
+        None => {}
+        Some(0) => running.stopped |= at_fence,
+        Some(left) => *left -= 1,
+    }
+    if running.stopped {
+        drop(running);
+        loop {
+            std::thread::park();
+        }
+    }
+    running
 }
 
 /// Makes simulated mappings and holds their common trace. Clones share it.
@@ -214,6 +234,17 @@ impl Simulator {
         data.clear();
     }
 
+    /// Stops the machine at a fence, the first one after `calls` more calls that store, flush, fence or grow, and returns what has happened by
+    /// then: a power cut under a program that knows nothing of it, threads and all, where most is on its way. That fence, and whatever
+    /// is called later, never returns, so the process has no end from here on but to be killed. Waits for the fence.
+    pub fn stop_after(&self, calls: u64) -> Trace {
+        lock(&self.state).left = Some(calls);
+        while !lock(&self.state).stopped {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+        self.trace()
+    }
+
     /// Plants a fault from here on, replacing the one before.
     pub fn set_dropped(&self, fault: Sabotage) {
         let mut state = lock(&self.state);
@@ -234,7 +265,7 @@ impl Recorder {
         if bytes.is_empty() {
             return;
         }
-        let mut state = lock(&self.state);
+        let mut state = lock_running(&self.state, false);
         let mut recorded_nt = nt;
         if nt {
             let number = state.non_temporal;
@@ -253,7 +284,7 @@ impl Recorder {
 
     #[cold]
     pub(crate) fn flush(&self, at: u64, len: usize) {
-        let mut state = lock(&self.state);
+        let mut state = lock_running(&self.state, false);
         let number = state.flushes;
         state.flushes += 1;
         let dropped = match state.sabotage {
@@ -268,7 +299,7 @@ impl Recorder {
 
     #[cold]
     pub(crate) fn fence(&self) {
-        let mut state = lock(&self.state);
+        let mut state = lock_running(&self.state, true);
         let number = state.fences;
         state.fences += 1;
         let dropped = match state.sabotage {
@@ -283,7 +314,7 @@ impl Recorder {
 
     #[cold]
     pub(crate) fn grow(&self, len: u64) {
-        lock(&self.state).push(Event::Grow { mapping: self.index, len });
+        lock_running(&self.state, false).push(Event::Grow { mapping: self.index, len });
     }
 }
 

@@ -1,0 +1,312 @@
+//! PostgreSQL on a mounted home whose tier is the crash simulator: the power is cut in the middle of its work, at any of the fences with
+//! which the store makes things durable; what a persistent medium may then hold is recovered over the home, and PostgreSQL starts on it.
+//!
+//! `full_page_writes = off`: a torn page would stay torn, and its checksum says so. Small `shared_buffers`, checkpoints and a small tier keep
+//! pages on their way to the tier and out of it at every instant. The home is a real directory, which after a cut holds all that was
+//! written to it. A cut ends one life of the home and the image drawn begins the next, so whatever is wrong adds up.
+//!
+//! The process that serves the mount is this program, started again: a machine that has stopped can only be killed. The tier is EMULATED.
+//! `TIERSMITH_POWER_CUTS` sets how many cuts (default 2), `TIERSMITH_SEED` the seed that is printed otherwise.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+mod daemon;
+mod database;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use daemon::{Site as Place, can_mount};
+use database::{Load, Subject, sql_transaction, stop_and_check, verify};
+use tiersmith_lab::server::{self, Programs, Server, Site};
+use tiersmith_mount::{clear_dead, is_dead, mount};
+use tiersmith_pmem::sim::{Sabotage, Simulator};
+use tiersmith_store::testing::attach_simulated_at;
+use tiersmith_store::{Medium, Options, Profile, TierSpec};
+
+/// The directory, in the environment of the process that serves.
+const PLACE: &str = "TIERSMITH_TEST_POWER";
+/// Bytes of the tier: less than the database, so that blocks come and go.
+const TIER: usize = 24 << 20;
+/// Images to draw one from at a cut.
+const IMAGES: usize = 64;
+
+/// Not a test: the process that serves, when it was started for that.
+#[test]
+fn the_process_that_serves() {
+    let Some(place) = std::env::var_os(PLACE) else { return };
+    serve(Path::new(&place));
+}
+
+/// Serves the home in `place` over the image there, until it is killed. Standard input says what is to happen; each command is answered with a line.
+fn serve(place: &Path) {
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    let simulator = Simulator::new();
+    let image = fs::read(place.join("image")).unwrap_or_else(|_| vec![0; TIER]);
+    let mapping = Arc::new(simulator.mapping(image, 0));
+    let mut spec = TierSpec::new("fast", "/simulated/tier", Medium::Emulated, TIER as u64);
+    spec.unit = 256 << 10;
+    spec.lanes = 8;
+    let profile = Profile::named("postgres").unwrap();
+    let home = place.join("db");
+    let attached =
+        attach_simulated_at(&home, vec![(spec, vec![mapping])], &profile, Options::default()).unwrap();
+    let mode = tiersmith_mount::Options {
+        sync_on_write: std::env::var_os("TIERSMITH_TEST_SYNC").is_some(),
+        allow_other: true,
+        ..Default::default()
+    };
+    let _mounted = mount(attached, &home, &mode).unwrap();
+    println!("it is mounted and ready");
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["sabotage"] => {
+                simulator.set_dropped(Sabotage::DropEveryFence);
+                println!("it is sabotaged");
+            }
+            ["cut", calls, which, seed] => {
+                let (calls, seed): (u64, u64) = (calls.parse().unwrap(), seed.parse().unwrap());
+                let trace = simulator.stop_after(calls);
+                let mut player = trace.player();
+                player.advance_to(trace.len());
+                let which = which.parse::<usize>().unwrap();
+                let images = player.images(IMAGES, seed).collect::<Vec<_>>();
+                let which = which % images.len();
+                let mut buffer = player.buffer();
+                let image = player.image(&images[which], &mut buffer);
+                fs::write(place.join("image.next"), &image[0]).unwrap();
+                println!(
+                    "it is cut after {} events, {} words pending, image {which} of {}",
+                    trace.len(),
+                    player.pending().len(),
+                    images.len()
+                );
+            }
+            _ => panic!("what is {line:?}?"),
+        }
+    }
+}
+
+/// The machine: a process that serves the home until the power is cut.
+struct Machine {
+    child: Child,
+    commands: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    place: PathBuf,
+}
+
+impl Machine {
+    /// Switched on: the tier's image is recovered over the home, and the home is mounted. What it said last if that did not work.
+    fn start(place: &Path, sync_on_write: bool) -> Result<Machine, String> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["the_process_that_serves", "--exact", "--nocapture", "--test-threads=1"]);
+        command.env(PLACE, place);
+        if sync_on_write {
+            command.env("TIERSMITH_TEST_SYNC", "1");
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let commands = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut machine = Machine { child, commands, lines, place: place.into() };
+        machine.said("it is mounted and ready").map(|_| machine)
+    }
+
+    /// The line with these words; an error when the process ends before, which it is made to after a long time.
+    fn said(&mut self, what: &str) -> Result<String, String> {
+        let (pid, (done, ended)) = (u64::from(self.child.id()), std::sync::mpsc::channel::<()>());
+        let watch = std::thread::spawn(move || {
+            if ended.recv_timeout(daemon::LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                daemon::kill("KILL", pid);
+            }
+        });
+        let said = self.lines.by_ref().map_while(Result::ok).find(|line| line.contains(what));
+        drop(done);
+        watch.join().unwrap();
+        said.ok_or_else(|| {
+            format!("the process that serves ended before it said {what:?}; what it said is above")
+        })
+    }
+
+    fn ask(&mut self, command: &str, answer: &str) -> String {
+        writeln!(self.commands, "{command}").unwrap();
+        self.said(answer).unwrap()
+    }
+
+    /// The image drawn is the tier's from here on. The server is to be killed by the caller, who then lets the machine go.
+    fn cut(&mut self, calls: u64, which: usize, seed: u64) -> String {
+        let said = self.ask(&format!("cut {calls} {which} {seed}"), "it is cut");
+        fs::rename(self.place.join("image.next"), self.place.join("image")).unwrap();
+        said
+    }
+}
+
+impl Drop for Machine {
+    /// Killed, and the dead mount taken away. What the kernel still holds for an instant is waited for.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let (at, began) = (self.place.join("db"), std::time::Instant::now());
+        while daemon::is_mounted(&at) {
+            if is_dead(&at) {
+                let _ = clear_dead(&at);
+            }
+            if began.elapsed() > daemon::LIMIT {
+                return eprintln!("left behind: a mount at {}", at.display());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+/// A home with a database in it, and what the database has acknowledged.
+struct Run {
+    subject: Subject,
+    programs: Programs,
+    place: Place,
+    site: Site,
+    next: Arc<AtomicU64>,
+    acknowledged: Vec<u64>,
+    random: fastrand::Rng,
+}
+
+/// How one life of the machine goes.
+struct Life {
+    sync_on_write: bool,
+    /// From the load on no fence does anything.
+    sabotaged: bool,
+    /// Which of the images; nothing: any.
+    image: Option<usize>,
+}
+
+impl Run {
+    /// Nothing, with a word why, where it cannot be.
+    fn new(what: &str, seed: u64) -> Option<Run> {
+        let transaction = |number, session| {
+            let mut statements = sql_transaction(number, session);
+            if number % 16 == 0 {
+                statements.push("CHECKPOINT".into());
+            }
+            statements
+        };
+        let subject = Subject { transaction, ..database::postgres() };
+        let programs = match server::find(subject.product) {
+            Ok(programs) => programs,
+            Err(e) => {
+                eprintln!("skipped: {what}, because {e}");
+                return None;
+            }
+        };
+        if !daemon::is_root() {
+            eprintln!(
+                "skipped: {what}, because it needs root: PostgreSQL runs as another user than the mount"
+            );
+            return None;
+        }
+        if !can_mount(what) {
+            return None;
+        }
+        let place = Place::new();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::remove_dir(&place.home).unwrap();
+        let mut site = Site::new(&place.home, place.path().join("server.log"));
+        server::create(subject.product, &programs, &site).unwrap();
+        let server = Server::start(subject.product, &programs, &site).unwrap();
+        let mut client = server.client().unwrap();
+        // Four rows a page, and more pages than PostgreSQL has buffers.
+        let wide =
+            ["ALTER TABLE account ADD COLUMN filler text", "UPDATE account SET filler = repeat('f', 1800)"];
+        for statement in subject.prepare.iter().chain(&wide) {
+            client.batch(statement).unwrap();
+        }
+        drop(client);
+        server.stop().unwrap();
+        let small = [("shared_buffers", "512kB"), ("bgwriter_delay", "10ms")];
+        let settings = subject.settings.iter().chain(&small);
+        site.settings.extend(settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let random = fastrand::Rng::with_seed(seed);
+        Some(Run {
+            subject,
+            programs,
+            place,
+            site,
+            next: Arc::new(AtomicU64::new(1)),
+            acknowledged: Vec::new(),
+            random,
+        })
+    }
+
+    /// Switches the machine on, looks whether everything is there, and cuts the power under a load.
+    fn live(&mut self, life: &Life) -> Result<String, String> {
+        let mut machine = Machine::start(self.place.path(), life.sync_on_write)?;
+        let server = self.checked()?;
+        if life.sabotaged {
+            machine.ask("sabotage", "it is sabotaged");
+        }
+        let load = Load::start(&self.subject, &server, &self.next);
+        load.wait_for(40 + self.random.u64(0..120));
+        let (calls, seed) = (1 + self.random.u64(0..400), self.random.u64(..));
+        let which = life.image.unwrap_or_else(|| self.random.usize(0..IMAGES));
+        let said = machine.cut(calls, which, seed);
+        // No acknowledgement is on its way: whoever waits for the tier waits for ever.
+        drop(machine);
+        server.kill();
+        self.acknowledged.extend(load.end());
+        Ok(said)
+    }
+
+    /// A server that was started on the mount after everything was found to be there.
+    fn checked(&self) -> Result<Server, String> {
+        let start =
+            || Server::start(self.subject.product, &self.programs, &self.site).map_err(|e| e.to_string());
+        let server = start()?;
+        verify(&self.subject, &server, &self.programs, &self.acknowledged)?;
+        stop_and_check(&self.subject, server, &self.programs, &self.place.home)?;
+        start()
+    }
+
+    /// As [`Run::live`], up to the cut.
+    fn look(&self) -> Result<(), String> {
+        let _machine = Machine::start(self.place.path(), false)?;
+        self.checked()?.stop().map_err(|e| e.to_string())
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+#[test]
+fn postgresql_without_full_page_writes_survives_power_cuts_and_a_medium_that_keeps_no_fence_is_found_out() {
+    let what = "power cuts beneath PostgreSQL";
+    let seed = number("TIERSMITH_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let cuts = number("TIERSMITH_POWER_CUTS").unwrap_or(2);
+    let Some(mut run) = Run::new(what, seed) else { return };
+    eprintln!("power cuts beneath PostgreSQL: seed {seed}, {cuts} cuts, tier EMULATED");
+    let wrong = |cut: u64, why: &str| -> ! {
+        eprintln!("VIOLATION: after cut {cut} (seed {seed}): {why}");
+        panic!("VIOLATION: after cut {cut} (seed {seed}): {why}");
+    };
+    for cut in 0..cuts {
+        let life = Life { sync_on_write: cut % 2 == 1, sabotaged: false, image: None };
+        match run.live(&life) {
+            Ok(said) => eprintln!("cut {cut}: {said}"),
+            Err(why) => wrong(cut, &why),
+        }
+    }
+    // The same look at a machine whose fences do nothing, of whose work since then nothing has arrived: blind it would be worth nothing.
+    let life = Life { sync_on_write: false, sabotaged: true, image: Some(0) };
+    let acknowledged = run.acknowledged.len();
+    // It begins with the look after the last cut.
+    let said = run.live(&life).unwrap_or_else(|why| wrong(cuts, &why));
+    eprintln!("power cuts beneath PostgreSQL: {cuts} cuts, {acknowledged} transactions acknowledged");
+    let why = run.look().expect_err("a cut that took acknowledged work away was not seen");
+    eprintln!("cut without fences: {said}; found out: {why}");
+}
