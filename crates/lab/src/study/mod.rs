@@ -339,6 +339,7 @@ impl Study<'_> {
             block_bytes: case.block_bytes(),
             warm_up: Duration::from_secs_f64(warm_up_s),
             run_time: Duration::from_secs_f64(self.options.seconds),
+            program: None,
             progress: &|part| progress.step(&what, share(0.15 + 0.8 * part)),
             stopped: &|| leftovers.stopped(),
         };

@@ -263,6 +263,12 @@ impl RunResult {
         (self.measured.transactions > 0).then(|| bytes as f64 / self.measured.transactions as f64)
     }
 
+    /// Pages written whole into the redo for each transaction, where the database counts them: PostgreSQL.
+    pub fn whole_pages_per_transaction(&self) -> Option<f64> {
+        let pages = self.counter("WAL full page images")?;
+        (self.measured.transactions > 0).then(|| pages as f64 / self.measured.transactions as f64)
+    }
+
     /// Time to write redo and make it durable, for each transaction. Where a write is durable on return the sync that follows is short;
     /// where it is not, the write is: only their sum can be compared.
     pub fn redo_ns_per_transaction(&self) -> Option<f64> {

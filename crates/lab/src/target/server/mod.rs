@@ -214,6 +214,14 @@ fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String,
     pairs
 }
 
+impl ServerTarget {
+    /// Waits until the server has added up what it counted for clients that have gone.
+    fn settle(&self) -> Result<()> {
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        self.product.settle(control.as_mut())
+    }
+}
+
 /// A server on its directory, for one run. Fields are dropped in their order: the server before what it stands on.
 struct ServerTarget {
     control: Mutex<Box<dyn Client>>,
@@ -294,10 +302,14 @@ impl Opened for ServerTarget {
     }
 
     fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
-        match self.case.server.load {
-            Load::Slob => run::run(self, plans),
-            load => program::measure(self, load, plans),
+        match (plans.program, self.case.server.load) {
+            (None, Load::Slob) => run::run(self, plans),
+            _ => program::measure(self, plans),
         }
+    }
+
+    fn server(&self) -> Option<&Server> {
+        Some(&self.server)
     }
 
     fn remarks(&self) -> Vec<(&'static str, String)> {
