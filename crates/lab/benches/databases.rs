@@ -40,6 +40,7 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use report::Report;
@@ -111,7 +112,7 @@ fn main() -> ExitCode {
         Report::from_args("databases", "PostgreSQL and MariaDB on a mounted home, against the home's disk");
     let called = Called {
         home_model: option("--home-model"),
-        seconds: if report.quick() { 0.5 } else { 5.0 },
+        seconds: if report.quick() { 0.4 } else { 5.0 },
         rounds: if report.quick() { 3 } else { 7 },
         leftovers: Leftovers::default(),
     };
@@ -130,7 +131,9 @@ fn option(name: &str) -> Option<String> {
 }
 
 fn say(what: &str) {
-    let _ = writeln!(std::io::stderr(), "{what}");
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    let seconds = BEGAN.get_or_init(Instant::now).elapsed().as_secs_f64();
+    let _ = writeln!(std::io::stderr(), "{seconds:5.1} s, {what}");
 }
 
 fn all(report: &mut Report, called: &Called) -> Result<(), Failed> {
@@ -138,8 +141,8 @@ fn all(report: &mut Report, called: &Called) -> Result<(), Failed> {
         let model = mounted::home_model(name)?;
         report.config("home_model", name.as_str());
         report.warn(format!(
-            "MODELLED: both homes were slowed down to the latencies of {name} ({}); \"on the disk\" is such a home behind a mount whose tier \
-             holds nothing. Every figure here is of that model.",
+            "MODELLED: both homes were slowed down to the latencies of {name} ({}); \"on the disk\" is such a home behind a mount whose \
+             tier holds nothing. Every figure here is of that model.",
             model.description()
         ));
     }
@@ -205,7 +208,9 @@ fn product(report: &mut Report, called: &Called, name: &str, groups: &[Group]) -
     kind.load(&first, &template)?;
     let mut opened = Vec::new();
     for ground in (0..cases.len()).filter_map(ground) {
-        opened.push(kind.open(&ground, &template, &ground.places.home.join("run"))?);
+        let server = kind.open(&ground, &template, &ground.places.home.join("run"))?;
+        server.warm()?;
+        opened.push(server);
     }
     report.config("home", first.places.home_is_on.to_string());
     report.config("tier", first.places.tier_is_on.to_string());
@@ -229,10 +234,11 @@ impl Bench<'_> {
         for group in groups {
             counts.push(self.fitting(group)?);
         }
-        let postgres = self.cases.first().is_some_and(|case| case.target == "postgres");
+        let product = self.cases.first().map_or("", |case| case.target.as_str());
+        let postgres = product == "postgres";
         self.checkpoint(0..self.opened.len())?;
         for round in 1..=self.called.rounds {
-            self.report.run(SYNC, DISK, syncs(disk)?);
+            self.report.run(&format!("{product}: {SYNC}"), DISK, syncs(disk)?);
             for (group, count) in groups.iter().zip(&counts) {
                 for n in turns(self.opened.len(), round) {
                     let measured = self.run(n, group, *count)?;

@@ -181,6 +181,13 @@ pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measur
             (Job { load, clients, amount: Amount::Count(transactions.max(1)) }, 0.0)
         }
     };
+    let because = match job.load {
+        Load::Slob => Some("it is no program of its own".to_owned()),
+        load => cannot(target.product, &target.programs, load),
+    };
+    if let Some(reason) = because {
+        return Err(Error::Setting { setting: "load", value: job.load.name().into(), reason });
+    }
     let rest = |part: f64| (plans.progress)(warm_up + part * (1.0 - warm_up));
     let work = Work::new(job.clients);
     let (mut begin, found) = loop {
@@ -236,7 +243,9 @@ fn once(target: &ServerTarget, job: &Job, plans: &Plans<'_>, progress: &dyn Fn(f
             let length = match amount {
                 Amount::Time(_) => ["-T".to_owned(), seconds.to_string()],
                 // It wants those of one client.
-                Amount::Count(count) => ["-t".to_owned(), count.div_ceil(u64::from(clients)).to_string()],
+                Amount::Count(count) => {
+                    ["-t".to_owned(), count.div_ceil(u64::from(clients.max(1))).to_string()]
+                }
             };
             command.args(["-n", "-l", "--log-prefix=transactions", "-M", "prepared"]);
             command.args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()]).args(length);
