@@ -11,7 +11,7 @@
 //!
 //! What the disk's own sync takes is measured in every round, because it decides how much there is to win: a virtual disk that its
 //! hypervisor answers for from memory leaves little. `--home-model NAME` lays a latency profile of slow storage over both homes instead,
-//! and labels everything MODELLED.
+//! labels everything MODELLED, names the ratios `modelled_...`, and writes `databases-modelled.json`.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
@@ -108,10 +108,12 @@ struct Bench<'a> {
 }
 
 fn main() -> ExitCode {
+    let home_model = option("--home-model");
+    let name = if home_model.is_some() { "databases-modelled" } else { "databases" };
     let mut report =
-        Report::from_args("databases", "PostgreSQL and MariaDB on a mounted home, against the home's disk");
+        Report::from_args(name, "PostgreSQL and MariaDB on a mounted home, against the home's disk");
     let called = Called {
-        home_model: option("--home-model"),
+        home_model,
         seconds: if report.quick() { 0.4 } else { 5.0 },
         rounds: if report.quick() { 3 } else { 7 },
         leftovers: Leftovers::default(),
@@ -229,6 +231,14 @@ fn product(report: &mut Report, called: &Called, name: &str, groups: &[Group]) -
 }
 
 impl Bench<'_> {
+    /// A table's name; a modelled home is named in it.
+    fn table(&self, of: &str, what: &str) -> String {
+        match &self.called.home_model {
+            Some(model) => format!("{of}, MODELLED as {model}: {what}"),
+            None => format!("{of}: {what}"),
+        }
+    }
+
     fn rounds(&mut self, groups: &[Group], disk: &Path) -> Result<(), Failed> {
         let mut counts = Vec::new();
         for group in groups {
@@ -254,10 +264,10 @@ impl Bench<'_> {
         }
         if postgres {
             let name = "pg_tpcb_8";
-            self.ratio("pg_wal_wait_over_disk", "pg_tpcb_1: redo waits per transaction", MOUNT, DISK);
-            self.ratio("pg_wal_bytes_over_disk", &format!("{name}: redo"), MOUNT, DISK);
-            self.ratio("pg_wal_bytes_fpw_off_over_on", &format!("{name}: redo"), ONCE, PAGES_TWICE);
-            self.ratio("pg_tpcb_8_fpw_off_over_on", &format!("{name}: transactions"), ONCE, PAGES_TWICE);
+            self.ratio("pg_wal_wait_over_disk", "pg_tpcb_1", "redo waits per transaction", MOUNT, DISK);
+            self.ratio("pg_wal_bytes_over_disk", name, "redo", MOUNT, DISK);
+            self.ratio("pg_wal_bytes_fpw_off_over_on", name, "redo", ONCE, PAGES_TWICE);
+            self.ratio("pg_tpcb_8_fpw_off_over_on", name, "transactions", ONCE, PAGES_TWICE);
         }
         Ok(())
     }
@@ -329,9 +339,11 @@ impl Bench<'_> {
             "round {round}: {name} {row}: {rate:.0} transactions/s, {} of them",
             run.measured.transactions
         ));
-        self.report.run_in("1/s", &format!("{name}: transactions"), row, vec![rate]);
+        let table = self.table(name, "transactions");
+        self.report.run_in("1/s", &table, row, vec![rate]);
         if let Some(latency) = run.measured.transaction {
-            self.report.run_in("ns", &format!("{name}: 99th percentile"), row, vec![latency.p99_ns as f64]);
+            let table = self.table(name, "99th percentile");
+            self.report.run_in("ns", &table, row, vec![latency.p99_ns as f64]);
         }
         let each =
             |figure: Option<f64>| figure.into_iter().filter(|figure| *figure > 0.0).collect::<Vec<f64>>();
@@ -342,22 +354,24 @@ impl Bench<'_> {
             ("1/trans", "whole pages in the redo", run.whole_pages_per_transaction()),
         ] {
             if writes {
-                self.report.run_in(unit, &format!("{name}: {what}"), row, each(figure));
+                let table = self.table(name, what);
+                self.report.run_in(unit, &table, row, each(figure));
             }
         }
     }
 
     fn ratios(&mut self, group: &Group) {
         let name = group.name;
-        self.ratio(&format!("{name}_over_disk"), &format!("{name}: transactions"), MOUNT, DISK);
-        self.ratio(&format!("{name}_p99_over_disk"), &format!("{name}: 99th percentile"), MOUNT, DISK);
+        self.ratio(&format!("{name}_over_disk"), name, "transactions", MOUNT, DISK);
+        self.ratio(&format!("{name}_p99_over_disk"), name, "99th percentile", MOUNT, DISK);
     }
 
-    fn ratio(&mut self, key: &str, group: &str, this: &str, that: &str) {
-        self.report.ratio_of_medians(key, (group, this), (group, that));
-        if let Some(spread) =
-            self.report.spread_of_ratio((group, this), (group, that)).filter(|spread| *spread > SPREAD)
-        {
+    fn ratio(&mut self, key: &str, of: &str, what: &str, this: &str, that: &str) {
+        let group = self.table(of, what);
+        let key = if self.called.home_model.is_some() { format!("modelled_{key}") } else { key.to_owned() };
+        self.report.ratio_of_medians(&key, (&group, this), (&group, that));
+        let spread = self.report.spread_of_ratio((&group, this), (&group, that));
+        if let Some(spread) = spread.filter(|spread| *spread > SPREAD) {
             self.report.warn(format!("{key}: spread {:.0} % between rounds", spread * 100.0));
         }
     }
