@@ -361,9 +361,13 @@ impl StudyResult {
     pub fn grouped_warnings(&self) -> Vec<(String, String, bool)> {
         let mut groups: Vec<(&str, Vec<String>, &Warning)> = Vec::new();
         for (about, warning) in self.all_warnings() {
+            // A warning says the same of each run with other figures; a note may say something else of each.
+            let same = |first: &Warning| {
+                first.code == warning.code && (!warning.is_note || first.sentence == warning.sentence)
+            };
             match groups
                 .iter_mut()
-                .find(|(code, runs, _)| *code == warning.code && !runs.is_empty() && !about.is_empty())
+                .find(|(_, runs, first)| same(first) && !runs.is_empty() && !about.is_empty())
             {
                 Some((_, runs, _)) => runs.push(about),
                 None => groups.push((
