@@ -174,6 +174,15 @@ impl Report {
         self.ratio(key, value);
     }
 
+    /// How far the rounds of [`Report::ratio_of_medians`] lie apart, least from most, as a share of their median.
+    pub(crate) fn spread_of_ratio(&self, this: (&str, &str), that: (&str, &str)) -> Option<f64> {
+        let (this, that) = (self.find(this.0, this.1)?, self.find(that.0, that.1)?);
+        let ratio = |(this, that): (&Round, &Round)| this.median / that.median;
+        let mut ratios: Vec<f64> = this.rounds.iter().zip(&that.rounds).map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        Some((ratios.last()? - ratios.first()?) / median(ratios.clone()).max(f64::MIN_POSITIVE))
+    }
+
     /// Multiplies a figure added before, for instance by the number of threads to make times per thread a throughput.
     pub(crate) fn scale_ratio(&mut self, key: &str, factor: f64) {
         for (_, value) in self.ratios.iter_mut().filter(|(name, _)| name == key) {

@@ -1,172 +1,401 @@
 //! PostgreSQL and MariaDB on a mounted home, against the same servers on the home's disk, under their own load programs.
 //!
-//! `cargo bench -p tiersmith-lab --bench databases -- [--quick]`; writes `target/bench/databases.json`.
+//! `cargo bench -p tiersmith-lab --bench databases -- [--quick] [--home-model NAME]`; writes `target/bench/databases.json`.
 //!
-//! Each group is a study of `tiersmith study --target`: the server is started on a fresh copy of a loaded directory for every run; cases
-//! take turns, round by round. Homes are in the build folder. The tier is a DAX file system if one is mounted, else in `/dev/shm` if that
-//! is large enough, else a file; what is not persistent memory is labelled EMULATED. Commits are durable: `fsync = on`,
-//! `synchronous_commit = on`, `innodb_flush_log_at_trx_commit = 1`. Torn pages are protected against by the database itself in every row
-//! but those that say `written once`.
+//! Each arrangement is one server that stays up: on the disk; with data and redo on the tier, mounted as `tiersmith attach` mounts. They
+//! are copies of one loaded directory and take turns, load by load and round by round. A run is a number of transactions, the same for
+//! all arrangements, so that each has done the same since its last checkpoint; none makes one by itself. Homes are in the build folder.
+//! The tier is a DAX file system if one is mounted, else in `/dev/shm` if that is large enough, else a file; what is not persistent
+//! memory is labelled EMULATED. Commits are durable: `fsync = on`, `synchronous_commit = on`, `innodb_flush_log_at_trx_commit = 1`. Torn
+//! pages are protected against by the database itself, but in rows that say `written once`.
+//!
+//! What the disk's own sync takes is measured in every round, because it decides how much there is to win: a virtual disk that its
+//! hypervisor answers for from memory leaves little. `--home-model NAME` lays a latency profile of slow storage over both homes instead,
+//! labels everything MODELLED, names the ratios `modelled_...`, and writes `databases-modelled.json`.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
 //! | `pg_tpcb_1_over_disk`, `pg_tpcb_8_over_disk` | pgbench TPC-B transactions per second with 1 and 8 clients: more is better |
 //! | `pg_tpcb_1_p99_over_disk`, `pg_tpcb_8_p99_over_disk` | 99th percentile of a transaction's time: less is better |
 //! | `pg_wal_wait_over_disk` | WALWrite and WALSync of a transaction, 1 client: less is better |
-//! | `pg_wal_bytes_fpw_off_over_on` | WAL bytes of a transaction with `full_page_writes = off`, which is safe there, over `on` |
-//! | `pg_tpcb_8_fpw_off_over_on` | transactions per second with `full_page_writes = off` over `on`, both on the tier |
+//! | `pg_wal_bytes_over_disk` | WAL bytes of a transaction, 8 clients, the same number since the checkpoint: 1 |
+//! | `pg_wal_bytes_fpw_off_over_on` | WAL bytes of a transaction after a checkpoint, `full_page_writes = off` (safe there) over `on` |
+//! | `pg_tpcb_8_fpw_off_over_on` | transactions per second of the same runs |
 //! | `pg_read_only_over_disk` | pgbench SELECT only, data in the page cache: 1 is as good as the disk |
-//! | `mariadb_rw_over_disk`, `mariadb_rw_p99_over_disk` | sysbench oltp_read_write, 4 threads |
+//! | `mariadb_rw_over_disk`, `mariadb_rw_p99_over_disk` | sysbench oltp_read_write, 4 threads; also `ro` (read_only), `wo` (write_only) |
 //!
-//! Deliberately absent: what the mount costs per operation (`crates/mount/benches`).
+//! Each is the median of its rounds; one whose rounds lie further apart than [`SPREAD`] is marked. `--quick` makes three short rounds, the
+//! full form seven long ones.
+//!
+//! Deliberately absent: what the mount costs per operation (`crates/mount/benches`), SLOB's load (`tiersmith study`).
 
 #![forbid(unsafe_code)]
 
 #[path = "../../../benches/report.rs"]
 mod report;
 
+use std::error::Error;
+use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use report::Report;
 use tiersmith_lab::case::{self, Case, Load};
-use tiersmith_lab::place::Leftovers;
-use tiersmith_lab::study::result::{RunResult, StudyResult};
-use tiersmith_lab::study::{self, Options, Progress};
-use tiersmith_lab::{ByteSize, server};
+use tiersmith_lab::place::{self, Leftovers, Places, Wishes};
+use tiersmith_lab::run::{Measured, Plans, Program};
+use tiersmith_lab::study::result::RunResult;
+use tiersmith_lab::target::{self, Ground, Opened};
+use tiersmith_lab::{ByteSize, mounted, server};
 
 /// What a benchmark that cannot go on says.
-type Failed = Box<dyn std::error::Error>;
+type Failed = Box<dyn Error>;
 
 const DISK: &str = "on the disk";
 const MOUNT: &str = "on the tier";
-const ONCE: &str = "on the tier, written once";
-/// The cases of `cases/`, as rows.
-const ROWS: [(&str, &str); 3] =
-    [("server-on-home", DISK), ("server-all-on-mount", MOUNT), ("server-all-written-once", ONCE)];
+const PAGES_TWICE: &str = "on the tier, after a checkpoint";
+const ONCE: &str = "on the tier, after a checkpoint, written once";
+const SYNC: &str = "the disk itself: 8 KiB write and fdatasync";
+/// The arrangements: case and row.
+const ARRANGEMENTS: [(&str, &str); 2] = [("server-on-home", DISK), ("server-all-on-mount", MOUNT)];
+/// A ratio whose rounds lie further apart, least from most, than this share of their median is marked.
+const SPREAD: f64 = 0.15;
+/// Runs that find out how many transactions fit the time.
+const FIRST: u64 = 300;
+/// Least and most transactions of a run.
+const TRANSACTIONS: (u64, u64) = (100, 200_000);
+/// How often the disk's own sync is timed in a round.
+const SYNCS: usize = 60;
 
-/// One load on one server.
+/// One load.
 struct Group {
     name: &'static str,
-    target: &'static str,
     load: Load,
     clients: u32,
-    /// Rows of [`ROWS`], from the first.
-    rows: usize,
+    /// Its share of a round's time.
+    share: f64,
 }
 
-const GROUPS: [Group; 4] = [
-    Group { name: "pg_tpcb_1", target: "postgres", load: Load::Tpcb, clients: 1, rows: 2 },
-    Group { name: "pg_tpcb_8", target: "postgres", load: Load::Tpcb, clients: 8, rows: 3 },
-    Group { name: "pg_read_only", target: "postgres", load: Load::SelectOnly, clients: 2, rows: 2 },
-    Group { name: "mariadb_rw", target: "mariadb", load: Load::ReadWrite, clients: 4, rows: 2 },
+const POSTGRES: [Group; 3] = [
+    Group { name: "pg_tpcb_1", load: Load::Tpcb, clients: 1, share: 1.0 },
+    Group { name: "pg_tpcb_8", load: Load::Tpcb, clients: 8, share: 1.0 },
+    Group { name: "pg_read_only", load: Load::SelectOnly, clients: 2, share: 0.7 },
+];
+const MARIADB: [Group; 3] = [
+    Group { name: "mariadb_rw", load: Load::ReadWrite, clients: 4, share: 1.0 },
+    Group { name: "mariadb_ro", load: Load::ReadOnly, clients: 4, share: 0.7 },
+    Group { name: "mariadb_wo", load: Load::WriteOnly, clients: 4, share: 0.7 },
 ];
 
-/// One line on standard error for each run, so that a person sees that it goes on.
-struct Lines;
+/// How a benchmark was called.
+struct Called {
+    home_model: Option<String>,
+    /// A run's length, about.
+    seconds: f64,
+    rounds: usize,
+    leftovers: Leftovers,
+}
 
-impl Progress for Lines {
-    fn step(&self, _: &str, _: f64) {}
-    fn done(&self, run: &RunResult) {
-        let rate = run.measured.transactions_per_s();
-        let _ = writeln!(std::io::stderr(), "round {}: {} {rate:.0} transactions/s", run.round, run.case);
-    }
+/// Servers that take turns.
+struct Bench<'a> {
+    report: &'a mut Report,
+    called: &'a Called,
+    cases: &'a [Case],
+    opened: Vec<Box<dyn Opened + 'a>>,
 }
 
 fn main() -> ExitCode {
-    let title = "PostgreSQL and MariaDB on a mounted home, against the home's disk";
-    let mut report = Report::from_args("databases", title);
-    for group in &GROUPS {
-        if let Err(error) = measure(&mut report, group) {
-            eprintln!("databases: {error}");
-            return ExitCode::from(2);
-        }
+    let home_model = option("--home-model");
+    let name = if home_model.is_some() { "databases-modelled" } else { "databases" };
+    let mut report =
+        Report::from_args(name, "PostgreSQL and MariaDB on a mounted home, against the home's disk");
+    let called = Called {
+        home_model,
+        seconds: if report.quick() { 0.4 } else { 5.0 },
+        rounds: if report.quick() { 3 } else { 7 },
+        leftovers: Leftovers::default(),
+    };
+    let done = all(&mut report, &called);
+    called.leftovers.clean();
+    if let Err(error) = done {
+        eprintln!("databases: {error}");
+        return ExitCode::from(2);
     }
     report.finish()
 }
 
-fn measure(report: &mut Report, group: &Group) -> Result<(), Failed> {
-    let product = server::product(group.target)?;
-    match server::find(product) {
-        Ok(programs) => report.version(product.title(), programs.version()),
+/// The word behind an option.
+fn option(name: &str) -> Option<String> {
+    std::env::args().skip_while(|word| word != name).nth(1)
+}
+
+fn say(what: &str) {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    let seconds = BEGAN.get_or_init(Instant::now).elapsed().as_secs_f64();
+    let _ = writeln!(std::io::stderr(), "{seconds:5.1} s, {what}");
+}
+
+fn all(report: &mut Report, called: &Called) -> Result<(), Failed> {
+    if let Some(name) = &called.home_model {
+        let model = mounted::home_model(name)?;
+        report.config("home_model", name.as_str());
+        report.warn(format!(
+            "MODELLED: both homes were slowed down to the latencies of {name} ({}); \"on the disk\" is such a home behind a mount whose \
+             tier holds nothing. Every figure here is of that model.",
+            model.description()
+        ));
+    }
+    report.config("seconds_per_run_about", called.seconds);
+    report.note("a run's figure is one sample; the 99th percentile is of the transactions of a run");
+    product(report, called, "postgres", &POSTGRES)?;
+    product(report, called, "mariadb", &MARIADB)
+}
+
+/// Measures one product, if it is here.
+fn product(report: &mut Report, called: &Called, name: &str, groups: &[Group]) -> Result<(), Failed> {
+    let product = server::product(name)?;
+    let found = server::find(product)
+        .and_then(|programs| server::account(product).map(|account| (programs, account)));
+    let (programs, account) = match found {
+        Ok(found) => found,
         Err(e) => {
-            report.warn(format!("{} was not measured: {e}", group.name));
+            report.warn(format!("{name} was not measured: {e}"));
             return Ok(());
         }
-    }
-    let result = run(report, group)?;
-    note(report, group, &result);
-    let of = |run: &RunResult| ROWS.iter().find(|(id, _)| *id == run.case).map(|(_, row)| *row);
-    let (rate, p99) = (format!("{}: transactions", group.name), format!("{}: 99th percentile", group.name));
-    let (wait, bytes) =
-        (format!("{}: redo waits per transaction", group.name), format!("{}: redo", group.name));
-    for run in &result.runs {
-        let Some(row) = of(run) else { continue };
-        report.run_in("1/s", &rate, row, vec![run.measured.transactions_per_s()]);
-        if let Some(latency) = run.measured.transaction {
-            report.run_in("ns", &p99, row, vec![latency.p99_ns as f64]);
-        }
-        if let Some(ns) = run.redo_ns_per_transaction() {
-            report.run_in("ns", &wait, row, vec![ns]);
-        }
-        if let Some(redo) = run.redo_bytes_per_transaction() {
-            report.run_in("B/trans", &bytes, row, vec![redo]);
+    };
+    report.version(product.title(), programs.version());
+    let kind = target::kind(name)?;
+    let ids = ARRANGEMENTS.map(|(id, _)| id.to_owned());
+    let mut cases = case::choose_for(name, &ids, false)?;
+    for case in &mut cases {
+        case.server.load = groups.first().map_or(Load::Slob, |group| group.load);
+        case.server.cache = ByteSize(128 << 20);
+        case.slob.scale = ByteSize(120 << 20);
+        let settings = case.server.settings.entry(name.into()).or_default();
+        if name == "postgres" {
+            // No checkpoint but those that are asked for.
+            settings.insert("max_wal_size".into(), "8GB".into());
+            settings.insert("checkpoint_timeout".into(), "1h".into());
         }
     }
-    let name = group.name;
-    report.ratio_of_medians(&format!("{name}_over_disk"), (&rate, MOUNT), (&rate, DISK));
-    if group.load != Load::SelectOnly {
-        report.ratio_of_medians(&format!("{name}_p99_over_disk"), (&p99, MOUNT), (&p99, DISK));
+    // Each has a tier of its own.
+    let mut places: Vec<Places> = Vec::new();
+    for case in &cases {
+        let wishes = Wishes {
+            home_bytes: 4 * case.database_bytes(),
+            tier_bytes: case.tier_bytes().max(64 << 20),
+            members: 1,
+            reachable_by: account.clone(),
+            ..Wishes::default()
+        };
+        places.push(place::choose(&wishes, called.leftovers.clone())?);
     }
-    match name {
-        "pg_tpcb_1" => report.ratio_of_medians("pg_wal_wait_over_disk", (&wait, MOUNT), (&wait, DISK)),
-        "pg_tpcb_8" => {
-            report.ratio_of_medians("pg_wal_bytes_fpw_off_over_on", (&bytes, ONCE), (&bytes, MOUNT));
-            report.ratio_of_medians("pg_tpcb_8_fpw_off_over_on", (&rate, ONCE), (&rate, MOUNT));
-        }
-        _ => {}
+    let go_on = |_: f64| true;
+    let ground = |n: usize| -> Option<Ground<'_>> {
+        let (case, places) = (cases.get(n)?, places.get(n)?);
+        let home_model = called.home_model.as_deref();
+        Some(Ground { case, slob: &case.slob, places, home_model, progress: &go_on })
+    };
+    let Some(first) = ground(0) else { return Ok(()) };
+    if let Some(because) = (0..cases.len()).filter_map(ground).find_map(|ground| kind.cannot(&ground)) {
+        report.warn(format!("{name} was not measured: {because}"));
+        return Ok(());
+    }
+    let template = first.places.home.join("loaded");
+    fs::create_dir(&template)?;
+    say(&format!("{name}: loading"));
+    kind.load(&first, &template)?;
+    let mut opened = Vec::new();
+    for ground in (0..cases.len()).filter_map(ground) {
+        let server = kind.open(&ground, &template, &ground.places.home.join("run"))?;
+        server.warm()?;
+        opened.push(server);
+    }
+    report.config("home", first.places.home_is_on.to_string());
+    report.config("tier", first.places.tier_is_on.to_string());
+    if first.places.emulated {
+        report.warn(format!("EMULATED: {} stands for persistent memory ({name})", first.places.tier_is_on));
+    }
+    for (_, sentence) in opened.iter().flat_map(|opened| opened.remarks()) {
+        report.note(format!("{name}: {sentence}"));
+    }
+    let mut bench = Bench { report, called, cases: &cases, opened };
+    bench.rounds(groups, &first.places.home)?;
+    for opened in bench.opened {
+        opened.close()?;
     }
     Ok(())
 }
 
-fn run(report: &Report, group: &Group) -> Result<StudyResult, Failed> {
-    let ids: Vec<String> = ROWS.iter().take(group.rows).map(|(id, _)| (*id).to_owned()).collect();
-    let mut cases: Vec<Case> = case::choose_for(group.target, &ids, false)?;
-    for case in &mut cases {
-        case.server.cache = ByteSize(128 << 20);
-        case.published.clear();
-    }
-    let mut options = Options::new(cases);
-    options.load = Some(group.load);
-    options.clients = Some(group.clients);
-    options.scale = Some(ByteSize(120 << 20));
-    options.seconds = if report.quick() { 2.0 } else { 10.0 };
-    options.rounds = match (report.quick(), group.target) {
-        (true, "postgres") if group.load == Load::Tpcb => 3,
-        (true, _) => 2,
-        (false, _) => 7,
-    };
-    Ok(study::run(&options, Leftovers::default(), &Lines)?)
-}
-
-/// What the figures of a group need beside them.
-fn note(report: &mut Report, group: &Group, result: &StudyResult) {
-    let first = group.name == GROUPS[0].name;
-    if first {
-        report.config("home", result.places.home_is_on.as_str());
-        report.config("tier", result.places.tier_is_on.as_str());
-        report.config("seconds_per_run", result.seconds);
-        report.note("a run's figure is one sample; the 99th percentile is of the transactions of a run");
-        if result.places.emulated {
-            report.warn(format!("EMULATED: {} stands for persistent memory", result.places.tier_is_on));
+impl Bench<'_> {
+    /// A table's name; a modelled home is named in it.
+    fn table(&self, of: &str, what: &str) -> String {
+        match &self.called.home_model {
+            Some(model) => format!("{of}, MODELLED as {model}: {what}"),
+            None => format!("{of}: {what}"),
         }
     }
-    let own =
-        result.warnings.iter().filter(|warning| ["skipped", "debug-build"].contains(&warning.code.as_str()));
-    own.for_each(|warning| report.warn(format!("{}: {}", group.name, warning.sentence)));
-    if let (true, Some(mount)) =
-        (first, result.runs.iter().flat_map(|run| &run.warnings).find(|w| w.code == "mount"))
-    {
-        report.note(mount.sentence.clone());
+
+    fn rounds(&mut self, groups: &[Group], disk: &Path) -> Result<(), Failed> {
+        let mut counts = Vec::new();
+        for group in groups {
+            counts.push(self.fitting(group)?);
+        }
+        let product = self.cases.first().map_or("", |case| case.target.as_str());
+        let postgres = product == "postgres";
+        self.checkpoint(0..self.opened.len())?;
+        for round in 1..=self.called.rounds {
+            self.report.run(&format!("{product}: {SYNC}"), DISK, syncs(disk)?);
+            for (group, count) in groups.iter().zip(&counts) {
+                for n in turns(self.opened.len(), round) {
+                    let measured = self.run(n, group, *count)?;
+                    self.keep(group.name, ARRANGEMENTS[n].1, round, measured);
+                }
+            }
+            if let (true, Some(group), Some(count)) = (postgres, groups.get(1), counts.get(1)) {
+                self.once(group, *count, round)?;
+            }
+        }
+        for group in groups {
+            self.ratios(group);
+        }
+        if postgres {
+            let name = "pg_tpcb_8";
+            self.ratio("pg_wal_wait_over_disk", "pg_tpcb_1", "redo waits per transaction", MOUNT, DISK);
+            self.ratio("pg_wal_bytes_over_disk", name, "redo", MOUNT, DISK);
+            self.ratio("pg_wal_bytes_fpw_off_over_on", name, "redo", ONCE, PAGES_TWICE);
+            self.ratio("pg_tpcb_8_fpw_off_over_on", name, "transactions", ONCE, PAGES_TWICE);
+        }
+        Ok(())
     }
+
+    /// How many transactions the slowest arrangement does in a run's time; every one of them has then done the same.
+    fn fitting(&self, group: &Group) -> Result<u64, Failed> {
+        let mut rate = f64::INFINITY;
+        for n in 0..self.opened.len() {
+            let first = if self.called.home_model.is_some() { FIRST / 5 } else { FIRST };
+            rate = rate.min(self.run(n, group, first)?.transactions_per_s());
+        }
+        let count = (rate * self.called.seconds * group.share) as u64;
+        Ok(count.clamp(TRANSACTIONS.0, TRANSACTIONS.1).next_multiple_of(u64::from(group.clients)))
+    }
+
+    fn run(&self, n: usize, group: &Group, transactions: u64) -> Result<Measured, Failed> {
+        let (Some(case), Some(opened)) = (self.cases.get(n), self.opened.get(n)) else {
+            return Err("no such arrangement".into());
+        };
+        let plans = Plans {
+            slob: &case.slob,
+            block_bytes: case.block_bytes(),
+            warm_up: Duration::ZERO,
+            run_time: Duration::ZERO,
+            program: Some(Program { load: group.load, clients: group.clients, transactions }),
+            progress: &|_| {},
+            stopped: &|| false,
+        };
+        Ok(opened.measure(&plans)?)
+    }
+
+    /// The runs right after a checkpoint: a page that is changed goes into the WAL whole, or, with full_page_writes = off, does not.
+    fn once(&mut self, group: &Group, count: u64, round: usize) -> Result<(), Failed> {
+        let n = ARRANGEMENTS.len() - 1;
+        for (row, setting) in [(PAGES_TWICE, "on"), (ONCE, "off")] {
+            self.tell(n, &format!("ALTER SYSTEM SET full_page_writes = {setting}"))?;
+            self.tell(n, "SELECT pg_reload_conf()")?;
+            self.checkpoint(n..n + 1)?;
+            let measured = self.run(n, group, count)?;
+            self.keep(group.name, row, round, measured);
+        }
+        self.tell(n, "ALTER SYSTEM RESET full_page_writes")?;
+        self.tell(n, "SELECT pg_reload_conf()")?;
+        // The others begin the next round as this one does.
+        self.checkpoint(0..self.opened.len())
+    }
+
+    fn checkpoint(&self, which: std::ops::Range<usize>) -> Result<(), Failed> {
+        let postgres = self.cases.first().is_some_and(|case| case.target == "postgres");
+        which.filter(|_| postgres).try_for_each(|n| self.tell(n, "CHECKPOINT"))
+    }
+
+    fn tell(&self, n: usize, statement: &str) -> Result<(), Failed> {
+        let server = self.opened.get(n).and_then(|opened| opened.server()).ok_or("no server")?;
+        Ok(server.client()?.batch(statement)?)
+    }
+
+    fn keep(&mut self, name: &str, row: &str, round: usize, measured: Measured) {
+        let run = RunResult {
+            case: name.into(),
+            update_pct: 100,
+            round: u32::try_from(round).unwrap_or(u32::MAX),
+            measured,
+            snapshots: None,
+            warnings: Vec::new(),
+        };
+        let rate = run.measured.transactions_per_s();
+        say(&format!(
+            "round {round}: {name} {row}: {rate:.0} transactions/s, {} of them",
+            run.measured.transactions
+        ));
+        let table = self.table(name, "transactions");
+        self.report.run_in("1/s", &table, row, vec![rate]);
+        if let Some(latency) = run.measured.transaction {
+            let table = self.table(name, "99th percentile");
+            self.report.run_in("ns", &table, row, vec![latency.p99_ns as f64]);
+        }
+        let each =
+            |figure: Option<f64>| figure.into_iter().filter(|figure| *figure > 0.0).collect::<Vec<f64>>();
+        let writes = !name.ends_with("_read_only") && !name.ends_with("_ro");
+        for (unit, what, figure) in [
+            ("ns", "redo waits per transaction", run.redo_ns_per_transaction()),
+            ("B/trans", "redo", run.redo_bytes_per_transaction()),
+            ("1/trans", "whole pages in the redo", run.whole_pages_per_transaction()),
+        ] {
+            if writes {
+                let table = self.table(name, what);
+                self.report.run_in(unit, &table, row, each(figure));
+            }
+        }
+    }
+
+    fn ratios(&mut self, group: &Group) {
+        let name = group.name;
+        self.ratio(&format!("{name}_over_disk"), name, "transactions", MOUNT, DISK);
+        self.ratio(&format!("{name}_p99_over_disk"), name, "99th percentile", MOUNT, DISK);
+    }
+
+    fn ratio(&mut self, key: &str, of: &str, what: &str, this: &str, that: &str) {
+        let group = self.table(of, what);
+        let key = if self.called.home_model.is_some() { format!("modelled_{key}") } else { key.to_owned() };
+        self.report.ratio_of_medians(&key, (&group, this), (&group, that));
+        let spread = self.report.spread_of_ratio((&group, this), (&group, that));
+        if let Some(spread) = spread.filter(|spread| *spread > SPREAD) {
+            self.report.warn(format!("{key}: spread {:.0} % between rounds", spread * 100.0));
+        }
+    }
+}
+
+/// Who is first changes from round to round.
+fn turns(count: usize, round: usize) -> Vec<usize> {
+    if round.is_multiple_of(2) { (0..count).rev().collect() } else { (0..count).collect() }
+}
+
+/// What a durable write takes on the home's storage, each time in nanoseconds.
+fn syncs(dir: &Path) -> std::io::Result<Vec<f64>> {
+    let path = dir.join("sync");
+    let file = fs::OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
+    let page = [7; 8192];
+    file.write_all_at(&[0; 8192].repeat(SYNCS), 0)?;
+    file.sync_all()?;
+    let mut samples = Vec::with_capacity(SYNCS);
+    for n in 0..SYNCS {
+        let start = Instant::now();
+        file.write_all_at(&page, n as u64 * 8192)?;
+        file.sync_data()?;
+        samples.push(start.elapsed().as_nanos() as f64);
+    }
+    fs::remove_file(&path)?;
+    Ok(samples)
 }

@@ -69,7 +69,12 @@ impl MountedHome {
         let attached = tiersmith_store::attach(home, &[spec], options)
             .map_err(|e| failed("attaching", e.to_string()))?;
         leftovers.note_mount(home);
-        let asked = tiersmith_mount::Options::default();
+        // As `tiersmith attach` would. A home whose tier holds nothing stands for the plain one, which syncs when it is asked to.
+        let (sync_on_write, _) = tiersmith_mount::sync_on_write_for(wishes.profile.name());
+        let asked = tiersmith_mount::Options {
+            sync_on_write: sync_on_write && !wishes.holds_nothing,
+            ..tiersmith_mount::Options::default()
+        };
         let mounted = tiersmith_mount::mount(attached.clone(), home, &asked)
             .map_err(|e| failed("mounting", e.to_string()))?;
         Ok(MountedHome { mounted: Some(mounted), stats: attached })

@@ -10,7 +10,7 @@
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -244,7 +244,12 @@ pub fn choose(wishes: &Wishes, leftovers: Leftovers) -> Result<Places> {
         Some(dir) => existing_directory("home", dir)?,
         None => slow_place(wishes.reachable_by.as_ref()),
     };
-    let name = format!("tiersmith-study.{}", std::process::id());
+    // A process may have several at a time.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let name = match NUMBER.fetch_add(1, Ordering::Relaxed) {
+        0 => format!("tiersmith-study.{}", std::process::id()),
+        number => format!("tiersmith-study.{}-{number}", std::process::id()),
+    };
     let free = bytes_free(&parent);
     if free < wishes.home_bytes {
         let reason =

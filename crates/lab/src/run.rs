@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tiersmith_awr::Snapshot;
 use tiersmith_awr::events::{Histogram, Totals};
 
+use crate::case::Load;
 use crate::error::{Error, Result};
 use crate::target::{COMMIT, COMMITS, EXECUTES, RESPONSE, ROWS, SELECT, Target, UPDATE, Work};
 use crate::workload::{Plan, slob};
@@ -38,10 +39,23 @@ pub struct Plans<'a> {
     pub warm_up: Duration,
     /// Measured.
     pub run_time: Duration,
+    /// Of a load that is a program of its own: another than the case's, by number instead of by time. There is no warm-up then.
+    pub program: Option<Program>,
     /// Told the share done.
     pub progress: &'a (dyn Fn(f64) + Sync),
     /// Whether to give up.
     pub stopped: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// A load by its program, so many transactions of it: what two servers have done since a checkpoint is then the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The load; not SLOB.
+    pub load: Load,
+    /// Its clients.
+    pub clients: u32,
+    /// Transactions of all clients together.
+    pub transactions: u64,
 }
 
 /// What was measured.
@@ -402,6 +416,7 @@ mod tests {
             block_bytes: 4096,
             warm_up: 20 * MS,
             run_time,
+            program: None,
             progress: &|_| {},
             stopped: &|| false,
         };
@@ -458,6 +473,7 @@ mod tests {
             block_bytes: 4096,
             warm_up: MS,
             run_time: Duration::from_secs(60),
+            program: None,
             progress: &|_| {},
             stopped: &|| true,
         };

@@ -6,11 +6,16 @@
 
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
+
+use tiersmith_awr::Snapshot;
 
 use tiersmith_lab::case::{self, Case, Load, Placement};
-use tiersmith_lab::place::{Leftovers, mounts};
+use tiersmith_lab::place::{self, Leftovers, Wishes, mounts};
+use tiersmith_lab::run::{Plans, Program};
 use tiersmith_lab::study::result::{RunResult, StudyResult};
 use tiersmith_lab::study::{self, Options, Progress, Silent, html, text};
+use tiersmith_lab::target::{self, Ground};
 use tiersmith_lab::{ByteSize, Error, server};
 
 /// Studies in one process take turns: the directories of a study have the process's number in their names.
@@ -110,6 +115,9 @@ fn redo_cases(name: &str) {
                 ["tier redo write", "tier block write"].iter().filter_map(|e| run.counter(e)).sum();
             let waited = measured.end.waits.iter().any(|wait| wait.background && wait.count > 0);
             assert!(tier > 0 || waited, "{}: nothing reached the tier", run.case);
+            // The server's count of its redo is not the sum of its own and the tier's.
+            let names: Vec<&str> = measured.end.counters.iter().map(|c| c.name.as_str()).collect();
+            assert!(names.contains(&"redo size") && names.contains(&"tier redo size"), "{names:?}");
         }
         assert!(measured.end.is_emulated() == on_mount, "{}", run.case);
     }
@@ -166,6 +174,61 @@ fn the_databases_own_load_programs_run_and_their_transactions_are_timed() {
 }
 
 #[test]
+fn so_many_transactions_run_as_were_asked_for_and_all_of_their_redo_is_counted() {
+    let Some(dir) = ground("postgres") else { return };
+    let product = server::product("postgres").unwrap();
+    if server::find(product).unwrap().get("pgbench").is_none() {
+        eprintln!("skipped: a number of transactions, because pgbench is not installed");
+        return;
+    }
+    let mut case = case::choose_for("postgres", &["server-on-home".into()], false).unwrap().remove(0);
+    (case.server.load, case.slob.scale) = (Load::Tpcb, ByteSize(4 << 20));
+    let wishes = Wishes {
+        home: Some(dir.path().join("home")),
+        fast: Some(dir.path().join("fast")),
+        members: 1,
+        reachable_by: server::account(product).unwrap(),
+        ..Wishes::default()
+    };
+    let places = place::choose(&wishes, Leftovers::default()).unwrap();
+    let go_on = |_: f64| true;
+    let ground =
+        Ground { case: &case, slob: &case.slob, places: &places, home_model: None, progress: &go_on };
+    let kind = target::kind("postgres").unwrap();
+    let loaded = places.home.join("loaded");
+    std::fs::create_dir(&loaded).unwrap();
+    kind.load(&ground, &loaded).unwrap();
+    let opened = kind.open(&ground, &loaded, &places.home.join("run")).unwrap();
+    opened.warm().unwrap();
+    let plans = |load, clients, transactions| Plans {
+        slob: &case.slob,
+        block_bytes: case.block_bytes(),
+        warm_up: Duration::ZERO,
+        run_time: Duration::ZERO,
+        program: Some(Program { load, clients, transactions }),
+        progress: &|_| {},
+        stopped: &|| false,
+    };
+    let measured = opened.measure(&plans(Load::Tpcb, 2, 40)).unwrap();
+    assert_eq!(measured.transactions, 40);
+    let grown = |name: &str| {
+        let of = |s: &Snapshot| s.counters.iter().find(|c| c.name == name).map_or(0, |c| c.value);
+        of(&measured.end) - of(&measured.begin)
+    };
+    // Three updates, an insert and a commit; what the clients' processes counted has been told when they have gone.
+    assert!(grown("WAL records") >= 40 * 5, "{}", grown("WAL records"));
+    assert!(grown("redo size") >= 40 * 5 * 24, "{}", grown("redo size"));
+    for (load, expected) in [(Load::Slob, "no program"), (Load::Set, "is for redis")] {
+        let error = opened.measure(&plans(load, 1, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert!(opened.server().is_some());
+    opened.close().unwrap();
+    drop(places);
+    nothing_left(dir.path());
+}
+
+#[test]
 fn a_modelled_home_is_labelled_wherever_its_figures_are() {
     let Some(dir) = ground("redis") else { return };
     let mut options =
@@ -196,6 +259,10 @@ fn a_model_that_is_not_there_and_a_load_of_another_product_are_refused() {
     let error = study::run(&options, Leftovers::default(), &Silent).unwrap_err().to_string();
     assert!(error.contains("15k-disk-array"), "{error}");
     options.home_model = None;
+    options.clients = Some(0);
+    let error = run_to_error(&options);
+    assert!(error.contains("clients = 0") && error.contains("1 to 90"), "{error}");
+    options.clients = None;
     options.load = Some(Load::Tpcb);
     let error = run_to_error(&options);
     assert!(error.contains("the load tpcb is for postgres"), "{error}");

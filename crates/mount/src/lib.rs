@@ -36,4 +36,4 @@ mod wire;
 
 pub use error::Error;
 pub use mounted::{Mounted, clear_dead, is_dead, mount};
-pub use options::{Options, Report, Transport};
+pub use options::{Options, Report, Transport, sync_on_write_for};

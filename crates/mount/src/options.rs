@@ -46,6 +46,16 @@ pub struct Options {
     pub discard_writes: bool,
 }
 
+/// Whether a mount for this profile should have [`Options::sync_on_write`], and why: where syncing each write of the files that pass costs
+/// little, because the database writes little to them.
+#[must_use]
+pub fn sync_on_write_for(profile: &str) -> (bool, &'static str) {
+    match profile {
+        "postgres" => (true, "what passes is small, or temporary and not synced"),
+        _ => (false, "files that pass may be large, and are synced when the database asks for it"),
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);

@@ -340,16 +340,10 @@ fn sync_on_write(wish: &Attach, door: &BTreeMap<String, String>, profile: &str) 
     })
 }
 
-/// Where syncing each write of the files that pass costs little, because the database writes little to them.
+/// What the mount says of a profile.
 fn auto_sync(profile: &str) -> (bool, String) {
-    let why = format!("chosen for the profile {profile}");
-    match profile {
-        "postgres" => (true, format!("{why}: what passes is small, or temporary and not synced")),
-        _ => (
-            false,
-            format!("{why}: files that pass may be large, and are synced when the database asks for it"),
-        ),
-    }
+    let (sync, why) = tiersmith_mount::sync_on_write_for(profile);
+    (sync, format!("chosen for the profile {profile}: {why}"))
 }
 
 fn medium(emulate: bool, volatile: bool) -> Medium {

@@ -3,6 +3,9 @@
 //! **Invariant**: an update is durable when [`Client::commit`] returned, not before, unless the product commits with each statement.
 //! **Deliberately absent**: timing, retrying: `target/server/session.rs`.
 
+use std::path::Path;
+
+use super::refused;
 use crate::error::Result;
 
 /// Rows with `after < custid < before` of a schema's table.
@@ -56,7 +59,10 @@ pub trait Client: Send {
     ///
     /// # Errors
     /// What the server says; no row.
-    fn ask(&mut self, statement: &str) -> Result<String>;
+    fn ask(&mut self, statement: &str) -> Result<String> {
+        let first = self.table(statement)?.into_iter().next().and_then(|row| row.into_iter().next());
+        first.ok_or_else(|| refused(first_words(statement), Path::new(""))("it returned no row".into()))
+    }
 
     /// Every row, each column as text, NULL as nothing. Redis: the lines of a reply, split at the first colon.
     ///
@@ -123,4 +129,11 @@ pub trait Client: Send {
             reason: format!("{text:?} is not a number"),
         })
     }
+}
+
+/// The beginning of a statement, for errors.
+pub(super) fn first_words(statement: &str) -> &str {
+    let statement = statement.trim_start();
+    let end = statement.char_indices().nth(60).map_or(statement.len(), |(at, _)| at);
+    statement.get(..end).unwrap_or(statement)
 }

@@ -27,7 +27,7 @@ impl Programs {
         self.get(name).unwrap_or(Path::new("/nonexistent"))
     }
 
-    /// The server's version, digits and dots.
+    /// The server's version, digits and dots; behind it the program's name if it is a fork's.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -38,9 +38,18 @@ impl Programs {
 /// # Errors
 /// What is missing, and which package has it.
 pub fn find(product: &dyn Product) -> Result<Programs> {
-    let directories = directories(product.places());
+    find_in(product, &directories(product.places()))
+}
+
+fn find_in(product: &dyn Product, directories: &[PathBuf]) -> Result<Programs> {
+    let file = |name: &str| directories.iter().map(|dir| dir.join(name)).find(|path| is_program(path));
+    let of_fork = |name: &str| product.fork().iter().find(|(own, _)| *own == name).map(|(_, fork)| *fork);
+    // All are of one of the two.
+    let is_fork =
+        product.needed().iter().any(|name| file(name).is_none() && of_fork(name).and_then(file).is_some());
     let look = |name: &'static str| {
-        directories.iter().map(|dir| dir.join(name)).find(|path| is_program(path)).map(|path| (name, path))
+        let called = if is_fork { of_fork(name).unwrap_or(name) } else { name };
+        file(called).map(|path| (name, path))
     };
     let mut found = Vec::new();
     for name in product.needed() {
@@ -55,7 +64,10 @@ pub fn find(product: &dyn Product) -> Result<Programs> {
         })?);
     }
     found.extend(product.useful().iter().filter_map(|name| look(name)));
-    let version = found.first().map(|(_, path)| version_of(path)).unwrap_or_default();
+    let mut version = found.first().map(|(_, path)| version_of(path)).unwrap_or_default();
+    if let (true, Some(fork)) = (is_fork, product.needed().first().and_then(|name| of_fork(name))) {
+        version = format!("{version} ({fork})");
+    }
     Ok(Programs { found, version })
 }
 
@@ -129,5 +141,29 @@ mod tests {
             assert_eq!(version_in(printed).as_deref(), Some(version), "{printed}");
         }
         assert_eq!(version_in("no version"), None);
+    }
+
+    #[test]
+    fn a_fork_is_found_by_its_own_names_and_named_in_the_version() {
+        let dir = tempfile::tempdir().unwrap();
+        // Written by another process: a program that this one has open for writing at a moment when it starts another cannot be started.
+        let program = |name: &str, printed: &str| {
+            let path = dir.path().join(name).display().to_string();
+            let script = "printf '#!/bin/sh\\necho \"%s\"\\n' \"$2\" > \"$1\" && chmod 755 \"$1\"";
+            let wrote =
+                Command::new("sh").args(["-c", script, "sh", &path, printed]).stdin(Stdio::null()).status();
+            assert!(wrote.unwrap().success());
+        };
+        let redis = super::super::product("redis").unwrap();
+        let find = || find_in(redis, &[dir.path().to_path_buf()]);
+        assert!(find().unwrap_err().to_string().contains("apt-get install redis-server"));
+        program("valkey-server", "Valkey server v=8.0.1 sha=00000000:0 bits=64");
+        program("valkey-benchmark", "");
+        let found = find().unwrap();
+        assert_eq!(found.version(), "8.0.1 (valkey-server)");
+        assert_eq!(found.get("redis-benchmark"), Some(dir.path().join("valkey-benchmark").as_path()));
+        program("redis-server", "Redis server v=7.0.15 sha=00000000:0");
+        let found = find().unwrap();
+        assert_eq!((found.version(), found.get("redis-benchmark")), ("7.0.15", None));
     }
 }

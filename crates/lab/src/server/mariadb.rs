@@ -11,8 +11,8 @@ use mysql::{Conn, OptsBuilder, Row, Statement, Value};
 use rustix::process::Signal;
 use tiersmith_awr::{Snapshot, statistic};
 
-use super::client::{Client, Deadlock, Range, Rows};
-use super::postgres::{first_words, wait};
+use super::client::{Client, Deadlock, Range, Rows, first_words};
+use super::sql::{Kind, Marks, Prepared, wait};
 use super::{Product, Programs, Site, refused};
 use crate::error::Result;
 
@@ -110,7 +110,7 @@ impl Product for Mariadb {
             .prefer_socket(true)
             .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS);
         let connection = Conn::new(options).map_err(|e| refused("connecting", socket)(e.to_string()))?;
-        Ok(Box::new(MariadbClient { connection, socket: socket.into(), statements: Vec::new() }))
+        Ok(Box::new(MariadbClient { connection, socket: socket.into(), statements: Prepared::new() }))
     }
 
     fn redo_within(&self) -> &'static str {
@@ -180,18 +180,12 @@ impl Product for Mariadb {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Select,
-    Scan,
-    Lite,
-    Heavy,
-}
+const MARKS: Marks = Marks { after: "?", before: "?", value: "?" };
 
 struct MariadbClient {
     connection: Conn,
     socket: PathBuf,
-    statements: Vec<((Kind, u32), Statement)>,
+    statements: Prepared<Statement>,
 }
 
 impl MariadbClient {
@@ -201,22 +195,9 @@ impl MariadbClient {
     }
 
     fn prepared(&mut self, kind: Kind, schema: u32) -> Result<Statement> {
-        if let Some((_, statement)) = self.statements.iter().find(|(key, _)| *key == (kind, schema)) {
-            return Ok(statement.clone());
-        }
-        let user = format!("user{}", schema + 1);
-        let sql = match kind {
-            Kind::Select => format!("SELECT COUNT(c2) FROM {user}.cf1 WHERE custid > ? AND custid < ?"),
-            Kind::Scan => format!("SELECT COUNT(c2) FROM {user}.cf2"),
-            Kind::Lite => format!("UPDATE {user}.cf1 SET c2 = ?, c20 = ? WHERE custid > ? AND custid < ?"),
-            Kind::Heavy => {
-                let columns: Vec<String> = (2..=20).map(|n| format!("c{n} = ?")).collect();
-                format!("UPDATE {user}.cf1 SET {} WHERE custid > ? AND custid < ?", columns.join(", "))
-            }
-        };
-        let statement = self.connection.prep(&sql).map_err(self.failed("preparing a statement"))?;
-        self.statements.push(((kind, schema), statement.clone()));
-        Ok(statement)
+        let failed = self.failed("preparing a statement");
+        let connection = &mut self.connection;
+        self.statements.get(kind, schema, || connection.prep(kind.text(schema, MARKS))).map_err(failed)
     }
 }
 
@@ -227,12 +208,6 @@ impl Client for MariadbClient {
 
     fn batch(&mut self, statements: &str) -> Result<()> {
         self.connection.query_drop(statements).map_err(self.failed(first_words(statements)))
-    }
-
-    fn ask(&mut self, statement: &str) -> Result<String> {
-        let rows = self.table(statement)?;
-        let first = rows.into_iter().next().and_then(|row| row.into_iter().next());
-        first.ok_or_else(|| refused(first_words(statement), &self.socket)("it returned no row".into()))
     }
 
     fn table(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
@@ -295,9 +270,10 @@ impl Client for MariadbClient {
         value: &str,
         is_heavy: bool,
     ) -> Result<std::result::Result<u64, Deadlock>> {
-        let statement = self.prepared(if is_heavy { Kind::Heavy } else { Kind::Lite }, range.schema)?;
+        let kind = Kind::of_update(is_heavy);
+        let statement = self.prepared(kind, range.schema)?;
         self.batch("BEGIN")?;
-        let values = std::iter::repeat_n(Value::from(value), if is_heavy { 19 } else { 2 });
+        let values = std::iter::repeat_n(Value::from(value), kind.columns().len());
         let parameters: Vec<Value> =
             values.chain([Value::from(range.after), Value::from(range.before)]).collect();
         match self.connection.exec_drop(&statement, parameters) {

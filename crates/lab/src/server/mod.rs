@@ -19,6 +19,7 @@ pub mod process;
 mod redis;
 mod resp;
 mod running;
+mod sql;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -75,6 +76,11 @@ pub trait Product: Sync + std::fmt::Debug {
     /// Programs that are used when they are there.
     fn useful(&self) -> &'static [&'static str];
 
+    /// What a fork calls these programs: the product's name, the fork's. They are looked for when the product's own are not there.
+    fn fork(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
     /// Directories beside PATH; `*` stands for any one name, of several the greatest is taken.
     fn places(&self) -> &'static [&'static str];
 
@@ -129,6 +135,15 @@ pub trait Product: Sync + std::fmt::Debug {
     fn remark(&self, log: &str) -> Option<String> {
         let _ = log;
         None
+    }
+
+    /// Waits until what [`Product::figures`] tells is no longer moved by connections that have ended. This one is the only one left.
+    ///
+    /// # Errors
+    /// What the server says; somebody is connected still, after a long while.
+    fn settle(&self, client: &mut dyn Client) -> Result<()> {
+        let _ = client;
+        Ok(())
     }
 
     /// Adds what the server counts and waits for.

@@ -4,16 +4,24 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use postgres::error::SqlState;
 use postgres::{NoTls, SimpleQueryMessage, Statement};
 use rustix::process::Signal;
-use tiersmith_awr::events::WaitClass;
-use tiersmith_awr::{Snapshot, WaitStat, statistic};
+use tiersmith_awr::{Snapshot, statistic};
 
-use super::client::{Client, Deadlock, Range, Rows};
+use super::client::{Client, Deadlock, Range, Rows, first_words};
+use super::sql::{Kind, Marks, Prepared, wait};
 use super::{Product, Programs, Site, refused};
 use crate::error::Result;
+
+/// How long clients that were told to end may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long figures may go on moving when nobody is connected any more.
+const RESTLESS: Duration = Duration::from_secs(5);
+/// How long is waited between two looks at them.
+const LOOK: Duration = Duration::from_millis(30);
 
 /// The product.
 #[derive(Debug)]
@@ -101,7 +109,7 @@ impl Product for Postgres {
         Ok(Box::new(PostgresClient {
             connection,
             socket: socket.into(),
-            statements: Vec::new(),
+            statements: Prepared::new(),
             tells_figures: true,
         }))
     }
@@ -123,6 +131,34 @@ impl Product for Postgres {
          [default]\nclass = \"pass\"\nblock_size = 8192\n\
          [[rule]]\nfiles = [\"pg_wal/archive_status/**\"]\nclass = \"pass\"\nwhy = \"small\"\n\
          [[rule]]\nfiles = [\"pg_wal/*\"]\nclass = \"redo\"\nwhy = \"write-ahead log: each commit waits for it\"\n"
+    }
+
+    fn settle(&self, client: &mut dyn Client) -> Result<()> {
+        // A process adds up what it counted before it leaves the list of processes, so who has gone has told. The WAL writer tells when it
+        // likes.
+        let others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        let told = "SELECT (wal_write, wal_sync, wal_records, wal_fpi, wal_bytes)::text FROM pg_stat_wal";
+        let began = Instant::now();
+        let mut last = String::new();
+        loop {
+            let left = client.number(others)?;
+            // Before PostgreSQL 14 there is no such view, and nothing to wait for.
+            let now = client.ask(told).unwrap_or_default();
+            if left == 0 && now == last {
+                return Ok(());
+            }
+            if left > 0 && began.elapsed() > PATIENCE {
+                return Err(refused("waiting for the load's clients to leave", Path::new("PostgreSQL"))(
+                    format!("{left} are connected still after {PATIENCE:?}"),
+                ));
+            }
+            // Figures that never rest (somebody else's work) are no reason to wait for ever.
+            if left == 0 && began.elapsed() > RESTLESS {
+                return Ok(());
+            }
+            last = now;
+            std::thread::sleep(LOOK);
+        }
     }
 
     fn figures(&self, client: &mut dyn Client, snapshot: &mut Snapshot) -> Result<()> {
@@ -157,21 +193,6 @@ impl Product for Postgres {
     }
 }
 
-/// A wait event that a server counted itself.
-pub(super) fn wait(name: &str, count: u64, total_ns: u64, bytes: u64, help: &str) -> WaitStat {
-    WaitStat {
-        name: name.into(),
-        class: WaitClass::Commit,
-        background: true,
-        help: help.into(),
-        count,
-        total_ns,
-        max_ns: 0,
-        bytes,
-        buckets: Vec::new(),
-    }
-}
-
 fn failed(what: &str, socket: &Path, e: &postgres::Error) -> crate::error::Error {
     let detail =
         e.as_db_error().map_or_else(|| e.to_string(), |db| format!("{}: {}", db.severity(), db.message()));
@@ -179,19 +200,13 @@ fn failed(what: &str, socket: &Path, e: &postgres::Error) -> crate::error::Error
     refused(what, socket)(if e.as_db_error().is_some() { detail } else { format!("{detail}{cause}") })
 }
 
-/// Statements prepared once per schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Select,
-    Scan,
-    Lite,
-    Heavy,
-}
+/// One value for all columns.
+const MARKS: Marks = Marks { after: "$1", before: "$2", value: "$3" };
 
 struct PostgresClient {
     connection: postgres::Client,
     socket: PathBuf,
-    statements: Vec<((Kind, u32), Statement)>,
+    statements: Prepared<Statement>,
     /// PostgreSQL 15 and newer can be asked to.
     tells_figures: bool,
 }
@@ -202,25 +217,11 @@ impl PostgresClient {
     }
 
     fn prepared(&mut self, kind: Kind, schema: u32) -> Result<Statement> {
-        if let Some((_, statement)) = self.statements.iter().find(|(key, _)| *key == (kind, schema)) {
-            return Ok(statement.clone());
-        }
-        let user = format!("user{}", schema + 1);
-        let sql = match kind {
-            Kind::Select => format!("SELECT count(c2) FROM {user}.cf1 WHERE custid > $1 AND custid < $2"),
-            Kind::Scan => format!("SELECT count(c2) FROM {user}.cf2"),
-            Kind::Lite => {
-                format!("UPDATE {user}.cf1 SET c2 = $3, c20 = $3 WHERE custid > $1 AND custid < $2")
-            }
-            Kind::Heavy => {
-                let columns: Vec<String> = (2..=20).map(|n| format!("c{n} = $3")).collect();
-                format!("UPDATE {user}.cf1 SET {} WHERE custid > $1 AND custid < $2", columns.join(", "))
-            }
-        };
-        let statement =
-            self.connection.prepare(&sql).map_err(|e| failed("preparing a statement", &self.socket, &e))?;
-        self.statements.push(((kind, schema), statement.clone()));
-        Ok(statement)
+        let (connection, socket) = (&mut self.connection, &self.socket);
+        self.statements.get(kind, schema, || {
+            let prepared = connection.prepare(&kind.text(schema, MARKS));
+            prepared.map_err(|e| failed("preparing a statement", socket, &e))
+        })
     }
 }
 
@@ -233,12 +234,6 @@ impl Client for PostgresClient {
         self.connection
             .batch_execute(statements)
             .map_err(|e| failed(first_words(statements), &self.socket, &e))
-    }
-
-    fn ask(&mut self, statement: &str) -> Result<String> {
-        let rows = self.table(statement)?;
-        let first = rows.into_iter().next().and_then(|row| row.into_iter().next());
-        first.ok_or_else(|| refused(first_words(statement), &self.socket)("it returned no row".into()))
     }
 
     fn table(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
@@ -307,7 +302,7 @@ impl Client for PostgresClient {
         value: &str,
         is_heavy: bool,
     ) -> Result<std::result::Result<u64, Deadlock>> {
-        let statement = self.prepared(if is_heavy { Kind::Heavy } else { Kind::Lite }, range.schema)?;
+        let statement = self.prepared(Kind::of_update(is_heavy), range.schema)?;
         self.batch("BEGIN")?;
         match self.connection.execute(&statement, &[&range.after, &range.before, &value]) {
             Ok(rows) => Ok(Ok(rows)),
@@ -327,11 +322,4 @@ impl Client for PostgresClient {
         // Else a process tells what it counted once a second.
         self.tells_figures = self.tells_figures && self.batch("SELECT pg_stat_force_next_flush()").is_ok();
     }
-}
-
-/// The beginning of a statement, for errors.
-pub(super) fn first_words(statement: &str) -> &str {
-    let statement = statement.trim_start();
-    let end = statement.char_indices().nth(60).map_or(statement.len(), |(at, _)| at);
-    statement.get(..end).unwrap_or(statement)
 }

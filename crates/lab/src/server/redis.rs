@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use tiersmith_awr::{Snapshot, statistic};
 
-use super::client::{Client, Deadlock, Range, Rows};
-use super::postgres::first_words;
+use super::client::{Client, Deadlock, Range, Rows, first_words};
 use super::resp::{Connection, Reply, encode};
 use super::{Product, Programs, Site, refused};
 use crate::error::Result;
@@ -39,6 +38,15 @@ impl Product for Redis {
 
     fn useful(&self) -> &'static [&'static str] {
         &["redis-benchmark", "redis-check-aof", "redis-cli"]
+    }
+
+    fn fork(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("redis-server", "valkey-server"),
+            ("redis-benchmark", "valkey-benchmark"),
+            ("redis-check-aof", "valkey-check-aof"),
+            ("redis-cli", "valkey-cli"),
+        ]
     }
 
     fn places(&self) -> &'static [&'static str] {

@@ -117,6 +117,10 @@ impl Options {
             let reason = "give 1 to 1000".into();
             return Err(Error::Setting { setting: "rounds", value: self.rounds.to_string(), reason });
         }
+        if let Some(clients) = self.clients.filter(|clients| !(1..=90).contains(clients)) {
+            let reason = "give 1 to 90".into();
+            return Err(Error::Setting { setting: "clients", value: clients.to_string(), reason });
+        }
         if let Some(name) = &self.home_model {
             mounted::home_model(name)?;
         }
@@ -339,6 +343,7 @@ impl Study<'_> {
             block_bytes: case.block_bytes(),
             warm_up: Duration::from_secs_f64(warm_up_s),
             run_time: Duration::from_secs_f64(self.options.seconds),
+            program: None,
             progress: &|part| progress.step(&what, share(0.15 + 0.8 * part)),
             stopped: &|| leftovers.stopped(),
         };

@@ -263,6 +263,12 @@ impl RunResult {
         (self.measured.transactions > 0).then(|| bytes as f64 / self.measured.transactions as f64)
     }
 
+    /// Pages written whole into the redo for each transaction, where the database counts them: PostgreSQL.
+    pub fn whole_pages_per_transaction(&self) -> Option<f64> {
+        let pages = self.counter("WAL full page images")?;
+        (self.measured.transactions > 0).then(|| pages as f64 / self.measured.transactions as f64)
+    }
+
     /// Time to write redo and make it durable, for each transaction. Where a write is durable on return the sync that follows is short;
     /// where it is not, the write is: only their sum can be compared.
     pub fn redo_ns_per_transaction(&self) -> Option<f64> {
@@ -355,9 +361,13 @@ impl StudyResult {
     pub fn grouped_warnings(&self) -> Vec<(String, String, bool)> {
         let mut groups: Vec<(&str, Vec<String>, &Warning)> = Vec::new();
         for (about, warning) in self.all_warnings() {
+            // A warning says the same of each run with other figures; a note may say something else of each.
+            let same = |first: &Warning| {
+                first.code == warning.code && (!warning.is_note || first.sentence == warning.sentence)
+            };
             match groups
                 .iter_mut()
-                .find(|(code, runs, _)| *code == warning.code && !runs.is_empty() && !about.is_empty())
+                .find(|(_, runs, first)| same(first) && !runs.is_empty() && !about.is_empty())
             {
                 Some((_, runs, _)) => runs.push(about),
                 None => groups.push((

@@ -99,6 +99,16 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
             "Bytes of redo for each transaction, as the database counts them.",
         );
     }
+    let whole = |row: &Row<'_>| row.run.whole_pages_per_transaction();
+    let pages = rows.iter().any(|row| whole(row).is_some());
+    if pages {
+        table = table.figures(
+            "Whole pages /trans",
+            "",
+            "Pages written whole into the redo for each transaction: the first change of a page after a checkpoint (full_page_writes). The \
+             fewer transactions since a checkpoint, the more; so of two runs the slower has more, and bytes with it.",
+        );
+    }
     for row in &rows {
         let run = row.run;
         let interval = run.interval().ok();
@@ -118,6 +128,9 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
         ];
         if counted {
             cells.push(Cell::number(run.redo_bytes_per_transaction()));
+        }
+        if pages {
+            cells.push(Cell::number(whole(row)));
         }
         table.row(cells);
     }

@@ -23,6 +23,7 @@ use crate::case::Case;
 use crate::error::{Error, Result};
 use crate::place::Places;
 use crate::run::{self, Measured, Plans};
+use crate::server::Server;
 use crate::workload::slob;
 use crate::workload::{Operation, slob::RedoStress};
 
@@ -91,6 +92,11 @@ pub trait Opened {
     /// What the database says; [`Error::Interrupted`].
     fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
         run::run(self.target(), plans)
+    }
+
+    /// The server, if the target is one.
+    fn server(&self) -> Option<&Server> {
+        None
     }
 
     /// What a reader of this run's figures has to know: code and sentence.

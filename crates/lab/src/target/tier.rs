@@ -1,20 +1,28 @@
 //! What a tier tells a snapshot, whatever database is on it.
 
-use tiersmith_awr::{MediumStat, Snapshot};
+use tiersmith_awr::{CounterStat, MediumStat, Snapshot, statistic};
 use tiersmith_store::Stats;
+
+/// Bytes that a server wrote to redo files of the tier.
+const TIER_REDO: &str = "tier redo size";
 
 /// Adds waits, counters, reads and writes, and the use of the tier. `background` says that no client of the database waited in these
 /// waits itself: they lie inside those that the server counts.
 pub(super) fn add(snapshot: &mut Snapshot, stats: &Stats, background: bool) {
     let mut of_tier = Snapshot::at(snapshot.source.clone(), 0, 0);
-    of_tier.add_waits(&stats.waits);
     if background {
+        of_tier.add_waits(&stats.waits);
         of_tier.waits.iter_mut().for_each(|wait| wait.background = true);
         snapshot.waits.append(&mut of_tier.waits);
+        of_tier.add_counters(&stats.waits);
+        // A server counts its redo itself, in bytes of records; the tier counts it once more, in blocks written. Their sum is nothing.
+        let own = |counter: &&mut CounterStat| counter.name == statistic::REDO_SIZE;
+        of_tier.counters.iter_mut().filter(own).for_each(|counter| counter.name = TIER_REDO.into());
+        snapshot.counters.append(&mut of_tier.counters);
     } else {
         snapshot.add_waits(&stats.waits);
+        snapshot.add_counters(&stats.waits);
     }
-    snapshot.add_counters(&stats.waits);
     let name = stats.tiers.first().map_or("tier", |tier| tier.name.as_str());
     snapshot.add_io_of(&stats.waits, name);
     for tier in &stats.tiers {

@@ -192,6 +192,22 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     rustix::fs::syncfs(&dir).during("sync", to)
 }
 
+/// Reads every file once, on the way that the server takes, so that the page cache has them: those of a copy on a plain file system are
+/// there already, those of a mount are not.
+fn read_tree(dir: &Path) -> Result<()> {
+    // By another process: this one may be serving the mount. Files that the server removes meanwhile are none of our business.
+    let words = ["-type", "f", "-size", "+0", "-exec", "cat", "--", "{}", "+"];
+    let nothing = Stdio::null;
+    let read = Command::new("find")
+        .arg(dir)
+        .args(words)
+        .stdin(nothing())
+        .stdout(nothing())
+        .stderr(nothing())
+        .status();
+    read.map(|_| ()).during("run find for", dir)
+}
+
 fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String, String> {
     let mut pairs: BTreeMap<String, String> = site.settings.iter().cloned().collect();
     pairs.insert("fast tier holds".into(), case.placement.name().into());
@@ -212,6 +228,14 @@ fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String,
         pairs.insert("clients".into(), case.server.clients.to_string());
     }
     pairs
+}
+
+impl ServerTarget {
+    /// Waits until the server has added up what it counted for clients that have gone.
+    fn settle(&self) -> Result<()> {
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        self.product.settle(control.as_mut())
+    }
 }
 
 /// A server on its directory, for one run. Fields are dropped in their order: the server before what it stands on.
@@ -283,7 +307,7 @@ impl Opened for ServerTarget {
 
     fn warm(&self) -> Result<()> {
         if self.case.server.load != Load::Slob {
-            return Ok(());
+            return read_tree(&self.home.join("data"));
         }
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         for schema in 0..self.slob.schemas {
@@ -294,10 +318,14 @@ impl Opened for ServerTarget {
     }
 
     fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
-        match self.case.server.load {
-            Load::Slob => run::run(self, plans),
-            load => program::measure(self, load, plans),
+        match (plans.program, self.case.server.load) {
+            (None, Load::Slob) => run::run(self, plans),
+            _ => program::measure(self, plans),
         }
+    }
+
+    fn server(&self) -> Option<&Server> {
+        Some(&self.server)
     }
 
     fn remarks(&self) -> Vec<(&'static str, String)> {

@@ -1,7 +1,7 @@
 //! Loads that are programs of their own: pgbench, sysbench, redis-benchmark.
 //!
 //! The warm-up is a run of its own, not measured. The snapshots are taken before and after the measured run, when its clients have
-//! gone: by then a server has added up what their processes counted.
+//! gone and the server has added up what their processes counted ([`Product::settle`]).
 //!
 //! **Invariant**: a figure is what the program printed, or follows from its log of single transactions.
 //! **Deliberately absent**: fixed arrivals, slices of a run.
@@ -17,7 +17,7 @@ use tiersmith_awr::statistic;
 use super::ServerTarget;
 use crate::case::Load;
 use crate::error::{During, Error, Result};
-use crate::run::{Latency, Measured, Plans};
+use crate::run::{Latency, Measured, Plans, Program};
 use crate::server::process::Process;
 use crate::server::{Product, Programs, Server};
 use crate::target::{Target, Work};
@@ -147,26 +147,62 @@ struct Found {
     latency: Latency,
 }
 
-/// Runs the load of a case.
+/// How long a program runs.
+#[derive(Clone, Copy, Debug)]
+enum Amount {
+    Time(Duration),
+    /// Transactions, of all clients.
+    Count(u64),
+}
+
+/// One run of a program.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    load: Load,
+    clients: u32,
+    amount: Amount,
+}
+
+/// Runs the load of a case, or that of the plan.
 ///
 /// # Errors
 /// What the program says; [`Error::Interrupted`].
-pub(super) fn measure(target: &ServerTarget, load: Load, plans: &Plans<'_>) -> Result<Measured> {
+pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measured> {
+    let server = &target.case.server;
+    let of_case = Job { load: server.load, clients: server.clients, amount: Amount::Time(plans.warm_up) };
     let whole = (plans.warm_up + plans.run_time).as_secs_f64().max(1e-9);
-    let warm_up = plans.warm_up.as_secs_f64();
-    once(target, load, plans, plans.warm_up, &|part| (plans.progress)(part * warm_up / whole))?;
-    let work = Work::new(target.case.server.clients);
-    let rest = |part: f64| (plans.progress)((warm_up + part * (whole - warm_up)) / whole);
-    let mut time = plans.run_time;
-    let (mut begin, found) = loop {
-        let begin = target.snapshot(&work);
-        let found = once(target, load, plans, time, &rest)?;
-        // Nothing ended, on a machine or a disk that is that slow: a run of no transaction would be no figure at all.
-        if found.transactions > 0 || time > LONGEST {
-            break (begin, found);
+    let (mut job, warm_up) = match plans.program {
+        None => {
+            let share = plans.warm_up.as_secs_f64() / whole;
+            once(target, &of_case, plans, &|part| (plans.progress)(part * share))?;
+            (Job { amount: Amount::Time(plans.run_time), ..of_case }, share)
         }
-        time = (time * 2).max(Duration::from_secs(2));
+        Some(Program { load, clients, transactions }) => {
+            (Job { load, clients, amount: Amount::Count(transactions.max(1)) }, 0.0)
+        }
     };
+    let because = match job.load {
+        Load::Slob => Some("it is no program of its own".to_owned()),
+        load => cannot(target.product, &target.programs, load),
+    };
+    if let Some(reason) = because {
+        return Err(Error::Setting { setting: "load", value: job.load.name().into(), reason });
+    }
+    let rest = |part: f64| (plans.progress)(warm_up + part * (1.0 - warm_up));
+    let work = Work::new(job.clients);
+    let (mut begin, found) = loop {
+        target.settle()?;
+        let begin = target.snapshot(&work);
+        let found = once(target, &job, plans, &rest)?;
+        match job.amount {
+            // Nothing ended, on a machine or a disk that is that slow: a run of no transaction would be no figure at all.
+            Amount::Time(time) if found.transactions == 0 && time <= LONGEST => {
+                job.amount = Amount::Time((time * 2).max(Duration::from_secs(2)));
+            }
+            _ => break (begin, found),
+        }
+    };
+    target.settle()?;
     let mut end = target.snapshot(&work);
     for (snapshot, count) in [(&mut begin, (0, 0)), (&mut end, (found.transactions, found.statements))] {
         snapshot.add_counter(statistic::USER_COMMITS, "transactions", count.0);
@@ -189,66 +225,63 @@ pub(super) fn measure(target: &ServerTarget, load: Load, plans: &Plans<'_>) -> R
 }
 
 /// One run of the program.
-fn once(
-    target: &ServerTarget,
-    load: Load,
-    plans: &Plans<'_>,
-    time: Duration,
-    progress: &dyn Fn(f64),
-) -> Result<Found> {
+fn once(target: &ServerTarget, job: &Job, plans: &Plans<'_>, progress: &dyn Fn(f64)) -> Result<Found> {
+    let Job { load, clients, amount } = *job;
     let (_, program) = belongs(load);
     let server = &target.server;
-    let clients = target.case.server.clients;
     // Programs take whole seconds.
-    let seconds = time.as_secs_f64().ceil().max(1.0);
+    let seconds = match amount {
+        Amount::Time(time) => time.as_secs_f64().ceil().max(1.0),
+        Amount::Count(_) => 1.0,
+    };
     let log = server.socket_dir().join("load");
     let mut command = server.command(target.programs.path(program))?;
-    let finish = |command: Command, seconds: f64| {
-        finish(command, &log, plans.stopped, progress, Duration::from_secs_f64(seconds))
-    };
+    let finish =
+        |command: Command| finish(command, &log, plans.stopped, progress, Duration::from_secs_f64(seconds));
     match load {
         Load::Tpcb | Load::SelectOnly => {
-            command.args([
-                "-n",
-                "-l",
-                "--log-prefix=transactions",
-                "-M",
-                "prepared",
-                "-c",
-                &clients.to_string(),
-            ]);
-            command.args(["-j", &clients.min(2).to_string(), "-T", &seconds.to_string()]);
+            let length = match amount {
+                Amount::Time(_) => ["-T".to_owned(), seconds.to_string()],
+                // It wants those of one client.
+                Amount::Count(count) => {
+                    ["-t".to_owned(), count.div_ceil(u64::from(clients.max(1))).to_string()]
+                }
+            };
+            command.args(["-n", "-l", "--log-prefix=transactions", "-M", "prepared"]);
+            command.args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()]).args(length);
             if load == Load::SelectOnly {
                 command.arg("-S");
             }
-            let printed = finish(command, seconds)?;
+            let printed = finish(command)?;
             let logs = take_logs(server.socket_dir())?;
             // TPC-B's transaction has five statements beside BEGIN and END.
             of_pgbench(&printed, &logs, if load == Load::SelectOnly { 1 } else { 5 })
         }
         Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => {
             sysbench(&mut command, server, load, plans.slob);
-            command.args([format!("--threads={clients}"), format!("--time={seconds}")]);
+            let length = match amount {
+                Amount::Time(_) => [format!("--time={seconds}"), "--events=0".to_owned()],
+                Amount::Count(count) => ["--time=0".to_owned(), format!("--events={count}")],
+            };
+            command.arg(format!("--threads={clients}")).args(length);
             command.args(["--histogram=on", "--percentile=99", "run"]);
-            of_sysbench(&finish(command, seconds)?)
+            of_sysbench(&finish(command)?)
         }
         Load::Set | Load::Slob => {
             let value = super::width(target.product) * 19;
-            let mut count = 100 * u64::from(clients);
+            let (mut count, time) = match amount {
+                Amount::Time(time) => (100 * u64::from(clients), time),
+                Amount::Count(count) => (count, Duration::ZERO),
+            };
             let began = Instant::now();
             let mut sum = Found::default();
             // It takes a number of requests, not a time.
             while began.elapsed() < time || sum.transactions == 0 {
                 let mut command = server.command(target.programs.path(program))?;
-                command.arg("-s").arg(server.socket()).args([
-                    "-t",
-                    "set",
-                    "--csv",
-                    "-c",
-                    &clients.to_string(),
-                ]);
+                command.arg("-s").arg(server.socket()).args(["-t", "set", "--csv"]);
+                command.args(["-c", &clients.to_string()]);
                 command.args(["-d", &value.to_string(), "-r", "10000", "-n", &count.to_string()]);
-                sum = of_redis(&finish(command, seconds)?, count, &sum)?;
+                sum = of_redis(&finish(command)?, count, &sum)?;
                 count = (count * 2).min(100_000);
             }
             Ok(sum)
