@@ -79,7 +79,8 @@ pub enum Error {
     },
     /// A file was changed, or may have been, while a log that is to be played into it was not empty.
     #[error(
-        "{} {how}, and {} holds {log_bytes} bytes that belong to it as it was; attaching would mix the two. Nothing was changed",
+        "{} {how}, and {} holds {log_bytes} bytes that belong to it as it was; attaching would mix the two. Nothing was changed. Put \
+         the same file back as it was, its modification time too (touch -d), and attach again",
         path.display(), log.display()
     )]
     LogOfAnother {

@@ -155,8 +155,9 @@ pub enum PlaceError {
     },
     /// The file in the directory was changed, or may have been, while Tiersmith had changes that belong to it as it was.
     #[error(
-        "{source}. To use {} again, put its file in {} back as it was, modification time too (touch -d){}; or let          `tiersmith detach --keep-both {}` keep what was found there and what Tiersmith has, as two databases",
-        database.display(), home.display(), if *unbarred { BARS_AGAIN } else { "" }, database.display()
+        "{source}. It is in {}{}. Or `tiersmith detach --keep-both {}` keeps what was found there and what Tiersmith has, as two \
+         databases",
+        home.display(), if *unbarred { BARS_AGAIN } else { "" }, database.display()
     )]
     Changed {
         /// The database.
