@@ -403,7 +403,7 @@ fn changed(layout: &Layout, unbarred: bool, source: Error) -> PlaceError {
                 database: layout.database.clone(),
                 home: layout.home.clone(),
                 unbarred,
-                source,
+                source: Box::new(source),
             }
         }
         source => source.into(),

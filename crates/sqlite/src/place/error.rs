@@ -167,7 +167,7 @@ pub enum PlaceError {
         /// The bars were gone, and nothing else was found.
         unbarred: bool,
         /// How it was noticed.
-        source: tiersmith_store::Error,
+        source: Box<tiersmith_store::Error>,
     },
     /// The file that was to be kept has no place.
     #[error(

@@ -408,7 +408,7 @@ fn keeping_both_cut_after_any_step_goes_on_and_nothing_else_does() {
             if step == 31 {
                 assert!(matches!(
                     bench.open().unwrap_err(),
-                    PlaceError::Changed { source: tiersmith_store::Error::HomeChanged { .. }, .. }
+                    PlaceError::Changed { source, .. } if matches!(*source, tiersmith_store::Error::HomeChanged { .. })
                 ));
             } else if step != 14 {
                 for _ in 0..2 {
