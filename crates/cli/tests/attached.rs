@@ -3,14 +3,24 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use tiersmith_store::{Medium, OpenMode, Options, TierSpec, attach};
 
+/// To be held by each test: a process that another thread is just starting has, until its exec, copies of this one's descriptors and their
+/// locks, and a database whose locks they are is in use.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn tiersmith(dir: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tiersmith")).args(arguments).current_dir(dir).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tiersmith"));
+    command.args(arguments).current_dir(dir).stdin(Stdio::null()).output().unwrap()
 }
 
 fn text(output: &Output) -> String {
@@ -49,6 +59,7 @@ fn attached_database(dir: &Path) {
 
 #[test]
 fn a_database_whose_stub_was_removed_is_brought_back_by_detach() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     attached_database(dir);
@@ -64,6 +75,7 @@ fn a_database_whose_stub_was_removed_is_brought_back_by_detach() {
 
 #[test]
 fn an_attached_database_is_reported_checked_counted_and_detached() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     attached_database(dir);
@@ -102,6 +114,7 @@ fn an_attached_database_is_reported_checked_counted_and_detached() {
 
 #[test]
 fn a_tier_that_vanished_is_something_to_mend_and_nothing_is_lost() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     attached_database(dir);
@@ -122,6 +135,7 @@ fn a_tier_that_vanished_is_something_to_mend_and_nothing_is_lost() {
 
 #[test]
 fn an_attached_directory_is_reported_checked_and_detached() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let home = dir.join("data");
@@ -150,13 +164,14 @@ fn an_attached_directory_is_reported_checked_and_detached() {
 
 #[test]
 fn a_damaged_tier_is_a_finding_with_what_it_means_and_what_to_do() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     attached_database(dir);
     // The first of the two superblock copies: the tier can be opened still.
     let tier = std::fs::OpenOptions::new().write(true).open(dir.join("app.tier")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&tier, &[0xee; 64], 128).unwrap();
-    let cold = ["check", "app.db-tiersmith", "--fast", "app.tier", "--cold"];
+    let cold = ["check", "app.db", "--cold"];
     let check = tiersmith(dir, &cold);
     let said = text(&check);
     assert!(said.contains("1 Note") && said.contains("remedy") && said.contains("means"), "{said}");
@@ -166,6 +181,171 @@ fn a_damaged_tier_is_a_finding_with_what_it_means_and_what_to_do() {
     std::io::Write::write_all(&mut &home, b"more").unwrap();
     let check = tiersmith(dir, &cold);
     assert_eq!(check.status.code(), Some(1), "{}", text(&check));
-    let hot = tiersmith(dir, &["check", "app.db", "--cold"]);
-    assert!(text(&hot).contains("app.db-tiersmith --fast"), "{}", text(&hot));
+    // By the directory and its tier it is the same.
+    let named = tiersmith(dir, &["check", "app.db-tiersmith", "--fast", "app.tier", "--cold"]);
+    assert_eq!((named.status.code(), text(&named)), (Some(1), text(&check)));
+}
+
+/// Every file of the directory, with its bytes.
+fn contents(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(contents(&path));
+        } else {
+            found.push((path.clone(), std::fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_cold_check_of_a_database_looks_at_what_a_crash_left_and_changes_nothing() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    attached_database(dir);
+    let before = contents(dir);
+    for path in ["app.db", "./app.db"] {
+        let check = tiersmith(dir, &["check", path, "--cold", "--json"]);
+        assert!(check.status.success(), "{}", text(&check));
+        let summary = &json(&check)["summary"];
+        assert_eq!(summary["home_compared"], true, "{summary}");
+        // An open would have brought them home.
+        assert!(summary["blocks_dirty"].as_u64().unwrap() > 0, "{summary}");
+    }
+    // Also when only the directory knows of it.
+    std::fs::rename(dir.join("app.db"), dir.join("stub")).unwrap();
+    assert!(tiersmith(dir, &["check", "app.db", "--cold"]).status.success());
+    std::fs::rename(dir.join("stub"), dir.join("app.db")).unwrap();
+    assert!(contents(dir) == before, "a cold check changed something");
+    for (path, said) in [("app.tier", "is not attached"), ("none.db", "there is no none.db")] {
+        let check = tiersmith(dir, &["check", path, "--cold"]);
+        assert_eq!(check.status.code(), Some(2), "{}", text(&check));
+        assert!(text(&check).contains(said), "{}", text(&check));
+    }
+}
+
+/// An attached database of `rows` rows of 1000 bytes at home and one more in its WAL, in a tier of `size`; its file was then written past
+/// Tiersmith.
+fn written_past(dir: &Path, size: &str, rows: u64, write: fn(&Path)) {
+    tiersmith_sqlite::register().unwrap();
+    let (database, tier) = (dir.join("app.db"), dir.join("app.tier"));
+    let uri =
+        format!("file:{}?vfs=tiersmith&fast={}&size={size}&emulate=1", database.display(), tier.display());
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(uri, flags).unwrap();
+    // As a process that ended left it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+    connection
+        .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (x); CREATE TABLE u (x); BEGIN")
+        .unwrap();
+    for _ in 0..rows {
+        connection.execute("INSERT INTO t VALUES (zeroblob(1000))", []).unwrap();
+    }
+    connection.execute_batch("COMMIT").unwrap();
+    for pragma in ["PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA tiersmith_flush"] {
+        connection.query_row(pragma, [], |_| Ok(())).unwrap();
+    }
+    connection.execute_batch("INSERT INTO t VALUES ('the newest')").unwrap();
+    // What is read enters the tier, as long as there is room.
+    connection.query_row("SELECT sum(length(x)) FROM t", [], |_| Ok(())).unwrap();
+    drop(connection);
+    for bar in ["db-wal", "db-journal"] {
+        std::fs::remove_dir(dir.join("app.db-tiersmith").join(bar)).unwrap();
+    }
+    let db = dir.join("app.db-tiersmith/db");
+    write(&db);
+    // A file system may keep times by 10 ms: a minute ahead is another time on each.
+    let file = std::fs::OpenOptions::new().write(true).open(db).unwrap();
+    file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(60)).unwrap();
+}
+
+fn newest(path: &Path, sql: &str) -> String {
+    let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
+    let sound: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(sound, "ok", "{}", path.display());
+    database.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_database_written_past_tiersmith_is_explained_and_both_versions_are_kept() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    written_past(dir, "16M", 100, |db| {
+        let past = Connection::open_with_flags(db, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
+        past.execute_batch("INSERT INTO u VALUES ('theirs')").unwrap();
+    });
+    let before = contents(dir);
+    let status = tiersmith(dir, &["status", "app.db", "--json"]);
+    assert_eq!(status.status.code(), Some(1), "{}", text(&status));
+    assert!(json(&status)["trouble"].as_str().unwrap().contains("--keep-both"), "{}", text(&status));
+    let detach = tiersmith(dir, &["detach", "app.db"]);
+    assert_eq!(detach.status.code(), Some(2), "{}", text(&detach));
+    assert!(text(&detach).contains("tiersmith detach --keep-both"), "{}", text(&detach));
+    let wrong = tiersmith(dir, &["detach", "--keep-both", "--force-without-tier", "app.db"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
+    let wrong = tiersmith(dir, &["detach", "--keep-both", "."]);
+    assert!(text(&wrong).contains("is for one SQLite file"), "{}", text(&wrong));
+    let but_the_tier = |files: Vec<(std::path::PathBuf, Vec<u8>)>| {
+        files.into_iter().filter(|(path, _)| !path.ends_with("app.tier")).collect::<Vec<_>>()
+    };
+    assert!(but_the_tier(contents(dir)) == but_the_tier(before), "what was refused changed something");
+
+    let kept = tiersmith(dir, &["detach", "--keep-both", "app.db", "--json"]);
+    assert!(kept.status.success(), "{}", text(&kept));
+    let kept = json(&kept);
+    assert!(kept["changed"].as_str().unwrap().ends_with("app.db-changed"), "{kept}");
+    assert_eq!(
+        (&kept["attached"], &kept["blocks_from_home"]),
+        (&Value::from(false), &Value::from(0)),
+        "{kept}"
+    );
+    assert!(kept["blocks"].as_u64().unwrap() > 20, "{kept}");
+    assert_eq!(newest(&dir.join("app.db"), "SELECT x FROM t ORDER BY rowid DESC"), "the newest");
+    assert_eq!(newest(&dir.join("app.db"), "SELECT 'no ' || count(*) FROM u"), "no 0");
+    assert_eq!(newest(&dir.join("app.db-changed"), "SELECT x FROM u"), "theirs");
+    assert_eq!(rows(&dir.join("app.db-changed")).unwrap(), 100);
+    assert!(!dir.join("app.db-tiersmith").exists());
+    // It is plain: there is nothing to keep, and that is said.
+    let again = tiersmith(dir, &["detach", "--keep-both", "app.db"]);
+    assert!(text(&again).contains("is not attached"), "{}", text(&again));
+}
+
+/// The tier is as full as reading makes it, and has a part of the file only: the rest is as it was found, and how much that is is said.
+#[test]
+fn both_versions_are_kept_when_the_tier_is_full() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    written_past(dir, "8M", 20_000, |db| {
+        let file = std::fs::OpenOptions::new().write(true).open(db).unwrap();
+        // The number of the SQLite that wrote last: read by nobody.
+        std::os::unix::fs::FileExt::write_all_at(&file, &[1, 2, 3, 4], 96).unwrap();
+    });
+    let changed = std::fs::read(dir.join("app.db-tiersmith/db")).unwrap();
+    // How full it is depends on how far the store's own thread came; that it cannot hold the file does not.
+    let cold = json(&tiersmith(dir, &["check", "app.db", "--cold", "--json"]));
+    let frames = |name: &str| cold["summary"][name].as_u64().unwrap();
+    println!(
+        "{} of {} frames of the tier are used (EMULATED)",
+        frames("frames_used"),
+        frames("frames_total")
+    );
+    assert!(frames("frames_used") > 0 && frames("frames_total") * 2 < changed.len() as u64 / 4096, "{cold}");
+    let kept = tiersmith(dir, &["detach", "--keep-both", "app.db"]);
+    assert!(kept.status.success(), "{}", text(&kept));
+    let said = text(&kept);
+    assert!(
+        said.contains("what Tiersmith had") && said.contains("app.db-changed: what was written"),
+        "{said}"
+    );
+    assert!(said.contains("blocks were at home only") && said.contains("integrity_check"), "{said}");
+    assert_eq!(newest(&dir.join("app.db"), "SELECT x FROM t ORDER BY rowid DESC"), "the newest");
+    assert_eq!(rows(&dir.join("app.db")).unwrap(), 20_001);
+    assert!(std::fs::read(dir.join("app.db-changed")).unwrap() == changed);
 }

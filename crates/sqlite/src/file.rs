@@ -114,6 +114,16 @@ impl Main {
         self.batch.commit(&self.file, self.block)
     }
 
+    /// What has to be there before the file changes: the journal, and that it does.
+    #[inline]
+    fn before_change(&self) -> Result<()> {
+        self.user.shared().journal.before_database()?;
+        match &self.user.place().stamp {
+            Some(stamp) if self.block == 0 => stamp.announce(),
+            _ => Ok(()),
+        }
+    }
+
     /// `xShmLock`.
     #[inline]
     pub(crate) fn shm_lock(&mut self, first: usize, n: usize, flags: c_int) -> c_int {
@@ -179,7 +189,7 @@ impl Storage for Main {
             self.batch.add(offset, data);
             return Ok(());
         }
-        self.user.shared().journal.before_database()?;
+        self.before_change()?;
         self.file.write(offset, data)
     }
 
@@ -193,12 +203,14 @@ impl Storage for Main {
                 reason: format!("to {size} bytes while an atomic batch of writes is open"),
             });
         }
-        self.user.shared().journal.before_database()?;
+        self.before_change()?;
         self.file.truncate(size)
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.file.sync()
+        self.file.sync()?;
+        let place = self.user.place();
+        place.stamp.as_ref().map_or(Ok(()), |stamp| stamp.settle(place.home()))
     }
 
     fn size(&mut self) -> Result<u64> {

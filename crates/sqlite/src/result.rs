@@ -60,7 +60,8 @@ fn code_of(error: &Error, otherwise: c_int) -> c_int {
         | Error::NotATier { .. }
         | Error::Options(_)
         | Error::Home { .. }
-        | Error::HomeChanged { .. } => ffi::CANTOPEN,
+        | Error::HomeChanged { .. }
+        | Error::LogOfAnother { .. } => ffi::CANTOPEN,
         Error::Io { source, .. } => code_of_io(source, otherwise),
         // A medium is opened, mapped or grown: there is no operation on a file that fails by it but for want of space.
         Error::Medium(_) if error.errno() == rustix::io::Errno::NOSPC.raw_os_error() => ffi::FULL,

@@ -16,103 +16,26 @@
 
 #[path = "support/ledger.rs"]
 mod ledger;
+mod simulated;
 mod support;
 
-use rusqlite::Connection;
+use simulated::{Way, open};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use support::{connect, many};
+use support::many;
 use tempfile::TempDir;
-use tiersmith_sqlite::place::{FastSpec, Place, Placement, Role, profile};
-use tiersmith_store::crash::{Budget, CutState, Recorder, Recording, Report, explore};
-use tiersmith_store::{Medium, Options, Planted, TierSpec, testing};
+use tiersmith_sqlite::place::Placement;
+use tiersmith_store::Planted;
+use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
 
-const UNIT: u64 = 32 << 10;
-
-/// One way to write: journal mode, placement, and how large the tier is.
-#[derive(Clone, Copy)]
-struct Way {
-    pragmas: &'static str,
-    placement: Placement,
-    block_size: u32,
-    /// Units of 32 KiB for blocks.
-    units: u64,
-    transactions: i64,
-    /// VACUUM after the second transaction.
-    vacuum: bool,
-    planted: Planted,
+/// Cuts a run everywhere, and checks what that leaves.
+trait Cuts {
+    fn check(&self, path: &Path, state: CutState<'_>) -> Result<(), String>;
+    fn explore(&self) -> Report;
+    fn assert_sound(&self, what: &str);
 }
 
-impl Default for Way {
-    fn default() -> Self {
-        Self {
-            pragmas: "PRAGMA journal_mode = DELETE",
-            placement: Placement::All,
-            block_size: 4096,
-            units: 24,
-            transactions: 8,
-            vacuum: false,
-            planted: Planted::None,
-        }
-    }
-}
-
-impl Way {
-    fn tier(&self) -> TierSpec {
-        // Three units in front hold the superblocks, lanes, batch record and slots.
-        let size = (self.units + 3) * UNIT;
-        let spec = TierSpec::new("fast", "/member", Medium::Emulated, size);
-        TierSpec { unit: UNIT, lanes: 2, batches: 1, slots: 8, ..spec }
-    }
-
-    /// The database at `path` on what `recorder` simulates; `image` is what the tier holds.
-    fn place(&self, path: &Path, recorder: &Recorder, image: Vec<u8>) -> Result<Arc<Place>, String> {
-        let mapping = Arc::new(recorder.simulator().mapping(image, 0));
-        let options = Options {
-            background: false,
-            record_waits: false,
-            seed: Some(7),
-            redo_keep_bytes: 64 << 10,
-            planted: self.planted,
-            ..Options::default()
-        };
-        let tiers = vec![(self.tier(), vec![mapping])];
-        let files = profile(self.placement, self.block_size);
-        let home = testing::attach_simulated(recorder.home(), tiers, &files, options);
-        let spec = FastSpec { emulate: true, place: self.placement, ..FastSpec::default() };
-        Place::adopt(path, home.map_err(|e| e.to_string())?, spec).map_err(|e| e.to_string())
-    }
-
-    /// Transactions, each acknowledged to the recorder, with destaging between some of them.
-    fn record(&self, dir: &Path) -> Recording {
-        let recorder = Recorder::new();
-        let path = dir.join("recorded.db");
-        let place = self.place(&path, &recorder, vec![0; self.tier().size as usize]).unwrap();
-        // Attaching makes a new database's file.
-        drop(place.home().create(place.name(Role::Main)).unwrap());
-        let db = open(&path).unwrap();
-        db.execute_batch(self.pragmas).unwrap();
-        ledger::prepare(&db).unwrap();
-        recorder.rebase();
-        for n in 1..=self.transactions {
-            ledger::commit(&db, n, 9000).unwrap();
-            recorder.acked();
-            if self.vacuum && n == 2 {
-                db.execute_batch("VACUUM").unwrap();
-            }
-            if n % 3 == 0 {
-                place.home().flush_all().unwrap();
-            }
-            if n % 4 == 0 {
-                place.home().background_step().unwrap();
-            }
-        }
-        let recording = recorder.recording();
-        drop(db);
-        recording
-    }
-
+impl Cuts for Way {
     /// What is found after a cut.
     fn check(&self, path: &Path, mut state: CutState<'_>) -> Result<(), String> {
         let home = std::mem::replace(&mut state.home, tiersmith_store::home::SimHome::new(None));
@@ -132,7 +55,7 @@ impl Way {
 
     fn explore(&self) -> Report {
         let dir = TempDir::new().unwrap();
-        let recording = self.record(dir.path());
+        let recording = self.record(&dir.path().join("recorded.db"));
         let budget = Budget {
             images_per_cut: many("TIERSMITH_IMAGES", 6) as usize,
             seed: many("TIERSMITH_SEED", 1),
@@ -150,10 +73,6 @@ impl Way {
         assert!(report.images > 100, "{what}: too little was tried: {report}");
         report.assert_sound();
     }
-}
-
-fn open(path: &Path) -> rusqlite::Result<Connection> {
-    connect(&format!("file:{}?vfs=tiersmith", path.display()))
 }
 
 /// What this finds when the header and the first frames of a WAL that begins again are one write: after a cut
@@ -233,17 +152,27 @@ fn a_power_cut_in_wal_mode_with_exclusive_locking_loses_nothing() {
     Way { pragmas, ..Way::default() }.assert_sound("WAL, exclusive");
 }
 
+/// Without the fence of an overwrite a checkpoint is not durable when the WAL behind it begins again. A file that grows hides that: its new
+/// length has a fence of its own, which comes after the last page, and covers those before it too. So here it does not grow.
 #[test]
 fn bugs_planted_in_the_store_are_seen_at_sql_level() {
     let wal = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 20";
-    for (planted, pragmas) in [
-        (Planted::BatchOneByOne, Way::default().pragmas),
+    let checkpoints = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4";
+    for (planted, pragmas, roomy) in [
+        (Planted::BatchOneByOne, Way::default().pragmas, false),
         // The zeros over a journal's header are the commit.
-        (Planted::DropFenceBeforeAck, "PRAGMA page_size = 512; PRAGMA journal_mode = DELETE"),
-        (Planted::RedoWithoutFence, wal),
-        (Planted::SizeNotDurable, wal),
+        (Planted::DropFenceBeforeAck, "PRAGMA page_size = 512; PRAGMA journal_mode = DELETE", false),
+        (Planted::DropFenceBeforeAck, checkpoints, true),
+        (Planted::RedoWithoutFence, wal, false),
+        (Planted::SizeNotDurable, wal, false),
     ] {
-        let report = Way { planted, pragmas, ..Way::default() }.explore();
+        let report = Way { planted, pragmas, roomy, ..Way::default() }.explore();
         assert!(!report.violations.is_empty(), "{planted:?} is not seen in {} images", report.images);
     }
+}
+
+#[test]
+fn a_power_cut_while_checkpoints_overwrite_pages_in_place_loses_nothing() {
+    let pragmas = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4";
+    Way { pragmas, roomy: true, ..Way::default() }.assert_sound("WAL, overwriting");
 }

@@ -13,69 +13,25 @@
 
 #[path = "support/ledger.rs"]
 mod ledger;
+mod simulated;
 mod support;
 
-use rusqlite::Connection;
+use simulated::{Way, open};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use support::{Bench, connect, fold, many, patiently, stock};
+use support::{Bench, fold, many, patiently, stock};
 use tempfile::TempDir;
-use tiersmith_sqlite::place::{FastSpec, Place, Placement, Role, profile};
-use tiersmith_store::crash::{Budget, CutState, Recorder, Recording, explore};
+use tiersmith_sqlite::place::{Place, Placement, Role};
+use tiersmith_store::crash::{Budget, CutState, Recorder, explore};
 use tiersmith_store::home::SimHome;
-use tiersmith_store::{Medium, Options, TierSpec, testing};
 
-const UNIT: u64 = 32 << 10;
-
-/// One way to write.
-#[derive(Clone, Copy)]
-struct Way {
-    pragmas: &'static str,
-    placement: Placement,
-    transactions: i64,
+/// Cuts a run, and what comes after.
+trait CutsAgain {
+    fn recover(&self, path: &Path, recorder: &Recorder, image: &[u8], acked: i64) -> Result<i64, String>;
+    fn explore(&self, what: &str);
 }
 
-impl Way {
-    fn tier() -> TierSpec {
-        let spec = TierSpec::new("fast", "/member", Medium::Emulated, 27 * UNIT);
-        TierSpec { unit: UNIT, lanes: 2, batches: 1, slots: 8, ..spec }
-    }
-
-    fn place(&self, path: &Path, recorder: &Recorder, image: Vec<u8>) -> Result<Arc<Place>, String> {
-        let mapping = Arc::new(recorder.simulator().mapping(image, 0));
-        let options = Options {
-            background: false,
-            record_waits: false,
-            seed: Some(7),
-            redo_keep_bytes: 64 << 10,
-            ..Options::default()
-        };
-        let files = profile(self.placement, 4096);
-        let tiers = vec![(Self::tier(), vec![mapping])];
-        let home = testing::attach_simulated(recorder.home(), tiers, &files, options);
-        let spec = FastSpec { emulate: true, place: self.placement, ..FastSpec::default() };
-        Place::adopt(path, home.map_err(|e| e.to_string())?, spec).map_err(|e| e.to_string())
-    }
-
-    fn record(&self, path: &Path) -> Recording {
-        let recorder = Recorder::new();
-        let place = self.place(path, &recorder, vec![0; Self::tier().size as usize]).unwrap();
-        drop(place.home().create(place.name(Role::Main)).unwrap());
-        let db = open(path).unwrap();
-        db.execute_batch(self.pragmas).unwrap();
-        ledger::prepare(&db).unwrap();
-        recorder.rebase();
-        for n in 1..=self.transactions {
-            ledger::commit(&db, n, 9000).unwrap();
-            recorder.acked();
-            if n % 3 == 0 {
-                place.home().flush_all().unwrap();
-            }
-        }
-        recorder.recording()
-    }
-
+impl CutsAgain for Way {
     /// Opens what a cut left, reads, and closes; the newest transaction there.
     fn recover(&self, path: &Path, recorder: &Recorder, image: &[u8], acked: i64) -> Result<i64, String> {
         let place = self.place(path, recorder, image.to_vec())?;
@@ -135,15 +91,11 @@ impl Way {
     }
 }
 
-fn open(path: &Path) -> rusqlite::Result<Connection> {
-    connect(&format!("file:{}?vfs=tiersmith", path.display()))
-}
-
 #[test]
 fn a_second_power_cut_while_a_wal_is_recovered_loses_nothing() {
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 20";
-    Way { pragmas, placement: Placement::All, transactions: 6 }.explore("WAL");
-    Way { pragmas, placement: Placement::Redo, transactions: 4 }.explore("WAL, place=redo");
+    Way { pragmas, placement: Placement::All, transactions: 6, ..Way::default() }.explore("WAL");
+    Way { pragmas, placement: Placement::Redo, transactions: 4, ..Way::default() }.explore("WAL, place=redo");
 }
 
 #[test]
@@ -153,16 +105,17 @@ fn a_second_power_cut_while_a_journal_is_rolled_back_loses_nothing() {
         ("PERSIST", "PRAGMA cache_size = 2; PRAGMA journal_mode = PERSIST"),
         ("TRUNCATE", "PRAGMA page_size = 512; PRAGMA journal_mode = TRUNCATE"),
     ] {
-        Way { pragmas, placement: Placement::All, transactions: 3 }.explore(mode);
+        Way { pragmas, placement: Placement::All, transactions: 3, ..Way::default() }.explore(mode);
         let what = format!("{mode}, place=redo");
-        Way { pragmas, placement: Placement::Redo, transactions: 3 }.explore(&what);
+        Way { pragmas, placement: Placement::Redo, transactions: 3, ..Way::default() }.explore(&what);
     }
 }
 
 #[test]
 fn a_second_power_cut_while_a_journal_at_home_is_rolled_back_loses_nothing() {
     let pragmas = "PRAGMA cache_size = 2; PRAGMA journal_mode = DELETE";
-    Way { pragmas, placement: Placement::Data, transactions: 3 }.explore("DELETE, place=data");
+    Way { pragmas, placement: Placement::Data, transactions: 3, ..Way::default() }
+        .explore("DELETE, place=data");
 }
 
 // --- names ---

@@ -165,6 +165,18 @@ pub enum Guard {
     Door,
 }
 
+/// A file, and the logs that the database plays into it. A log is only right for the file it was written for: while one of them is not empty,
+/// the file must be at home as the tier left it, also when the tier has no newer block of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// The file, relative to home.
+    pub file: PathBuf,
+    /// Its logs.
+    pub logs: Vec<PathBuf>,
+    /// Why the file may have been changed although nothing is seen of it (a guard of the door's own is gone): refused as if it had been.
+    pub doubt: Option<String>,
+}
+
 /// How to attach.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -180,6 +192,9 @@ pub struct Options {
     /// Bytes of each redo file that stay in the tier; older redo is drained to home. Never more than a quarter of the tier, and all redo
     /// files together half of it.
     pub redo_keep_bytes: u64,
+    /// A file that is one with its logs; `None`: a file without newer blocks in the tier may be another than it was, its clean copies are
+    /// dropped then.
+    pub bound: Option<Bound>,
     /// Behave as if home were on this slow storage: for studies, which label their figures with it.
     pub home_model: Option<HomeModel>,
     /// Copy home blocks into the tier when they are read (second-level flash cache).
@@ -202,6 +217,7 @@ impl Default for Options {
             profile_file: None,
             door: BTreeMap::new(),
             redo_keep_bytes: 256 << 20,
+            bound: None,
             home_model: None,
             admit: true,
             background: true,
@@ -495,7 +511,7 @@ fn take(
     };
     let recovery_started = events.start();
     let mut report = RecoveryReport { reopened, ..RecoveryReport::default() };
-    let (tiers, recovered) = crate::recover::recover(&home, tiers, &mut report)?;
+    let (tiers, recovered) = crate::recover::recover(&home, tiers, options.bound.as_ref(), &mut report)?;
     let redo_tiers = tiers.iter().filter(|t| t.holds_redo);
     let share = redo_tiers.map(|t| t.allocator.total_frames() * FRAME as u64 / 4).min();
     options.redo_keep_bytes = options.redo_keep_bytes.min(share.unwrap_or(u64::MAX));

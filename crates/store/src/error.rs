@@ -77,6 +77,24 @@ pub enum Error {
         /// What the tier takes the home file to be; `None` when the file is gone.
         expected: Option<HomeStamp>,
     },
+    /// A file was changed, or may have been, while a log that is to be played into it was not empty.
+    #[error(
+        "{} {how}, and {} holds {log_bytes} bytes that belong to it as it was; attaching would mix the two. Nothing was changed. Put \
+         the same file back as it was, its modification time too (touch -d), and attach again",
+        path.display(), log.display()
+    )]
+    LogOfAnother {
+        /// The file, relative to home.
+        path: PathBuf,
+        /// The log, likewise.
+        log: PathBuf,
+        /// Its length.
+        log_bytes: u64,
+        /// Size or time, expected and found; or why it is not known to be as it was.
+        how: String,
+        /// What the file was taken to be; `None` when it is gone, or another file has its name.
+        expected: Option<HomeStamp>,
+    },
     /// Every block of the tier is pinned or too few blocks are left to work with.
     #[error(
         "the fast tier `{tier}` is full: {free_bytes} bytes are free and nothing can be moved home ({reason}); unpin files or make the tier larger"

@@ -57,7 +57,7 @@ mod tier;
 pub mod waits;
 
 pub use address::BlockSize;
-pub use attach::{Guard, Medium, Options, TierSpec, attach};
+pub use attach::{Bound, Guard, Medium, Options, TierSpec, attach};
 pub use attached::{AttachedHome, BlockRef, File, OpenMode};
 pub use door::list::{Candidate, FileInTier};
 pub use door::times::{Overlay, SetTime};

@@ -7,7 +7,7 @@
 //!    one. Applying twice does no harm: no entry has moved on, because nobody else is at work.
 //! 2. The file table and every map page are read and checked; which frames are free follows from that. Nothing is written.
 //! 3. Every file is found at home and compared with its stamp. Nothing is written; a changed home with dirty blocks ends here, with
-//!    everything as it was.
+//!    everything as it was, and so does a changed file whose logs are not empty ([`Bound`]).
 //! 4. ([`finish`]) Removed files are freed, cuts are completed, entries past the end dropped, the tail of the last block zeroed, flags cleared:
 //!    each the same code that runs without a crash.
 //!
@@ -15,6 +15,7 @@
 //! (two a lane at most, and those of a batch).
 
 use crate::address::{BlockIndex, FRAME, Frame, WordAt};
+use crate::attach::Bound;
 use crate::attached::{Inner, OpenMode};
 use crate::error::{Error, HomeStamp, Result};
 use crate::file::map::{FileMap, Leaf};
@@ -79,6 +80,7 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(
     home: &Arc<dyn Home>,
     tiers: Vec<(Tier, bool)>,
+    bound: Option<&Bound>,
     report: &mut RecoveryReport,
 ) -> Result<(Vec<Arc<Tier>>, Vec<Recovered>)> {
     let mut out = Vec::new();
@@ -109,6 +111,9 @@ pub(crate) fn recover(
         home.sync_all().map_err(Error::io("cannot sync the file system of", ""))?;
     }
     compare(&recovered)?;
+    if let Some(bound) = bound {
+        compare_bound(&**home, &recovered, bound)?;
+    }
     Ok((out, recovered))
 }
 
@@ -516,6 +521,50 @@ fn compare(recovered: &[Recovered]) -> Result<()> {
             let stamp = HomeStamp { size: line.home_size, mtime_ns: line.home_mtime_ns };
             let expected = file.home.as_ref().map(|_| stamp);
             return Err(Error::HomeChanged { path, dirty_blocks: dirty, how, expected });
+        }
+    }
+    Ok(())
+}
+
+/// Ends the attach when a file is not the one its logs were written for.
+fn compare_bound(home: &dyn Home, recovered: &[Recovered], bound: &Bound) -> Result<()> {
+    let named = |path: &Path| recovered.iter().find(|f| f.home.as_ref().is_some_and(|at| at.path == path));
+    // One that another file was put over: its slot has the name still.
+    let lost = || {
+        let gone = |f: &&Recovered| f.home.is_none() && f.hint == bound.file && f.flags & UNLINKING == 0;
+        recovered.iter().find(gone)
+    };
+    let file = named(&bound.file).or_else(lost);
+    let (how, expected) = match file.and_then(|file| Some((changed(file)?, file))) {
+        Some((how, file)) => {
+            let line = file.placed.meta.lock().line.clone();
+            let stamp = HomeStamp { size: line.home_size, mtime_ns: line.home_mtime_ns };
+            (format!("was changed ({how})"), file.home.as_ref().map(|_| stamp))
+        }
+        None => match &bound.doubt {
+            None => return Ok(()),
+            Some(doubt) => {
+                let stat = home.stat(&bound.file).map_err(Error::io("cannot stat", &bound.file))?;
+                let stamp = HomeStamp { size: stat.size, mtime_ns: stat.mtime_ns };
+                (format!("may have been changed ({doubt})"), Some(stamp))
+            }
+        },
+    };
+    for log in &bound.logs {
+        let log_bytes = match (named(log), home.stat(log)) {
+            (Some(log), _) => log.placed.size(),
+            (None, Ok(stat)) => stat.size,
+            (None, Err(e)) if is_elsewhere(&e) => 0,
+            (None, Err(e)) => return Err(Error::io("cannot stat", log)(e)),
+        };
+        if log_bytes > 0 {
+            return Err(Error::LogOfAnother {
+                path: bound.file.clone(),
+                log: log.clone(),
+                log_bytes,
+                how,
+                expected,
+            });
         }
     }
     Ok(())

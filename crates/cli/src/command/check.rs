@@ -1,7 +1,9 @@
 //! `tiersmith check`: does every invariant of a tier hold, and if not, what does it mean.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use tiersmith_sqlite::place::Standing;
+use tiersmith_sqlite::place::{Standing, attachment};
 use tiersmith_store::check::{CheckOptions, check};
 
 use super::home::{Home, Subject};
@@ -14,16 +16,16 @@ use crate::mounted::place::Place;
 /// Check a tier that nobody uses: every invariant, and its clean blocks against the home
 ///
 /// The check is a second reader of the format, apart from the one that the store uses. It never writes to the tier. A SQLite database is
-/// opened and closed first, to find out its tier, and that recovers it and mends what the store can mend. To look at what a crash left,
-/// name the database's directory (app.db-tiersmith) and its tier, with --cold.
+/// opened and closed first, which recovers it and mends what the store can mend. With --cold it is not: the tier is looked at as a crash
+/// left it, and nothing at all is changed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith check app.db
+  tiersmith check app.db --cold                       as a crash left it, nothing is opened or recovered
   tiersmith check /data/db                            after tiersmith unmount /data/db
   tiersmith check /data/db --cold --json              as a crash left it
   tiersmith check /data/db --fast /mnt/other/db.tier  its tier was moved
-  tiersmith check app.db-tiersmith --fast app.tier --cold
 
 Exit codes: 0 every invariant holds; 1 findings, each with what it means and what to do; 2 error.")]
 pub(crate) struct Check {
@@ -40,21 +42,23 @@ pub(crate) struct Check {
     json: bool,
 }
 
+/// What is checked.
+enum What {
+    /// The home and the members of a database that is not opened.
+    Cold(PathBuf, Vec<PathBuf>),
+    /// Something that was looked at.
+    Subject(Subject),
+}
+
 impl Check {
     pub(super) fn run(&self) -> Result<Outcome> {
-        if self.cold && self.home.path.is_file() {
-            let path = self.home.path.display();
-            return Err(Error::Usage(format!(
-                "a SQLite database is opened to find out its tier, and opening recovers it; to look at what a crash left, name its \
-                 directory and its tier: tiersmith check {path}-tiersmith --fast MEMBER... --cold"
-            )));
-        }
-        let (home, members, recovered) = match self.home.subject()? {
-            Subject::Directory => {
+        let (home, members, recovered) = match self.cold_database()?.map_or_else(|| self.subject(), Ok)? {
+            What::Cold(home, members) => (home, members, false),
+            What::Subject(Subject::Directory) => {
                 self.refuse_served()?;
                 (Place::find(&self.home.path)?.path().to_path_buf(), self.home.members()?, false)
             }
-            Subject::Database(status) => {
+            What::Subject(Subject::Database(status)) => {
                 let spec =
                     status.spec.as_ref().filter(|_| status.standing != Standing::Plain).ok_or_else(|| {
                         Error::Usage(format!(
@@ -74,6 +78,18 @@ impl Check {
         let report = check(Some(&home), &members, &options)?;
         print(&if self.json { format!("{}\n", report.to_json()) } else { report.to_string() })?;
         Ok(if report.is_sound() { Outcome::Good } else { Outcome::Findings })
+    }
+
+    fn subject(&self) -> Result<What> {
+        self.home.subject().map(What::Subject)
+    }
+
+    /// With --cold, the directory and the members of an attached database: from its attachment file, nothing is opened.
+    fn cold_database(&self) -> Result<Option<What>> {
+        if !self.cold || !self.home.fast.is_empty() || self.home.path.is_dir() {
+            return Ok(None);
+        }
+        Ok(attachment(&self.home.path)?.map(|(home, spec)| What::Cold(home, spec.members)))
     }
 
     /// A tier that is written meanwhile looks damaged to a reader that stops nobody.

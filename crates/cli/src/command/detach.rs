@@ -19,6 +19,7 @@ use crate::mounted;
 Examples:
   tiersmith detach /var/lib/postgresql/15/main
   tiersmith detach app.db
+  tiersmith detach --keep-both app.db                            its file was written past Tiersmith: that version is app.db-changed
   tiersmith detach /data/db --fast /mnt/elsewhere/db.tier        its tier was moved
 
 Exit codes: 0 it is plain now, or was; 2 error: it is attached still, nothing is lost, and the same command goes on.")]

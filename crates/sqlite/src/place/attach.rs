@@ -25,18 +25,23 @@
 //! Read next: `detach.rs`.
 
 use super::error::PlaceError;
-use super::layout::{ATTACHMENT, DB, Layout, STUB_NEW, State, Transition, stat, sync_dir};
+use super::layout::{
+    ATTACHMENT, DB, Layout, STOCK_JOURNAL, STOCK_WAL, STUB_NEW, State, Transition, stat, sync_dir,
+};
 use super::record::{self, Record};
-use super::spec::FastSpec;
+use super::spec::{FastSpec, Placement};
+use super::stamp::Stamp;
 use super::{Fold, Want, bars, detach, keep_both, ofd, step, stopped};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use tiersmith_store::{AttachedHome, attach};
+use tiersmith_store::{AttachedHome, Bound, Error, attach};
 
 /// A database whose home is attached and whose `db` is locked.
 pub(super) struct Opened {
+    /// Of a `db` that passes. It has a file of `home` open, and goes before it.
+    pub(super) stamp: Option<Stamp>,
     pub(super) home: AttachedHome,
     /// Holds the lock bytes.
     pub(super) lock: File,
@@ -193,7 +198,10 @@ fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Open
     let spec = FastSpec { size: Some(tier.size), block_size: Some(block_size), ..spec.clone() };
     let record = Record { spec, block_size, without_bars: false };
     match move_aside(layout, &transition.file, record, tier) {
-        Ok((home, record)) => Ok(Opened { home, lock: transition.file, record }),
+        Ok((home, record)) => {
+            let stamp = Stamp::open(&home, record.spec.place == Placement::Redo)?;
+            Ok(Opened { home, lock: transition.file, record, stamp })
+        }
         Err(e) if stopped() => Err(e),
         Err(e) => {
             take_back(layout);
@@ -353,12 +361,24 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
     }
     let tier = record.spec.tier(&layout.database)?;
     let old = record.without_bars;
+    let mut options = record.spec.options(record.block_size);
+    let unbarred = !old && bars::are_gone(layout)?;
     if old {
         bars::bring_up_to_date(layout)?;
+    } else if unbarred {
+        let doubt = format!("{STOCK_WAL} and {STOCK_JOURNAL}, which keep SQLite from it, were removed");
+        options.bound = options.bound.map(|bound| Bound { doubt: Some(doubt), ..bound });
     } else {
         bars::raise(layout)?;
     }
-    let home = attach(&layout.home, &[tier], record.spec.options(record.block_size))?;
+    let home = attach(&layout.home, &[tier], options).map_err(|e| changed(layout, unbarred, e))?;
+    let stamp = Stamp::open(&home, record.spec.place == Placement::Redo).map_err(|e| match e {
+        PlaceError::Store(e) => changed(layout, false, e),
+        e => e,
+    })?;
+    if unbarred {
+        bars::raise(layout)?;
+    }
     lock_db(layout, &db)?;
     if rewrite || old {
         write_record(layout, &record)?;
@@ -369,7 +389,25 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
         log::warn!("cannot remove {}: {e}", layout.in_home(STUB_NEW).display());
     }
     let _ = stub;
-    Ok(Opened { home, lock: db, record })
+    Ok(Opened { home, lock: db, record, stamp })
+}
+
+/// Names the way out, where there is one: the file is there, and Tiersmith knows what it was.
+fn changed(layout: &Layout, unbarred: bool, source: Error) -> PlaceError {
+    match source {
+        Error::HomeChanged { ref path, expected: Some(_), .. }
+        | Error::LogOfAnother { ref path, expected: Some(_), .. }
+            if path == Path::new(DB) =>
+        {
+            PlaceError::Changed {
+                database: layout.database.clone(),
+                home: layout.home.clone(),
+                unbarred,
+                source: Box::new(source),
+            }
+        }
+        source => source.into(),
+    }
 }
 
 /// Holds SQLite's locks on `db` as long as the file is open.

@@ -28,6 +28,9 @@
 //! | 2 | the bars are raised | version 1 with bars |
 //! | 3 | the attachment file is written as version 2 (`attach.rs`) | version 2 |
 //!
+//! When both are found missing while WAL or journal hold something, the open is refused and they are not raised: that they were removed is all
+//! there is to see of a write that kept length and time, or fell into a time for which no stamp is known.
+//!
 //! Invariant: a bar is never made where a file is.
 
 use super::error::PlaceError;
@@ -65,6 +68,16 @@ pub(super) fn raise(layout: &Layout) -> Result<(), PlaceError> {
         }
     }
     if raised { sync_dir(&layout.home) } else { Ok(()) }
+}
+
+/// Whether both bars are gone, and nothing is in their place: whoever removed them may have had any SQLite write `db`.
+pub(super) fn are_gone(layout: &Layout) -> Result<bool, PlaceError> {
+    for (_, stock) in NAMES {
+        if stat(&layout.in_home(stock))?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Lowers the bars, and gives WAL and journal the names SQLite looks for.

@@ -67,6 +67,7 @@ pub(super) fn detach(layout: &Layout, fold: Fold<'_>) -> Result<(), PlaceError> 
                 if names_super_journal(&journal)? {
                     return Err(PlaceError::SuperJournal { path: journal });
                 }
+                drop(opened.stamp);
                 opened.home.detach()?;
                 drop(opened.lock);
                 step(11)?;

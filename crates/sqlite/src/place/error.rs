@@ -6,6 +6,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What to do when nothing but the missing bars was found.
+const BARS_AGAIN: &str =
+    "; if nothing was written there, make the directories db-wal and db-journal in it again (mkdir)";
+
 /// Why a place cannot be opened or detached. Nothing was changed unless the sentence says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -148,6 +152,22 @@ pub enum PlaceError {
         path: PathBuf,
         /// What that means.
         what: &'static str,
+    },
+    /// The file in the directory was changed, or may have been, while Tiersmith had changes that belong to it as it was.
+    #[error(
+        "{source}. It is in {}{}. Or `tiersmith detach --keep-both {}` keeps what was found there and what Tiersmith has, as two \
+         databases",
+        home.display(), if *unbarred { BARS_AGAIN } else { "" }, database.display()
+    )]
+    Changed {
+        /// The database.
+        database: PathBuf,
+        /// Its directory.
+        home: PathBuf,
+        /// The bars were gone, and nothing else was found.
+        unbarred: bool,
+        /// How it was noticed.
+        source: Box<tiersmith_store::Error>,
     },
     /// The file that was to be kept has no place.
     #[error(

@@ -40,7 +40,8 @@ use super::layout::{
 };
 use super::layout::{stat, sync_dir};
 use super::record::Record;
-use super::{Fold, Want, bars, detach, step};
+use super::spec::Placement;
+use super::{Fold, Want, bars, detach, stamp, step};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -110,9 +111,7 @@ pub(super) fn detach_keeping_both(layout: &Layout, fold: Fold<'_>) -> Result<Kep
                 detach::detach(layout, fold)?;
                 return Ok(kept(None, nothing));
             }
-            Some(PlaceError::Meddled { .. }) => {}
-            Some(PlaceError::Store(Error::HomeChanged { path, expected: Some(_), .. }))
-                if path == Path::new(DB) => {}
+            Some(PlaceError::Meddled { .. } | PlaceError::Changed { .. }) => {}
             Some(e) => return Err(e),
         }
     }
@@ -192,6 +191,9 @@ fn bring_home(layout: &Layout, known: Option<Option<Figures>>) -> Result<Figures
             figures.from_home,
             figures.blocks
         );
+        if record.spec.place == Placement::Redo {
+            stamp::forget(&home)?;
+        }
         let marker = layout.in_home(KEEPING);
         std::fs::remove_file(&marker).map_err(PlaceError::io("cannot remove", &marker))?;
         sync_dir(&layout.home)?;
@@ -317,9 +319,10 @@ fn attach_as_it_was(layout: &Layout, record: &Record, db: &File) -> Result<Attac
         Ok::<_, PlaceError>(tiersmith_store::attach(&layout.home, &[tier], options)?)
     };
     match attach() {
-        Err(PlaceError::Store(Error::HomeChanged { path, expected: Some(expected), .. }))
-            if path == Path::new(DB) =>
-        {
+        Err(PlaceError::Store(
+            Error::HomeChanged { path, expected: Some(expected), .. }
+            | Error::LogOfAnother { path, expected: Some(expected), .. },
+        )) if path == Path::new(DB) => {
             let as_it_was = || {
                 db.set_len(expected.size)?;
                 db.set_modified(UNIX_EPOCH + Duration::from_nanos(expected.mtime_ns))?;

@@ -38,6 +38,8 @@ pub(super) const ATTACHMENT: &str = "attachment";
 const ATTACHMENT_NEW: &str = "attachment.new";
 /// The stub while it is written.
 pub(super) const STUB_NEW: &str = "stub.new";
+/// What `db` looked like when it was last written, if it passes (`stamp.rs`).
+pub(super) const STAMP: &str = "stamp";
 /// That `detach_keeping_both` is at work, or was cut (`keep_both.rs`).
 pub(super) const KEEPING: &str = "keep-both";
 /// The same while it is written.
@@ -186,7 +188,7 @@ impl Layout {
                 Some(JOURNAL) => is_empty(&entry.path(), true)?,
                 Some(STOCK_WAL) => is_bar(&entry.path())? || is_empty(&entry.path(), false)?,
                 Some(STOCK_JOURNAL) => is_bar(&entry.path())? || is_empty(&entry.path(), true)?,
-                Some(SHM | ATTACHMENT | ATTACHMENT_NEW | STUB_NEW | KEEPING | KEEPING_NEW) => true,
+                Some(SHM | ATTACHMENT | ATTACHMENT_NEW | STUB_NEW | STAMP | KEEPING | KEEPING_NEW) => true,
                 Some(name) => RESERVED.contains(&name),
                 None => false,
             };

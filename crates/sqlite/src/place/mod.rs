@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! /data/app.db              the stub, a text for people
-//! /data/app.db-tiersmith/   db  wal  journal  attachment  .tiersmith
+//! /data/app.db-tiersmith/   db  wal  journal  attachment  .tiersmith  (stamp, with place=redo)
 //!                           db-wal/  db-journal/     the bars
 //! ```
 //!
@@ -31,6 +31,7 @@ mod layout;
 mod ofd;
 mod record;
 mod spec;
+mod stamp;
 mod status;
 #[cfg(test)]
 mod steps_test;
@@ -39,7 +40,7 @@ mod table;
 pub use error::PlaceError;
 pub use keep_both::KeptBoth;
 pub use layout::HOME_SUFFIX;
-pub use spec::{FastSpec, Placement, profile};
+pub use spec::{FastSpec, Placement, bound, profile};
 pub use status::{Blocks, Standing, Status, attachment, status};
 
 use layout::Layout;
@@ -80,6 +81,8 @@ pub enum Role {
 ///
 /// The fields are dropped in this order; `entry` last, so that another open waits until the store has let go.
 pub struct Place {
+    /// For a `db` that passes.
+    pub(crate) stamp: Option<stamp::Stamp>,
     home: AttachedHome,
     /// What the VFS keeps for all connections of this database.
     pub(crate) shared: crate::database::Shared,
@@ -115,6 +118,7 @@ impl Place {
         table::open(&layout.database, want, |entry| {
             let opened = attach::open(&layout, want, fold)?;
             Ok(opened.map(|opened| Place {
+                stamp: opened.stamp,
                 home: opened.home,
                 shared: Default::default(),
                 database: layout.database.clone(),
@@ -130,11 +134,14 @@ impl Place {
     /// not exist, the directory it is in does; nothing guards it.
     ///
     /// # Errors
-    /// [`PlaceError::Busy`] when this process has a database open at that path.
+    /// [`PlaceError::Busy`] when this process has a database open at that path; [`PlaceError::Store`] when `db` passes and is not what its
+    /// logs were written for.
     pub fn adopt(database: &Path, home: AttachedHome, spec: FastSpec) -> Result<Arc<Place>, PlaceError> {
         let not_a_file = || PlaceError::NotAFile { database: database.into() };
         let database = Layout::of(database)?.ok_or_else(not_a_file)?.database;
+        let stamp = stamp::Stamp::open(&home, spec.place == Placement::Redo)?;
         table::adopt(&database, |entry| Place {
+            stamp,
             home,
             shared: Default::default(),
             database: database.clone(),

@@ -11,8 +11,9 @@
 //! Read next: `record.rs`, which keeps a `FastSpec` beside the database.
 
 use super::error::PlaceError;
+use super::layout::{DB, JOURNAL, WAL};
 use std::path::{Path, PathBuf};
-use tiersmith_store::{Guard, Medium, Options, Profile, TierSpec};
+use tiersmith_store::{Bound, Guard, Medium, Options, Profile, TierSpec};
 
 /// Name of the tier, in reports and in the store's messages.
 pub(super) const TIER: &str = "fast";
@@ -214,10 +215,17 @@ impl FastSpec {
         Options {
             profile: Some(profile(self.place, block_size)),
             guard: Guard::Door,
+            bound: Some(bound()),
             redo_keep_bytes: self.redo_keep_bytes.unwrap_or(REDO_KEEP.min(bytes / 4)),
             ..Options::default()
         }
     }
+}
+
+/// That the WAL and the journal belong to the database file as it is.
+#[must_use]
+pub fn bound() -> Bound {
+    Bound { file: DB.into(), logs: vec![WAL.into(), JOURNAL.into()], doubt: None }
 }
 
 fn wrong<T>(parameter: &'static str, value: String, why: &str) -> Result<T, PlaceError> {
@@ -262,13 +270,20 @@ pub fn profile(place: Placement, block_size: u32) -> Profile {
     let on = |here: bool, class| if here { class } else { "pass" };
     let main = on(place != Placement::Redo, "data");
     let (wal, journal) = (on(place != Placement::Data, "redo"), on(place != Placement::Data, "data"));
+    let stamp = match place {
+        Placement::Redo => {
+            "[[rule]]\nfiles = ['stamp']\nclass = 'data'\nwhy = 'what the database looked like'\n"
+        }
+        _ => "",
+    };
     let text = format!(
         "description = 'one SQLite database'\n\
          [default]\nclass = 'pass'\nblock_size = 4096\n\
          [[rule]]\nfiles = ['db']\nclass = '{main}'\nblock_size = {block_size}\nwhy = 'the database'\n\
          [[rule]]\nfiles = ['wal']\nclass = '{wal}'\nwhy = 'write-ahead log: each commit waits for it'\n\
          [[rule]]\nfiles = ['journal']\nclass = '{journal}'\n\
-         why = 'rollback journal: its header is written more than once, so not redo'\n"
+         why = 'rollback journal: its header is written more than once, so not redo'\n\
+         {stamp}"
     );
     Profile::parse("sqlite-database", &text).expect("BUG: the profile of one database cannot be read")
 }
