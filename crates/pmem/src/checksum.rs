@@ -56,6 +56,18 @@ pub(crate) fn key(secret: &Secret, at: usize) -> u64 {
     u64::from_le_bytes(*bytes)
 }
 
+/// A seed and its secret, made once: a copy with its checksum would wait for the making before its first store.
+pub(crate) struct Keys {
+    pub(crate) seed: u64,
+    pub(crate) secret: Secret,
+}
+
+impl Keys {
+    pub(crate) fn of_seed(seed: u64) -> Keys {
+        Keys { seed, secret: Secret::of_seed(seed) }
+    }
+}
+
 impl Secret {
     /// The secret of a seed: the seed added to and subtracted from alternate words of the default.
     #[inline]
@@ -101,6 +113,23 @@ pub(crate) unsafe fn long(
         of_seed = Secret::of_seed(seed);
         &of_seed
     };
+    // SAFETY: the caller's obligations are the same.
+    unsafe { long_with(width, source, dst, src, len, secret) }
+}
+
+/// [`long`] with the secret of the seed.
+///
+/// # Safety
+/// As [`Width::stripes`].
+#[inline]
+pub(crate) unsafe fn long_with(
+    width: Width,
+    source: Source,
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    secret: &Secret,
+) -> u64 {
     let mut acc = [PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3, PRIME64_4, PRIME32_2, PRIME64_5, PRIME32_1];
     // SAFETY: the caller's obligations are the same.
     unsafe { width.stripes(source, &mut acc, dst, src, len, secret) };

@@ -9,8 +9,9 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::checksum::Keys;
 use crate::frames::Frames;
 use crate::kernel::Kernel;
 use crate::memory::Memory;
@@ -28,6 +29,8 @@ pub struct Mapping {
     len: AtomicU64,
     open_end: AtomicU64,
     kernel: Kernel,
+    /// Of the first seed that a checksum was taken with; who maps a medium has one.
+    keys: OnceLock<Box<Keys>>,
     frames: Frames,
     recorder: Option<Recorder>,
     max_len: u64,
@@ -73,6 +76,7 @@ impl Mapping {
             len: AtomicU64::new(opened.report.len),
             open_end: AtomicU64::new(0),
             kernel: opened.kernel,
+            keys: OnceLock::new(),
             frames,
             recorder: None,
             max_len: opened.max_len,
@@ -105,6 +109,7 @@ impl Mapping {
             len: AtomicU64::new(image.len() as u64),
             open_end: AtomicU64::new(0),
             kernel,
+            keys: OnceLock::new(),
             frames: Frames::new(max_len).expect("BUG: no memory for the frames of an image"),
             recorder,
             max_len,
@@ -340,8 +345,16 @@ impl Mapping {
             recorder.store(self, at, data, true);
             return crate::hash_bytes(data, seed);
         }
+        let first = self.keys.get_or_init(|| Box::new(Keys::of_seed(seed)));
+        let other;
+        let keys = if first.seed == seed {
+            &**first
+        } else {
+            other = Keys::of_seed(seed);
+            &other
+        };
         // SAFETY: as in `write`; the base is aligned to a frame, so the target is aligned to 64.
-        unsafe { self.kernel.stream_hashed(to, data.as_ptr(), data.len(), seed) }
+        unsafe { self.kernel.stream_hashed(to, data.as_ptr(), data.len(), keys) }
     }
 
     /// Writes zeroes past the caches.

@@ -18,6 +18,7 @@
 //! | `redo_512_over_raw_sequential` | the same over a raw write behind the one before |
 //! | `two_threads_over_one` | throughput of 8 KiB overwrites of one file by two threads over that of one |
 //! | `two_threads_two_files_over_one`, `raw_two_threads_over_one` | the same for a file each, and for the limit |
+//! | `two_threads_over_raw_two_threads` | what a second thread gains the store over what it gains the limit: 1 when the store costs no scaling |
 //! | `events_share` | share of an 8 KiB overwrite that goes into recording its wait event |
 //! | `zero_copy_read_ns` | nanoseconds to borrow a block of the tier and give it back |
 //! | `copied_read_8k_over_memcpy` | time of a read of 8 KiB over a `memcpy` from the same kind of mapping |

@@ -594,3 +594,40 @@ fn a_clean_copy_admitted_during_a_cut_holds_nothing_that_was_cut_off() {
 fn a_clean_copy_admitted_during_a_cut_on_a_volatile_tier_neither() {
     run(Medium::Volatile);
 }
+
+#[test]
+fn a_cut_through_a_block_that_takes_the_last_free_frame_meanwhile_makes_room() {
+    let (home, gate, attached, mapping) = sim(Medium::Emulated, MIB, Some(&[9; 4 * B]));
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    // Its map page.
+    file.write(0, &[9; B]).unwrap();
+    let single = attached.open("c.d8", OpenMode::CREATE).unwrap();
+    single.write(0, &[1; B]).unwrap();
+    let full = attached.open("b.d8", OpenMode::CREATE).unwrap();
+    attached.pin("c.d8").unwrap();
+    attached.pin("b.d8").unwrap();
+    let mut at = 0;
+    let refused = loop {
+        match full.write(at, &[2; B]) {
+            Ok(()) => at += B as u64,
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(refused, Error::TierFull { .. }), "{refused}");
+    assert_eq!(file.blocks_in_tier(), (0, 0), "all of it went home to make room");
+    // One frame is free again. The cut needs none when it looks, and has begun when the block that it cuts in two takes it.
+    drop(single);
+    attached.unlink("c.d8").unwrap();
+    let (other, (told, heard)) = (file.clone(), channel());
+    gate.before_next_now(move || told.send(other.write(3 * B as u64, &[7; B]).is_ok()).unwrap());
+    file.truncate(3 * B as u64 + 100).unwrap();
+    assert!(heard.recv().unwrap(), "the write got the last frame");
+    let mut want = vec![9; 3 * B];
+    want.extend([7; 100]);
+    assert_eq!(place::contents(&file), want);
+    file.truncate(4 * B as u64).unwrap();
+    want.resize(4 * B, 0);
+    assert_eq!(place::contents(&file), want, "what was cut off is back");
+    drop((file, full, attached));
+    assert_power_cut_keeps(&home, &mapping, &want);
+}

@@ -675,3 +675,38 @@ fn a_file_that_cannot_be_opened_at_attach_is_not_taken_for_removed() {
     let attached = open(&mapping).unwrap();
     assert_eq!(attached.open("a.d8", OpenMode::WRITE).unwrap().blocks_in_tier(), (0, 1));
 }
+
+#[test]
+fn a_block_whose_frame_comes_back_while_it_is_read_is_never_a_mixture() {
+    const LARGE: usize = 32 << 10;
+    let (place, spec) = small_place();
+    let attached = open(&place, &spec, false);
+    let file = attached.open("a.d32", OpenMode::CREATE).unwrap();
+    file.write(0, &[0; LARGE]).unwrap();
+    // Three frames take turns: every third version is where it was, and a reader that looks at the map alone sees nothing move.
+    let (written, read) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (file, written, read) = (&file, &written, &read);
+        scope.spawn(move || {
+            let _done = Done(read);
+            let mut bytes = vec![0; LARGE];
+            for _ in 0..40_000 {
+                let least = written.load(SeqCst);
+                assert_eq!(file.read(0, &mut bytes).unwrap(), LARGE);
+                let (words, _) = bytes.as_chunks::<8>();
+                let version = u64::from_le_bytes(words[0]);
+                assert!(words.iter().all(|w| *w == words[0]), "version {version} is mixed with another");
+                assert!(version >= least, "version {version} after {least} was acknowledged");
+            }
+        });
+        for version in 1u64.. {
+            if read.load(SeqCst) {
+                break;
+            }
+            file.write(0, &version.to_le_bytes().repeat(LARGE / 8)).unwrap();
+            written.store(version, SeqCst);
+        }
+    });
+    drop(file);
+    attached.detach().unwrap();
+}

@@ -28,7 +28,7 @@ use x86_64 as arch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::checksum::{self, Secret};
+use crate::checksum::{self, Keys, Secret};
 use crate::report::{FlushInstruction, NonTemporal, PersistenceDomain, Report};
 use crate::{Access, LINE};
 
@@ -42,6 +42,8 @@ pub(crate) enum Width {
     Portable,
     Sse2,
     Avx2,
+    /// 64-byte vectors for copies, 32-byte ones for the checksum.
+    Avx512Copies,
     Avx512,
 }
 
@@ -132,7 +134,7 @@ impl Kernel {
             Width::Portable => NonTemporal::CachedThenFlush,
             Width::Sse2 => NonTemporal::Sse2,
             Width::Avx2 => NonTemporal::Avx2,
-            Width::Avx512 => NonTemporal::Avx512,
+            Width::Avx512 | Width::Avx512Copies => NonTemporal::Avx512,
         }
     }
 
@@ -214,15 +216,15 @@ impl Kernel {
     /// # Safety
     /// As [`Kernel::copy_in`]; `dst` is aligned to 64 and `len` is a multiple of 64.
     #[inline]
-    pub(crate) unsafe fn stream_hashed(&self, dst: *mut u8, src: *const u8, len: usize, seed: u64) -> u64 {
+    pub(crate) unsafe fn stream_hashed(&self, dst: *mut u8, src: *const u8, len: usize, keys: &Keys) -> u64 {
         if len <= checksum::SHORT || !self.streams {
             // SAFETY: the caller's obligations are the same.
             unsafe { self.stream(dst, src, len) };
             // SAFETY: the source is a slice nobody writes, by the caller's obligation.
-            return crate::hash_bytes(unsafe { std::slice::from_raw_parts(src, len) }, seed);
+            return crate::hash_bytes(unsafe { std::slice::from_raw_parts(src, len) }, keys.seed);
         }
         // SAFETY: the caller's obligations; the width was detected.
-        unsafe { checksum::long(self.width, Source::Slice, dst, src, len, seed) }
+        unsafe { checksum::long_with(self.width, Source::Slice, dst, src, len, &keys.secret) }
     }
 
     /// The checksum of memory that may be raced.
@@ -388,7 +390,8 @@ mod tests {
                     // SAFETY: both arrays hold 4096 bytes; the target is on a line.
                     let (hash, found) = unsafe {
                         let to = target.0.as_mut_ptr().add(64);
-                        let hash = kernel.stream_hashed(to, source.0.as_ptr().add(5), len, seed);
+                        let hash =
+                            kernel.stream_hashed(to, source.0.as_ptr().add(5), len, &Keys::of_seed(seed));
                         kernel.fence();
                         (hash, kernel.hash_shared(to, len, seed))
                     };

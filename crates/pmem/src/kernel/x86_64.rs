@@ -9,6 +9,7 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::sync::LazyLock;
 
 use super::{Source, Width};
 use crate::checksum::{BLOCK_STRIPES, LAST_KEY, PRIME32_1, SCRAMBLE_KEY, Secret};
@@ -16,12 +17,22 @@ use crate::report::FlushInstruction;
 
 pub(super) fn width() -> Width {
     if is_x86_feature_detected!("avx512f") {
-        Width::Avx512
+        if is_amd() { Width::Avx512 } else { Width::Avx512Copies }
     } else if is_x86_feature_detected!("avx2") {
         Width::Avx2
     } else {
         Width::Sse2
     }
+}
+
+/// Whether the checksum gains from 64-byte vectors. On a Xeon a copy of 8 KiB with its checksum took 75 ns longer with them than with AVX2; on
+/// an EPYC it takes a third less over the copy alone.
+fn is_amd() -> bool {
+    static AMD: LazyLock<bool> = LazyLock::new(|| {
+        let vendor = __cpuid(0);
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
+    });
+    *AMD
 }
 
 #[cfg(test)]
@@ -31,7 +42,7 @@ pub(super) fn widths() -> Vec<Width> {
         all.push(Width::Avx2);
     }
     if is_x86_feature_detected!("avx512f") {
-        all.push(Width::Avx512);
+        all.extend([Width::Avx512Copies, Width::Avx512]);
     }
     all
 }
@@ -131,7 +142,7 @@ unsafe fn copy(width: Width, dst: *mut u8, src: *const u8, len: usize) {
     unsafe {
         if len < 64 {
             copy_small(dst, src, len);
-        } else if matches!(width, Width::Avx2 | Width::Avx512) {
+        } else if matches!(width, Width::Avx2 | Width::Avx512 | Width::Avx512Copies) {
             copy_avx(dst, src, len);
         } else {
             copy_sse2(dst, src, len);
@@ -264,7 +275,7 @@ pub(super) unsafe fn stream_lines(width: Width, dst: *mut u8, src: *const u8, li
     // SAFETY: the caller's obligations; the width says what the processor has.
     unsafe {
         match width {
-            Width::Avx512 => avx512::stream_lines(dst, src, lines),
+            Width::Avx512 | Width::Avx512Copies => avx512::stream_lines(dst, src, lines),
             Width::Avx2 => avx2::stream_lines(dst, src, lines),
             Width::Sse2 | Width::Portable => sse2::stream_lines(dst, src, lines),
         }
@@ -286,10 +297,12 @@ pub(super) unsafe fn stripes(
     // SAFETY: the caller's obligations; the width says what the processor has.
     unsafe {
         match (width, dst.is_null()) {
-            (Width::Avx512 | Width::Avx2, true) => {
+            (Width::Avx512, true) => avx512_checksum::stripes::<false>(acc, dst, src, len, secret),
+            (Width::Avx512, false) => avx512_checksum::stripes::<true>(acc, dst, src, len, secret),
+            (Width::Avx512Copies | Width::Avx2, true) => {
                 avx2_checksum::stripes::<false>(acc, dst, src, len, secret)
             }
-            (Width::Avx512 | Width::Avx2, false) => {
+            (Width::Avx512Copies | Width::Avx2, false) => {
                 avx2_checksum::stripes::<true>(acc, dst, src, len, secret)
             }
             (Width::Sse2, true) => sse2_checksum::stripes::<false>(acc, dst, src, len, secret),
@@ -341,8 +354,7 @@ copies!(avx512, "avx512f", __m512i, 1, zmm_reg, "vmovdqu64 {v}, [{p}]", _mm512_s
 copies!(avx2, "avx2", __m256i, 2, ymm_reg, "vmovdqu {v}, [{p}]", _mm256_stream_si256);
 copies!(sse2, "sse2", __m128i, 4, xmm_reg, "movdqu {v}, [{p}]", _mm_stream_si128);
 
-/// The checksum of one width, copying on the way. Deliberately not in AVX-512: the processor has fewer units for it, and a copy of 8 KiB
-/// with its checksum took 75 ns longer than with AVX2 (Xeon, 2026).
+/// The checksum of one width, copying on the way.
 macro_rules! checksums {
     ($module:ident, $copies:ident, $feature:literal, $vector:ty, $count:literal, $loadu:ident, $storeu:ident, $stream:ident,
      $xor:ident, $add:ident, $mul:ident, $shr:ident, $shl:ident, $swap:ident, $splat:ident) => {
@@ -502,3 +514,87 @@ checksums!(
     _mm_shuffle_epi32,
     _mm_set1_epi64x
 );
+
+/// The checksum with 64-byte vectors: a stripe is one vector, and the sixteen keys of a block of stripes stay in registers.
+mod avx512_checksum {
+    use super::avx512::load;
+    use super::*;
+
+    /// One stripe, copied too when `STORE`: the sums of products and of data.
+    ///
+    /// # Safety
+    /// 64 bytes at `src`, and at `dst`, aligned to 64, when `STORE`.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn step<const STORE: bool>(sums: &mut [__m512i; 2], dst: *mut u8, src: *const u8, key: __m512i) {
+        // SAFETY: the caller's obligation.
+        let data = unsafe { load(src) };
+        if STORE {
+            // SAFETY: the caller's obligation.
+            unsafe { _mm512_stream_si512(dst.cast(), data) };
+        }
+        let keyed = _mm512_xor_si512(data, key);
+        let product = _mm512_mul_epu32(keyed, _mm512_srli_epi64::<32>(keyed));
+        sums[0] = _mm512_add_epi64(sums[0], product);
+        sums[1] = _mm512_add_epi64(sums[1], _mm512_shuffle_epi32::<0b01_00_11_10>(data));
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn key(secret: &Secret, at: usize) -> __m512i {
+        let key = &secret.0[at..][..64];
+        // SAFETY: the slice is one vector long.
+        unsafe { _mm512_loadu_si512(key.as_ptr().cast()) }
+    }
+
+    /// # Safety
+    /// As [`Width::stripes`]; `dst` is written only when `STORE`.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn stripes<const STORE: bool>(
+        acc: &mut [u64; 8],
+        dst: *mut u8,
+        src: *const u8,
+        len: usize,
+        secret: &Secret,
+    ) {
+        let prime = _mm512_set1_epi64(PRIME32_1 as i64);
+        let scramble_key = key(secret, SCRAMBLE_KEY);
+        let keys: [__m512i; BLOCK_STRIPES] = std::array::from_fn(|stripe| key(secret, 8 * stripe));
+        // SAFETY: eight words are one vector.
+        let mut sums = [unsafe { _mm512_loadu_si512(acc.as_ptr().cast()) }, _mm512_setzero_si512()];
+        let regular = (len - 1) / 64;
+        let mut at = 0;
+        for _ in 0..regular / BLOCK_STRIPES {
+            let (to, from) = (dst.wrapping_add(at), src.wrapping_add(at));
+            // Spelled out: in a loop the keys would be loaded from the stack each time.
+            macro_rules! steps {
+                ($($n:literal)*) => {
+                    $(
+                        // SAFETY: below `len`.
+                        unsafe { step::<STORE>(&mut sums, to.wrapping_add(64 * $n), from.wrapping_add(64 * $n), keys[$n]) };
+                    )*
+                };
+            }
+            steps!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+            at += 64 * BLOCK_STRIPES;
+            let sum = _mm512_add_epi64(sums[0], sums[1]);
+            let mixed = _mm512_xor_si512(_mm512_xor_si512(sum, _mm512_srli_epi64::<47>(sum)), scramble_key);
+            let high = _mm512_mul_epu32(_mm512_srli_epi64::<32>(mixed), prime);
+            sums = [
+                _mm512_add_epi64(_mm512_mul_epu32(mixed, prime), _mm512_slli_epi64::<32>(high)),
+                _mm512_setzero_si512(),
+            ];
+        }
+        for stripe in 0..regular % BLOCK_STRIPES {
+            // SAFETY: below `len`.
+            unsafe { step::<STORE>(&mut sums, dst.wrapping_add(at), src.add(at), key(secret, 8 * stripe)) };
+            at += 64;
+        }
+        let last = len - 64;
+        // SAFETY: the last 64 bytes.
+        unsafe { step::<STORE>(&mut sums, dst.wrapping_add(last), src.add(last), key(secret, LAST_KEY)) };
+        let sum = _mm512_add_epi64(sums[0], sums[1]);
+        // SAFETY: eight words are one vector.
+        unsafe { _mm512_storeu_si512(acc.as_mut_ptr().cast(), sum) };
+    }
+}

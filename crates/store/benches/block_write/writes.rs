@@ -116,6 +116,10 @@ fn rounds(
             report.ratio_of_medians(key, (&one, alone), (&two, row));
             report.scale_ratio(key, 2.0);
         }
+        let gain = |row| Some(report.median(&one, row)? / report.median(&two, row)?);
+        if let (Some(ours), Some(limit)) = (gain(STORE), gain(RAW)) {
+            report.ratio("two_threads_over_raw_two_threads", ours / limit);
+        }
     }
     Ok(())
 }

@@ -28,6 +28,7 @@ use crate::tier::alloc::Purpose;
 use crate::tier::batch::Few;
 use crate::waits;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::Ordering;
 
 /// Most pieces of zeros that a write holds while it waits for more; the blocks after them get theirs one by one, where the drain finds them.
@@ -36,13 +37,36 @@ const FRESH_MOST: usize = 32;
 /// Blocks past the end of a redo file, and the pieces of zeros they are going to have.
 type Fresh = Few<(BlockIndex, Frame)>;
 
+/// Blocks that the drain frees without letting an append in between.
+const FREED_AT_ONCE: usize = 32;
+
+/// Hashes one block number. Nobody chooses block numbers so that they collide: a file's blocks are neighbours.
+#[derive(Default)]
+pub(crate) struct BlockHasher(u64);
+
+impl Hasher for BlockHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = crate::format::mix(self.0 ^ n);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// In which order the blocks of a redo file were last written.
 #[derive(Default)]
 pub(crate) struct RedoOrder {
     /// Blocks with the number of their place, oldest first; a block written again has a newer place, and the older one no longer counts.
     fifo: VecDeque<(BlockIndex, u64)>,
     /// The place of each block in `fifo` that counts.
-    places: HashMap<BlockIndex, u64>,
+    places: HashMap<BlockIndex, u64, BuildHasherDefault<BlockHasher>>,
     /// The block at the end, if it is still there: an append to it changes nothing here.
     newest: Option<BlockIndex>,
     clock: u64,
@@ -301,47 +325,59 @@ impl Inner {
         let tier = &placed.tier;
         let mut drained = 0;
         loop {
-            let mut going: Vec<(BlockIndex, u64, Vec<u8>)> = Vec::new();
-            let mut meta = placed.meta.lock();
             let most = (super::super::destage::ROUND_BYTES / placed.block_size.bytes()).max(1);
-            for (block, place) in meta.redo.oldest(keep, most) {
-                let entry = placed.map.get(block);
-                if entry.state() == State::Dirty {
-                    let mut bytes = vec![0; placed.block_size.bytes()];
-                    let (member, at) = placed.locate(entry);
-                    tier.mapping(member).read(at, &mut bytes);
-                    going.push((block, place, bytes));
+            let (mut going, size) = {
+                let mut meta = placed.meta.lock();
+                let mut going: Vec<(BlockIndex, u64, Entry)> = Vec::new();
+                for (block, place) in meta.redo.oldest(keep, most) {
+                    let entry = placed.map.get(block);
+                    if entry.state() == State::Dirty {
+                        going.push((block, place, entry));
+                    }
                 }
-            }
-            let size = placed.size();
-            drop(meta);
+                (going, placed.size())
+            };
             if going.is_empty() {
                 return Ok(drained);
             }
             going.sort_by_key(|(block, _, _)| *block);
             let start = self.events.start();
-            let runs: Vec<(BlockIndex, &[u8])> = going.iter().map(|(b, _, bytes)| (*b, &bytes[..])).collect();
+            // Without `meta`, for which an append would wait as long as all this takes. `moving` keeps the frames theirs; what is written from
+            // now on has a place again and stays, whatever of it gets into the copy.
+            let bytes = placed.block_size.bytes();
+            let mut copies = vec![0; going.len() * bytes];
+            for ((_, _, entry), copy) in going.iter().zip(copies.chunks_exact_mut(bytes)) {
+                let (member, at) = placed.locate(*entry);
+                tier.mapping(member).read(at, copy);
+            }
+            let runs: Vec<(BlockIndex, &[u8])> = going
+                .iter()
+                .zip(copies.chunks_exact(bytes))
+                .map(|((block, _, _), copy)| (*block, copy))
+                .collect();
             let written = self.write_home_runs(file, placed, &runs, size);
-            meta = placed.meta.lock();
             let mut freed = Vec::new();
-            for (block, place, _) in &going {
-                let rewritten = meta.redo.places.contains_key(block);
-                let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
-                let entry = leaf.get(index);
-                if rewritten || entry.state() != State::Dirty {
-                    continue;
+            for some in going.chunks(FREED_AT_ONCE) {
+                let mut meta = placed.meta.lock();
+                for (block, place, _) in some {
+                    let rewritten = meta.redo.places.contains_key(block);
+                    let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
+                    let entry = leaf.get(index);
+                    if rewritten || entry.state() != State::Dirty {
+                        continue;
+                    }
+                    if written.is_err() {
+                        // It stays where it is, as the oldest.
+                        meta.redo.places.insert(*block, *place);
+                        meta.redo.fifo.push_front((*block, *place));
+                        continue;
+                    }
+                    let mut guard = tier.lock_lane(placed.id, *block);
+                    tier.replace_entry(&mut guard, placed.address(leaf, index, *block), Entry::HOME);
+                    placed.evictions.fetch_add(1, Ordering::AcqRel);
+                    leaf.set(index, Entry::HOME);
+                    freed.push(entry.frame());
                 }
-                if written.is_err() {
-                    // It stays where it is, as the oldest.
-                    meta.redo.places.insert(*block, *place);
-                    meta.redo.fifo.push_front((*block, *place));
-                    continue;
-                }
-                let mut guard = tier.lock_lane(placed.id, *block);
-                tier.replace_entry(&mut guard, placed.address(leaf, index, *block), Entry::HOME);
-                placed.evictions.fetch_add(1, Ordering::AcqRel);
-                leaf.set(index, Entry::HOME);
-                freed.push(entry.frame());
             }
             tier.fence();
             written?;
@@ -349,8 +385,7 @@ impl Inner {
             let _ =
                 self.events.record_n(waits::DESTAGE, start, (going.len() * placed.block_size.bytes()) as u64);
             self.events.count(waits::DESTAGED, going.len() as u64);
-            let stamped = self.stamp(file, placed, &mut meta);
-            drop(meta);
+            let stamped = self.stamp(file, placed, &mut placed.meta.lock());
             tier.keep_zeroed(placed.block_size, freed);
             stamped?;
         }

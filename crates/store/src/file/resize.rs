@@ -92,12 +92,13 @@ impl Inner {
         for lane in 0..tier.geometry.lanes {
             drop(tier.lock_lane_number(lane));
         }
-        let result = self.finish_cut(file, placed, size, spare, false);
+        let whole = self.finish_cut(file, placed, size, spare, false);
         drop(moving);
-        result
+        if whole? { Ok(()) } else { self.finish_earlier_cut(file, placed) }
     }
 
-    /// Steps 3 to 6; also what recovery calls. The size is already the new one.
+    /// Steps 3 to 6; also what recovery calls. The size is already the new one. `false` when the last block needs a free frame and there is none:
+    /// the caller makes room, which it cannot while it holds `moving`, and begins again.
     pub(crate) fn finish_cut(
         &self,
         file: &FileState,
@@ -105,7 +106,7 @@ impl Inner {
         size: u64,
         mut spare: Option<Frame>,
         recovering: bool,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let tier = &placed.tier;
         if !tier.planted.is(Planted::TruncateKeepsEntries) {
             self.drop_past_end(placed, size);
@@ -129,11 +130,11 @@ impl Inner {
                     tier.mapping(member).read(at, &mut bytes[..within]);
                     let frame = spare.take().or_else(|| tier.take_piece(&mut guard.lane, placed.block_size));
                     let Some(frame) = frame else {
-                        // The block was at home when the spare frame was taken. Admitted since, it goes home again; written since, the
-                        // rest of the cut is left to the next change of size.
+                        // The block was at home when the spare frame was looked for. Admitted since, it goes home again; written since, it
+                        // needs one.
                         drop(guard);
                         if self.drop_copies(placed, &[block]) == 0 && placed.map.get(block) != Entry::HOME {
-                            return Err(self.full(tier, "a block to be cut in two was written meanwhile"));
+                            return Ok(false);
                         }
                         return self.finish_cut(file, placed, size, None, recovering);
                     };
@@ -145,19 +146,23 @@ impl Inner {
         if let Some(frame) = spare {
             tier.give_piece(&mut tier.lock_lane(placed.id, block).lane, frame, placed.block_size);
         }
-        self.cut_home(file, placed, size)
+        self.cut_home(file, placed, size)?;
+        Ok(true)
     }
 
     /// Before a file grows: a cut that failed half way is finished, or what was cut off would show again.
     pub(crate) fn finish_earlier_cut(&self, file: &FileState, placed: &Placed) -> Result<()> {
-        if !placed.cutting.load(Ordering::Acquire) {
-            return Ok(());
+        while placed.cutting.load(Ordering::Acquire) {
+            let spare = self.spare_for_cut(placed, placed.size())?;
+            let _moving = placed.moving.lock();
+            // Home is about to change once more.
+            self.begin_home_change(file, placed, TRUNCATING)?;
+            // Again only if the last block, at home a moment ago, was written before `moving` was had.
+            if self.finish_cut(file, placed, placed.size(), spare, false)? {
+                break;
+            }
         }
-        let spare = self.spare_for_cut(placed, placed.size())?;
-        let _moving = placed.moving.lock();
-        // Home is about to change once more.
-        self.begin_home_change(file, placed, TRUNCATING)?;
-        self.finish_cut(file, placed, placed.size(), spare, false)
+        Ok(())
     }
 
     /// Step 1.

@@ -35,6 +35,7 @@ use crate::format::record::LaneRecord;
 use crate::planted::Planted;
 use crate::tier::alloc::Purpose;
 use spin::mutex::SpinMutexGuard;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A switch whose entry is not yet stored on the medium; its record is durable.
 struct Pending {
@@ -101,7 +102,20 @@ impl Tier {
         if let Some((frame, size)) = lane.unreleased.take() {
             self.release(frame, size.frames());
         }
+        // Nobody else counts: the lane is locked. Not a locked instruction, for the reason above.
+        let turns = &self.turns[number as usize];
+        turns.store(turns.load(Ordering::Relaxed) + 1, Ordering::Release);
         LaneGuard { lane, number }
+    }
+
+    /// How often the lane of a block was locked. An entry changes only while its lane is locked, and a frame is written only when the entry that
+    /// pointed to it has changed. So when this number and the entry are the same before and after, the frame that the entry points to
+    /// was written by nobody in between: with the entry alone, the frame could have left it, been another block's, and come back.
+    ///
+    /// For data files: a redo file's frames are written in place.
+    #[inline]
+    pub(crate) fn turns_of(&self, file: u64, block: BlockIndex) -> &AtomicU64 {
+        &self.turns[self.lane_of(file, block) as usize]
     }
 
     /// Sees to it that a block whose switch is over is no longer claimed. The caller holds no lane.

@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use spin::mutex::SpinMutex;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use tiersmith_pmem::Mapping;
 
 /// One backing of a tier.
@@ -55,6 +56,8 @@ pub(crate) struct Tier {
     pub(crate) allocator: Allocator,
     /// Locks that yield while they wait: held for a microsecond, and released without waiting for what the holder sent on its way.
     pub(crate) lanes: Box<[CachePadded<SpinMutex<Lane, spin::Yield>>]>,
+    /// How often each lane was locked, for readers that look before and after ([`Tier::turns_of`]).
+    pub(crate) turns: Box<[CachePadded<AtomicU64>]>,
     pub(crate) batches: Box<[CachePadded<Mutex<BatchSlot>>]>,
     pub(crate) slots: Mutex<SlotNumbers>,
     /// Pieces at hand for redo files that grow.
@@ -104,7 +107,11 @@ impl Tier {
 
     pub(crate) fn claim(&self, frame: Frame, frames: u64) -> bool {
         let (member, offset) = self.geometry.locate(frame);
-        self.mapping(member).claim(offset, frames as usize * FRAME)
+        let claimed = self.mapping(member).claim(offset, frames as usize * FRAME);
+        // Who copies from these frames without a view and gets anything that is written under this claim sees also that the entry has
+        // moved on ([`Tier::turns_of`]).
+        fence(Ordering::Release);
+        claimed
     }
 
     pub(crate) fn release(&self, frame: Frame, frames: u64) {

@@ -324,6 +324,7 @@ pub(crate) fn assemble(
         seed: first.seed,
         allocator: Census::new(&geometry, first.data_start).into_allocator(),
         lanes: (0..geometry.lanes).map(|_| Default::default()).collect(),
+        turns: (0..geometry.lanes).map(|_| Default::default()).collect(),
         batches: (0..geometry.batches).map(|_| Default::default()).collect(),
         slots: Mutex::new(SlotNumbers::default()),
         zeroed: Mutex::default(),

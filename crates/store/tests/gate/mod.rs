@@ -19,6 +19,7 @@ struct Rules {
     before_set_len: Mutex<Option<Once>>,
     after_read: Mutex<Option<Once>>,
     before_write: Mutex<Option<Once>>,
+    before_now: Mutex<Option<Once>>,
     refuse_open: Mutex<Option<i32>>,
 }
 
@@ -67,6 +68,11 @@ impl Gate {
     /// Does `what` once, just before the next write to a file.
     pub(crate) fn before_next_write(&self, what: impl FnOnce() + Send + 'static) {
         *locked(&self.rules.before_write) = Some(Box::new(what));
+    }
+
+    /// Does `what` once, when the time is asked for next: a change of home begins with that.
+    pub(crate) fn before_next_now(&self, what: impl FnOnce() + Send + 'static) {
+        *locked(&self.rules.before_now) = Some(Box::new(what));
     }
 
     pub(crate) fn before_next_set_len(&self, what: impl FnOnce() + Send + 'static) {
@@ -195,6 +201,10 @@ impl Home for Gate {
         self.home.identity()
     }
     fn now_ns(&self) -> u64 {
+        let once = locked(&self.rules.before_now).take();
+        if let Some(once) = once {
+            once();
+        }
         self.home.now_ns()
     }
     fn lock(&self) -> io::Result<()> {
