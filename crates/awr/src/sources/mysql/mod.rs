@@ -354,3 +354,47 @@ impl LiveSource for MySql {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables and the columns that are asked of them, as the manuals of MySQL 8.0 and 8.4 (Performance Schema Table Descriptions, The
+    /// INFORMATION_SCHEMA INNODB_METRICS Table) and the pages of MariaDB 10.5 and later list them.
+    const TABLES: [(&str, &str); 8] = [
+        ("events_waits_summary_by_user_by_event_name", "user event_name count_star sum_timer_wait"),
+        (
+            "file_summary_by_event_name",
+            "event_name count_star count_read sum_timer_read sum_number_of_bytes_read count_write sum_timer_write \
+             sum_number_of_bytes_write count_misc sum_timer_misc",
+        ),
+        ("events_statements_summary_global_by_event_name", "event_name count_star sum_timer_wait"),
+        ("events_transactions_summary_global_by_event_name", "event_name count_star"),
+        ("setup_consumers", "name enabled"),
+        ("setup_instruments", "name enabled timed"),
+        (
+            "events_statements_summary_by_digest",
+            "schema_name digest digest_text count_star sum_timer_wait sum_rows_sent sum_rows_affected first_seen",
+        ),
+        ("innodb_metrics", "name count comment time_enabled time_disabled"),
+    ];
+
+    #[test]
+    fn the_tables_and_columns_that_are_asked_for_are_documented_for_both_products() {
+        const WORDS: &str = "select as if is null sum from where group by and like in performance_schema information_schema name \
+                             background count ps read_ps read_bytes write_ps write_bytes misc_ps files statements";
+        for (name, query, _) in VIEWS {
+            let table = TABLES
+                .iter()
+                .find(|(table, _)| query.contains(&format!(".{table} ")) || query.ends_with(table));
+            let (table, columns) = table.unwrap_or_else(|| panic!("{name}: no documented table in {query}"));
+            let outside_quotes: String = query.split('\'').step_by(2).collect();
+            let words = outside_quotes.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            for word in words.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic())) {
+                let word = word.to_lowercase();
+                let known = columns.split(' ').chain(WORDS.split(' ')).any(|known| known == word);
+                assert!(known || word == *table, "{name}: {word} is no column of {table}");
+            }
+        }
+    }
+}

@@ -8,6 +8,7 @@
 //! | `mod.rs` | connecting and asking |
 //! | `counters.rs` | rows into a snapshot |
 //! | `waits.rs` | which class a wait event of PostgreSQL belongs to |
+//! | `versions.rs` | tests: what each version's views have |
 //! | `wire.rs` | the connection, and how much an answer may be |
 //!
 //! Everything is asked in one read-only transaction, which the server counts as one commit of its own. Counters of a session reach the
@@ -17,6 +18,8 @@
 //! Deliberately absent: TLS (use the socket, or a tunnel), tables and indexes one by one.
 
 mod counters;
+#[cfg(test)]
+mod versions;
 mod waits;
 mod wire;
 
