@@ -82,6 +82,7 @@ fn pg(dir: &Path) -> String {
 }
 
 /// A message of PostgreSQL's.
+#[allow(clippy::big_endian_bytes, reason = "the order of its protocol")]
 fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
     [&[kind][..], &length, body].concat()

@@ -206,6 +206,7 @@ struct Frames {
 }
 
 impl Frames {
+    #[allow(clippy::big_endian_bytes, reason = "the order of PostgreSQL's protocol")]
     fn look(&mut self, mut bytes: &[u8], meter: &Meter) -> io::Result<()> {
         meter.take(&meter.bytes, bytes.len() as u64, "it has more than 64 MiB")?;
         while let [first, rest @ ..] = bytes {
