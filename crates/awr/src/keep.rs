@@ -6,15 +6,15 @@
 use std::path::Path;
 
 use crate::archive::Archive;
-use crate::{Error, Listing, Repository, Result, Snapshot, SnapshotId};
+use crate::{Error, Listing, Repository, Result, Series, Snapshot, SnapshotId};
 
 /// A repository of either form.
 #[derive(Debug)]
 pub enum AnyRepository {
     /// A directory.
     Directory(Repository),
-    /// One file.
-    File(Archive),
+    /// What keeps baselines, gaps and recorders too.
+    Archive(Archive),
 }
 
 /// Endings of names that become one file.
@@ -34,7 +34,7 @@ impl AnyRepository {
     /// If it is something else, or cannot be written.
     pub fn open(path: &Path) -> Result<AnyRepository> {
         Ok(match is_one_file(path) {
-            true => AnyRepository::File(Archive::open(path)?),
+            true => AnyRepository::Archive(Archive::open(path)?),
             false => AnyRepository::Directory(Repository::open(path)?),
         })
     }
@@ -45,7 +45,7 @@ impl AnyRepository {
     /// If it is not there, or something else.
     pub fn existing(path: &Path) -> Result<AnyRepository> {
         Ok(match is_one_file(path) {
-            true => AnyRepository::File(Archive::existing(path)?),
+            true => AnyRepository::Archive(Archive::existing(path)?),
             false => AnyRepository::Directory(Repository::existing(path)?),
         })
     }
@@ -60,7 +60,7 @@ impl AnyRepository {
     pub fn take(&self, snapshot: &Snapshot) -> Result<SnapshotId> {
         match self {
             AnyRepository::Directory(repository) => repository.take(snapshot),
-            AnyRepository::File(archive) => archive.take(snapshot),
+            AnyRepository::Archive(archive) => archive.take(snapshot),
         }
     }
 
@@ -71,7 +71,7 @@ impl AnyRepository {
     pub fn list(&self) -> Result<Listing> {
         match self {
             AnyRepository::Directory(repository) => repository.list(),
-            AnyRepository::File(archive) => archive.list(),
+            AnyRepository::Archive(archive) => archive.list(),
         }
     }
 
@@ -82,7 +82,7 @@ impl AnyRepository {
     pub fn find(&self, id: SnapshotId) -> Result<Snapshot> {
         match self {
             AnyRepository::Directory(repository) => repository.find(id),
-            AnyRepository::File(archive) => archive.find(id),
+            AnyRepository::Archive(archive) => archive.find(id),
         }
     }
 
@@ -92,18 +92,30 @@ impl AnyRepository {
     /// If the repository cannot be read.
     pub fn between(&self, first: SnapshotId, last: SnapshotId) -> Result<Vec<SnapshotId>> {
         match self {
-            AnyRepository::File(archive) => archive.between(first, last),
+            AnyRepository::Archive(archive) => archive.between(first, last),
             AnyRepository::Directory(repository) => {
                 let of = repository.find(first)?.source;
                 let mut ids = Vec::new();
                 for entry in repository.list()?.entries {
                     let inside = (first..=last).contains(&entry.id);
-                    if inside && repository.find(entry.id)?.source.path == of.path {
+                    if inside && entry.source == of.path {
                         ids.push(entry.id);
                     }
                 }
                 Ok(ids)
             }
+        }
+    }
+
+    /// The snapshots from `first` to `last` that are of the same source as `first`, brief, with the gaps between them; a directory knows of
+    /// no gaps.
+    ///
+    /// # Errors
+    /// If the repository cannot be read, or there is no snapshot `first`. A damaged snapshot is no error: the series says which.
+    pub fn series(&self, first: SnapshotId, last: SnapshotId) -> Result<Series> {
+        match self {
+            AnyRepository::Archive(archive) => archive.series(first, last),
+            AnyRepository::Directory(repository) => repository.series(first, last),
         }
     }
 
@@ -113,7 +125,7 @@ impl AnyRepository {
     /// If it is a directory: what to do instead.
     pub fn archive(self, path: &Path) -> Result<Archive> {
         match self {
-            AnyRepository::File(archive) => Ok(archive),
+            AnyRepository::Archive(archive) => Ok(archive),
             AnyRepository::Directory(_) => Err(Error::Archive {
                 action: "use",
                 path: path.to_owned(),

@@ -57,7 +57,7 @@ struct Track {
     archive: Archive,
     lease: Lease,
     sampling: Option<Sampling>,
-    /// What the source is called in the repository: its address, or a mark if names are taken out.
+    /// What the lease is held under: the source's address, or a mark if names are taken out.
     kept_as: String,
     /// The path that its snapshots carry.
     path: String,
@@ -151,6 +151,7 @@ impl Recorder {
                     source: kept_as,
                     at_unix_ns: u64::try_from(since_1970().as_nanos()).unwrap_or(u64::MAX),
                     reason,
+                    after: None,
                 })?;
             }
             all.push(lock(&recorded).clone());
@@ -262,6 +263,7 @@ impl Track {
                     source: self.kept_as.clone(),
                     at_unix_ns: u64::try_from(since_1970().as_nanos()).unwrap_or(u64::MAX),
                     reason,
+                    after: None,
                 })
             }
         }

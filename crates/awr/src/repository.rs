@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, Snapshot};
+use crate::{Error, Result, Series, Snapshot};
 
 /// The number of a snapshot in its repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -68,8 +68,10 @@ pub struct Listing {
 pub struct Entry {
     /// Its number.
     pub id: SnapshotId,
-    /// Its file.
+    /// Its file; for a repository that is no directory, the source.
     pub path: PathBuf,
+    /// Where the database lies, as the snapshot says it.
+    pub source: String,
     /// When it was taken, nanoseconds since 1970 in UTC.
     pub taken_unix_ns: u64,
     /// The name of the database.
@@ -80,7 +82,7 @@ pub struct Entry {
 
 /// Larger files are not snapshots of this program: thousands of events with full histograms are a few
 /// megabytes.
-const MOST_BYTES: u64 = 256 << 20;
+pub(crate) const MOST_BYTES: u64 = 256 << 20;
 
 /// Tells temporary files of one process apart.
 static NEXT_TEMPORARY: AtomicU64 = AtomicU64::new(0);
@@ -212,6 +214,7 @@ impl Repository {
                 Ok(snapshot) => listing.entries.push(Entry {
                     id,
                     path,
+                    source: snapshot.source.path,
                     taken_unix_ns: snapshot.taken_unix_ns,
                     database: snapshot.source.database,
                     instance: snapshot.source.instance,
@@ -232,6 +235,32 @@ impl Repository {
             Some((_, path)) => read_snapshot(path),
             None => Err(Error::NoSuchSnapshot { id, path: self.dir.clone() }),
         }
+    }
+
+    /// The snapshots from `first` to `last` that are of the same source as `first`, brief.
+    ///
+    /// # Errors
+    /// If the directory or the snapshot `first` cannot be read. Another one that is damaged is no error: the series says which.
+    pub fn series(&self, first: SnapshotId, last: SnapshotId) -> Result<Series> {
+        let of = self.find(first)?.source.path;
+        let files = self.files().map_err(|source| Error::Io {
+            action: "list the snapshots in",
+            path: self.dir.clone(),
+            source,
+            remedy: "Check that the directory is there and can be read",
+        })?;
+        let mut series = Series::default();
+        for (id, path) in files.into_iter().filter(|(id, _)| (first..=last).contains(id)) {
+            match read_snapshot(&path) {
+                Ok(snapshot) if snapshot.source.path == of => {
+                    series.snapshots.push(snapshot.brief());
+                    series.ids.push(id);
+                }
+                Ok(_) => {}
+                Err(error) => series.damaged.push((id, error)),
+            }
+        }
+        Ok(series)
     }
 
     fn file_of(&self, id: SnapshotId) -> PathBuf {

@@ -31,7 +31,7 @@ fn what_is_taken_is_found_also_by_another_program() {
 #[test]
 fn retention_keeps_baselines_and_numbers_are_not_given_again() {
     let dir = tempfile::tempdir().unwrap();
-    let mut archive = Archive::open(dir.path().join("awr.db")).unwrap();
+    let archive = Archive::open(dir.path().join("awr.db")).unwrap();
     let (begin, end) = at_home();
     let ids: Vec<SnapshotId> =
         (0..5).map(|at| archive.take(if at % 2 == 0 { &begin } else { &end }).unwrap()).collect();
@@ -45,7 +45,9 @@ fn retention_keeps_baselines_and_numbers_are_not_given_again() {
     let of_other = [archive.take(&other).unwrap(), archive.take(&other).unwrap()];
     assert_eq!(archive.remove_before(Some("other"), u64::MAX).unwrap(), 1, "the newest stays");
     assert!(archive.find(of_other[1]).is_ok() && archive.find(ids[4]).is_ok());
-    archive.note_gap(&Gap { source: "s".to_owned(), at_unix_ns: 5, reason: "gone".to_owned() }).unwrap();
+    archive
+        .note_gap(&Gap { source: "s".to_owned(), at_unix_ns: 5, reason: "gone".to_owned(), after: None })
+        .unwrap();
     assert_eq!(archive.remove_before(None, u64::MAX).unwrap(), 4);
     assert!(archive.gaps().unwrap().is_empty());
     let left: Vec<SnapshotId> = archive.list().unwrap().entries.into_iter().map(|entry| entry.id).collect();
@@ -122,8 +124,9 @@ fn programs_that_take_snapshots_at_once_get_different_numbers() {
 #[test]
 fn a_path_says_which_form_it_is() {
     let dir = tempfile::tempdir().unwrap();
-    let is_file =
-        |name: &str| matches!(AnyRepository::open(&dir.path().join(name)).unwrap(), AnyRepository::File(_));
+    let is_file = |name: &str| {
+        matches!(AnyRepository::open(&dir.path().join(name)).unwrap(), AnyRepository::Archive(_))
+    };
     assert!(is_file("a.db") && is_file("b.awr"));
     assert!(!is_file("c") && !is_file("snapshots.d"));
     fs::create_dir(dir.path().join("dir.db")).unwrap();

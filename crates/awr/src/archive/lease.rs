@@ -8,11 +8,9 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use rusqlite::{OptionalExtension, TransactionBehavior, params};
-
-use super::Archive;
+use super::{Archive, now_unix_ns};
 use crate::{Error, Result};
 
 /// Without a sign of life for so long, a recorder on another machine or in another container counts as gone.
@@ -28,63 +26,46 @@ pub struct Lease {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-struct Holder {
-    host: String,
+/// A process that records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Who {
+    pub(super) host: String,
     /// The start of the machine, and the namespace its process has its number in.
-    boot: String,
-    process: u32,
-    started: i64,
-    beat_unix_ns: i64,
+    pub(super) boot: String,
+    pub(super) process: u32,
+    pub(super) started: i64,
+}
+
+/// Who has a lease, and since when nothing was heard of it.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) who: Who,
+    pub(super) silent: Duration,
 }
 
 impl Archive {
-    /// Takes the right to record `source`; the lease has a connection of its own.
+    /// Takes the right to record `source`.
     ///
     /// # Errors
     /// If another recorder that may be alive has it: who that is.
     pub fn lease(&self, source: &str) -> Result<Lease> {
-        let mut archive = Archive::existing(self.path())?;
+        self.check_name("source", source)?;
         let me = myself();
-        let token = format!("{}-{}-{}", me.boot, me.process, NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut take = || -> rusqlite::Result<Option<Holder>> {
-            let change = archive.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let holder = change
-                .query_row(
-                    "SELECT host, boot, process, started, beat_unix_ns FROM recorder WHERE source = ?1",
-                    [source],
-                    |row| {
-                        Ok(Holder {
-                            host: row.get(0)?,
-                            boot: row.get(1)?,
-                            process: row.get(2)?,
-                            started: row.get(3)?,
-                            beat_unix_ns: row.get(4)?,
-                        })
-                    },
-                )
-                .optional()?;
-            if let Some(holder) = holder.filter(|holder| may_be_alive(holder, &me)) {
-                return Ok(Some(holder));
-            }
-            change.execute(
-                "INSERT OR REPLACE INTO recorder VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params![source, token, me.host, me.boot, me.process, me.started, me.beat_unix_ns],
-            )?;
-            change.commit()?;
-            Ok(None)
-        };
-        let taken = take();
-        match taken.map_err(|error| archive.failed("write to", &error))? {
-            None => Ok(Lease { archive, source: source.to_owned(), token }),
+        let token =
+            format!("{}-{}-{}-{}", me.boot, me.process, now_unix_ns(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let holder = self.keeper().lease(source, &token, &me, &|holder| may_be_alive(holder, &me))?;
+        match holder {
+            None => Ok(Lease { archive: self.clone(), source: source.to_owned(), token }),
             Some(holder) => Err(Error::Archive {
                 action: "record into",
                 path: self.path().to_owned(),
                 reason: format!(
-                    "process {} on {} is recording {source} into it",
-                    holder.process,
-                    crate::figure::visible(&holder.host)
+                    "process {} on {} is recording {} into it",
+                    holder.who.process,
+                    crate::figure::visible(&holder.who.host),
+                    crate::figure::visible(source)
                 ),
-                remedy: "Stop that one first, or record into another file".to_owned(),
+                remedy: "Stop that one first, or record into another repository".to_owned(),
             }),
         }
     }
@@ -96,18 +77,18 @@ impl Lease {
     /// # Errors
     /// If it cannot be written, or another recorder took the source over because this one was silent for too long.
     pub fn beat(&self) -> Result<()> {
-        let beaten = self.archive.connection.execute(
-            "UPDATE recorder SET beat_unix_ns = ?1 WHERE source = ?2 AND token = ?3",
-            params![now_unix_ns(), self.source, self.token],
-        );
-        match beaten.map_err(|error| self.archive.failed("write to", &error))? {
-            0 => Err(Error::Archive {
+        let ours = self.archive.keeper().beat(&self.source, &self.token)?;
+        match ours {
+            true => Ok(()),
+            false => Err(Error::Archive {
                 action: "record into",
                 path: self.archive.path().to_owned(),
-                reason: format!("another recorder took {} over while this one was silent", self.source),
+                reason: format!(
+                    "another recorder took {} over while this one was silent",
+                    crate::figure::visible(&self.source)
+                ),
                 remedy: "Let one of them record".to_owned(),
             }),
-            _ => Ok(()),
         }
     }
 }
@@ -115,29 +96,20 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         // Where this fails the row stays, and the next recorder finds that its process is gone.
-        let _ = self.archive.connection.execute(
-            "DELETE FROM recorder WHERE source = ?1 AND token = ?2",
-            params![self.source, self.token],
-        );
+        let _ = self.archive.keeper().release(&self.source, &self.token);
     }
 }
 
-pub(super) fn now_unix_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
-
-fn myself() -> Holder {
+fn myself() -> Who {
     let line = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     let process = std::process::id();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let boot = line("/proc/sys/kernel/random/boot_id");
-    Holder {
+    Who {
         host: line("/proc/sys/kernel/hostname"),
         boot: if boot.is_empty() { boot } else { format!("{boot} {}", namespace.display()) },
         process,
         started: started(process).unwrap_or(0),
-        beat_unix_ns: now_unix_ns(),
     }
 }
 
@@ -148,12 +120,11 @@ fn started(process: u32) -> Option<i64> {
     text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-fn may_be_alive(holder: &Holder, me: &Holder) -> bool {
-    let silent = i128::from(me.beat_unix_ns) - i128::from(holder.beat_unix_ns);
-    if holder.boot == me.boot && !me.boot.is_empty() {
-        return started(holder.process) == Some(holder.started);
+fn may_be_alive(holder: &Holder, me: &Who) -> bool {
+    if holder.who.boot == me.boot && !me.boot.is_empty() {
+        return started(holder.who.process) == Some(holder.who.started);
     }
-    silent < SILENCE.as_nanos() as i128
+    holder.silent < SILENCE
 }
 
 #[cfg(test)]
@@ -161,13 +132,7 @@ mod tests {
     use super::*;
 
     fn holder(process: u32, started: i64, boot: &str, silent: Duration) -> Holder {
-        Holder {
-            host: "h".to_owned(),
-            boot: boot.to_owned(),
-            process,
-            started,
-            beat_unix_ns: now_unix_ns() - i64::try_from(silent.as_nanos()).unwrap_or(0),
-        }
+        Holder { who: Who { host: "h".to_owned(), boot: boot.to_owned(), process, started }, silent }
     }
 
     #[test]

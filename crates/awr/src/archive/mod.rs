@@ -1,76 +1,41 @@
-//! The repository in one file: snapshots of many sources, baselines with names, what went wrong while recording.
+//! The archive: a repository that keeps snapshots of many sources, baselines with names, what went wrong while recording, and who records.
 //!
-//! A SQLite database, so that several programs may write and read at once and a power cut leaves the last whole state:
-//!
-//! | table | a row is |
+//! | file | what |
 //! |---|---|
-//! | `snapshot` | the text form of a snapshot as `encoding.rs` describes it, with what a list shows of it |
-//! | `baseline` | a name for an interval; its snapshots are not removed by retention |
-//! | `gap` | an instant at which a source could not be asked, and why |
-//! | `recorder` | who is recording a source now (`lease.rs`): two at once would write every figure twice |
-//!
-//! `application_id` is `TSAW`, `user_version` the format, 1. A file with another id is refused and not touched, one of a later format too.
+//! | this one | what an archive is, whatever keeps it |
+//! | `file.rs` | kept in one file, a SQLite database |
+//! | `packed.rs` | how a snapshot lies in it |
+//! | `lease.rs` | who records a source |
 //!
 //! # Invariants
 //!
 //! - A snapshot is durable when [`Archive::take`] returns, or it is not there at all.
-//! - Numbers are never given twice, also after rows were removed.
+//! - Numbers are never given twice, also after rows were removed; of one source a later snapshot has a higher number.
 //! - A row that is damaged does not hide the others.
 //!
-//! Deliberately absent: joins over counters (export the snapshots), compression. Read next: `lease.rs`, `../record.rs`.
+//! Deliberately absent: joins over counters (export the snapshots). Read next: `file.rs`, `lease.rs`, `../series.rs`, `../record.rs`.
 
+mod file;
 mod lease;
+mod packed;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 pub use lease::Lease;
 
-use crate::{Entry, Error, Listing, Result, Snapshot, SnapshotId};
+use self::lease::{Holder, Who};
+use crate::{Entry, Error, Listing, Result, Series, Snapshot, SnapshotId};
 
-/// `TSAW` in ASCII.
-const APPLICATION_ID: i32 = 0x5453_4157;
-/// The format this program writes, and the newest it reads.
-const FORMAT: i32 = 1;
+/// The longest name of a source, a database, an instance or a baseline, in bytes.
+pub const LONGEST_NAME: usize = 2_000;
 
-const TABLES: &str = "
-CREATE TABLE snapshot (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    taken_unix_ns INTEGER NOT NULL,
-    source TEXT NOT NULL,
-    database TEXT NOT NULL,
-    instance TEXT NOT NULL,
-    body TEXT NOT NULL
-);
-CREATE INDEX snapshot_of_source ON snapshot (source, id);
-CREATE TABLE baseline (
-    name TEXT PRIMARY KEY NOT NULL,
-    first INTEGER NOT NULL,
-    last INTEGER NOT NULL,
-    made_unix_ns INTEGER NOT NULL
-);
-CREATE TABLE gap (source TEXT NOT NULL, at_unix_ns INTEGER NOT NULL, reason TEXT NOT NULL);
-CREATE TABLE recorder (
-    source TEXT PRIMARY KEY NOT NULL,
-    token TEXT NOT NULL,
-    host TEXT NOT NULL,
-    boot TEXT NOT NULL,
-    process INTEGER NOT NULL,
-    started INTEGER NOT NULL,
-    beat_unix_ns INTEGER NOT NULL
-);
-";
-
-/// How long a writer waits for another one.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A repository in one file.
-#[derive(Debug)]
+/// A repository with baselines, gaps and recorders.
+#[derive(Clone)]
 pub struct Archive {
-    path: PathBuf,
-    connection: Connection,
+    place: PathBuf,
+    keeper: Arc<Mutex<Box<dyn Keeper>>>,
 }
 
 /// A name for an interval.
@@ -85,115 +50,99 @@ pub struct Baseline {
 }
 
 /// An instant at which a source could not be asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gap {
-    /// The source's address.
+    /// What the source's snapshots are kept under.
     pub source: String,
     /// When.
     pub at_unix_ns: u64,
     /// Why.
     pub reason: String,
+    /// The newest snapshot of the source then. Noting a gap with none here puts in the newest one of that moment.
+    pub after: Option<SnapshotId>,
+}
+
+/// A snapshot on its way into an archive.
+struct New<'a> {
+    taken_unix_ns: u64,
+    source: &'a str,
+    database: &'a str,
+    instance: &'a str,
+    body: Vec<u8>,
+    brief: Vec<u8>,
+}
+
+/// Whether the holder of a lease may be alive.
+type Verdict<'a> = dyn Fn(&Holder) -> bool + 'a;
+
+/// What keeps an archive. Every call is whole or not at all, and durable when it returns.
+trait Keeper: Send {
+    fn take(&mut self, new: &New<'_>) -> Result<SnapshotId>;
+    fn entries(&mut self) -> Result<Vec<Entry>>;
+    fn body(&mut self, id: SnapshotId) -> Result<Option<Vec<u8>>>;
+    /// The brief bodies from `first` to `last` of the source of `first`, in order; a whole body where there is no brief one.
+    fn briefs(
+        &mut self,
+        first: SnapshotId,
+        last: SnapshotId,
+        each: &mut dyn FnMut(SnapshotId, &[u8]),
+    ) -> Result<()>;
+    fn between(&mut self, first: SnapshotId, last: SnapshotId) -> Result<Vec<SnapshotId>>;
+    /// False if the name is given; an error if a snapshot is not there any more.
+    fn add_baseline(&mut self, baseline: &Baseline) -> Result<bool>;
+    fn drop_baseline(&mut self, name: &str) -> Result<bool>;
+    fn baselines(&mut self) -> Result<Vec<Baseline>>;
+    fn remove_before(&mut self, source: Option<&str>, unix_ns: u64) -> Result<usize>;
+    fn note_gap(&mut self, gap: &Gap) -> Result<()>;
+    fn gaps(&mut self, source: Option<&str>) -> Result<Vec<Gap>>;
+    /// Takes the lease of a source; who has it if `verdict` says of the holder that it may be alive.
+    fn lease(&mut self, source: &str, token: &str, me: &Who, verdict: &Verdict<'_>)
+    -> Result<Option<Holder>>;
+    /// False if the lease is somebody else's now.
+    fn beat(&mut self, source: &str, token: &str) -> Result<bool>;
+    fn release(&mut self, source: &str, token: &str) -> Result<()>;
+    /// Whether the last error was of a kind that passes by itself or by somebody's help: trying again later makes sense.
+    fn may_pass(&self) -> bool;
+}
+
+impl std::fmt::Debug for Archive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Archive").field(&self.place).finish()
+    }
 }
 
 impl Archive {
-    /// The repository in the file `path`, made if it is not there.
+    /// The repository at `path`, made if it is not there.
     ///
     /// # Errors
-    /// If the file is something else, of a later format, damaged, or cannot be written.
+    /// If it is something else, of a later format, damaged, or cannot be written.
     ///
     /// # Durability
     /// A new file is durable with its first snapshot.
     pub fn open(path: impl Into<PathBuf>) -> Result<Archive> {
-        let path = path.into();
-        let mut archive =
-            Archive::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-        archive.make_tables()?;
-        archive.check()?;
-        Ok(archive)
+        let place = path.into();
+        let keeper = Box::new(file::InFile::open(place.clone())?);
+        Ok(Archive { place, keeper: Arc::new(Mutex::new(keeper)) })
     }
 
-    /// The repository in the file `path`, which must be there. A misspelt name makes no file.
+    /// The repository at `path`, which must be there. A misspelt name makes no file.
     ///
     /// # Errors
-    /// As [`Archive::open`]; and if there is no file.
+    /// As [`Archive::open`]; and if there is none.
     pub fn existing(path: impl Into<PathBuf>) -> Result<Archive> {
-        let path = path.into();
-        if !path.is_file() {
-            return Err(Error::Archive {
-                action: "open",
-                path,
-                reason: "there is no such file".to_owned(),
-                remedy: "Give the file that the snapshots were recorded into".to_owned(),
-            });
-        }
-        let archive = Archive::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        archive.check()?;
-        Ok(archive)
+        let place = path.into();
+        let keeper = Box::new(file::InFile::existing(place.clone())?);
+        Ok(Archive { place, keeper: Arc::new(Mutex::new(keeper)) })
     }
 
-    fn connect(path: PathBuf, flags: OpenFlags) -> Result<Archive> {
-        let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        // By the name of SQLite's own way to files: a program that has Tiersmith's as its default keeps its repository on plain files.
-        let connection = Connection::open_with_flags_and_vfs(&path, flags, "unix")
-            .map_err(|error| failed("open", &path, &error))?;
-        let archive = Archive { path, connection };
-        let set = || {
-            archive.connection.busy_timeout(PATIENCE)?;
-            archive.connection.pragma_update(None, "synchronous", "EXTRA")
-        };
-        set().map_err(|error| archive.failed("open", &error))?;
-        Ok(archive)
-    }
-
-    fn failed(&self, action: &'static str, error: &rusqlite::Error) -> Error {
-        failed(action, &self.path, error)
-    }
-
-    fn make_tables(&mut self) -> Result<()> {
-        let make = || -> rusqlite::Result<()> {
-            // Two programs that make the file at once: the second waits, then finds the tables.
-            self.connection.execute_batch("BEGIN IMMEDIATE")?;
-            let tables: i64 =
-                self.connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-            let id: i32 = self.connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-            if tables == 0 && id == 0 {
-                self.connection.execute_batch(TABLES)?;
-                self.connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-                self.connection.pragma_update(None, "user_version", FORMAT)?;
-            }
-            self.connection.execute_batch("COMMIT")
-        };
-        let made = make();
-        made.map_err(|error| self.failed("open", &error))
-    }
-
-    fn check(&self) -> Result<()> {
-        let pragma = |name: &str| self.connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-        let id = pragma("application_id").map_err(|error| self.failed("open", &error))?;
-        if id != APPLICATION_ID {
-            return Err(Error::Archive {
-                action: "open",
-                path: self.path.clone(),
-                reason: "it is a database of something else".to_owned(),
-                remedy: "Give a file that `tiersmith awr record` made, or a name that is not there yet"
-                    .to_owned(),
-            });
-        }
-        let format = pragma("user_version").map_err(|error| self.failed("open", &error))?;
-        if format > FORMAT {
-            return Err(Error::Archive {
-                action: "open",
-                path: self.path.clone(),
-                reason: format!("it is of format {format}, this program knows format {FORMAT}"),
-                remedy: "Use a newer tiersmith".to_owned(),
-            });
-        }
-        Ok(())
+    /// A call that panicked changed nothing that is not whole.
+    fn keeper(&self) -> MutexGuard<'_, Box<dyn Keeper>> {
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.place
     }
 
     /// Keeps a snapshot and returns its number.
@@ -205,38 +154,45 @@ impl Archive {
     /// Durable on return. A power cut before that leaves the whole snapshot or none.
     pub fn take(&self, snapshot: &Snapshot) -> Result<SnapshotId> {
         let source = &snapshot.source;
-        let at = i64::try_from(snapshot.taken_unix_ns).unwrap_or(i64::MAX);
-        self.connection
-            .execute(
-                "INSERT INTO snapshot (taken_unix_ns, source, database, instance, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![at, source.path, source.database, source.instance, snapshot.to_json()],
-            )
-            .map_err(|error| self.failed("write to", &error))?;
-        Ok(SnapshotId::new(u64::try_from(self.connection.last_insert_rowid()).unwrap_or(0)))
+        for (what, name) in
+            [("source", &source.path), ("database", &source.database), ("instance", &source.instance)]
+        {
+            self.check_name(what, name)?;
+        }
+        let new = New {
+            taken_unix_ns: snapshot.taken_unix_ns,
+            source: &source.path,
+            database: &source.database,
+            instance: &source.instance,
+            body: packed::pack(snapshot),
+            brief: packed::pack(&snapshot.brief()),
+        };
+        self.keeper().take(&new)
+    }
+
+    /// What no database takes for a name, or only some do.
+    fn check_name(&self, what: &str, name: &str) -> Result<()> {
+        let reason = if name.contains('\0') {
+            format!("the name of the {what} has a NUL character in it")
+        } else if name.len() > LONGEST_NAME {
+            format!("the name of the {what} is {} bytes long, more than {LONGEST_NAME}", name.len())
+        } else {
+            return Ok(());
+        };
+        Err(Error::Archive {
+            action: "write to",
+            path: self.place.clone(),
+            reason,
+            remedy: "Give it another name".to_owned(),
+        })
     }
 
     /// Every snapshot in the order of their numbers. Bodies are read when a snapshot is asked for.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the repository cannot be read.
     pub fn list(&self) -> Result<Listing> {
-        let read = || -> rusqlite::Result<Vec<Entry>> {
-            let mut query = self
-                .connection
-                .prepare("SELECT id, taken_unix_ns, database, instance, source FROM snapshot ORDER BY id")?;
-            let entries = query.query_map([], |row| {
-                Ok(Entry {
-                    id: id_of(row.get(0)?),
-                    taken_unix_ns: u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
-                    database: row.get(2)?,
-                    instance: row.get(3)?,
-                    path: PathBuf::from(row.get::<_, String>(4)?),
-                })
-            })?;
-            entries.collect()
-        };
-        let entries = read().map_err(|error| self.failed("read", &error))?;
-        Ok(Listing { entries, damaged: Vec::new() })
+        Ok(Listing { entries: self.keeper().entries()?, damaged: Vec::new() })
     }
 
     /// The snapshot of a number.
@@ -244,30 +200,47 @@ impl Archive {
     /// # Errors
     /// If there is none, or it is damaged.
     pub fn find(&self, id: SnapshotId) -> Result<Snapshot> {
-        let number = i64::try_from(id.number()).unwrap_or(i64::MAX);
-        let body: Option<String> = self
-            .connection
-            .query_row("SELECT body FROM snapshot WHERE id = ?1", [number], |row| row.get(0))
-            .optional()
-            .map_err(|error| self.failed("read", &error))?;
-        let body = body.ok_or_else(|| Error::NoSuchSnapshot { id, path: self.path.clone() })?;
-        Snapshot::from_json(&body, &format!("snapshot {id} in {}", self.path.display()))
+        let body = self.keeper().body(id)?;
+        let body = body.ok_or_else(|| Error::NoSuchSnapshot { id, path: self.place.clone() })?;
+        packed::unpack(&body, &self.place_of(id))
+    }
+
+    fn place_of(&self, id: SnapshotId) -> String {
+        format!("snapshot {id} in {}", self.place.display())
     }
 
     /// The numbers from `first` to `last` that are of the same source as `first`, both included.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the repository cannot be read.
     pub fn between(&self, first: SnapshotId, last: SnapshotId) -> Result<Vec<SnapshotId>> {
-        let read = || -> rusqlite::Result<Vec<SnapshotId>> {
-            let mut query = self.connection.prepare(
-                "SELECT id FROM snapshot WHERE id BETWEEN ?1 AND ?2 AND source = (SELECT source FROM snapshot WHERE id = ?1) ORDER BY id",
-            )?;
-            let range = [first, last].map(|id| i64::try_from(id.number()).unwrap_or(i64::MAX));
-            let ids = query.query_map(range, |row| Ok(id_of(row.get(0)?)))?;
-            ids.collect()
-        };
-        read().map_err(|error| self.failed("read", &error))
+        self.keeper().between(first, last)
+    }
+
+    /// The snapshots from `first` to `last` that are of the same source as `first`, brief, with the gaps between them.
+    ///
+    /// # Errors
+    /// If the repository cannot be read, or there is no snapshot `first`. A damaged snapshot is no error: the series says which.
+    pub fn series(&self, first: SnapshotId, last: SnapshotId) -> Result<Series> {
+        let mut series = Series::default();
+        let mut keeper = self.keeper();
+        keeper.briefs(first, last, &mut |id, bytes| match packed::unpack(bytes, &self.place_of(id)) {
+            Ok(snapshot) => {
+                // A whole body stands where there is no brief one.
+                let whole = !snapshot.statements.is_empty() || !snapshot.source.settings.is_empty();
+                series.snapshots.push(if whole { snapshot.brief() } else { snapshot });
+                series.ids.push(id);
+            }
+            Err(error) => series.damaged.push((id, error)),
+        })?;
+        if series.ids.is_empty() && series.damaged.is_empty() {
+            return Err(Error::NoSuchSnapshot { id: first, path: self.place.clone() });
+        }
+        if let Some(of) = series.snapshots.first() {
+            series.gaps = keeper.gaps(Some(&of.source.path))?;
+        }
+        series.only_gaps_inside();
+        Ok(series)
     }
 
     /// Names the interval from `first` to `last`.
@@ -275,74 +248,45 @@ impl Archive {
     /// # Errors
     /// If a snapshot is not there, or the name is given already.
     pub fn add_baseline(&self, name: &str, first: SnapshotId, last: SnapshotId) -> Result<()> {
+        self.check_name("baseline", name)?;
         for id in [first, last] {
             self.find(id)?;
         }
-        let ids = [first, last].map(|id| i64::try_from(id.number()).unwrap_or(i64::MAX));
-        let added = self.connection.execute(
-            "INSERT INTO baseline (name, first, last, made_unix_ns) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-            params![name, ids[0], ids[1], lease::now_unix_ns()],
-        );
-        match added.map_err(|error| self.failed("write to", &error))? {
-            0 => Err(Error::Archive {
+        match self.keeper().add_baseline(&Baseline { name: name.to_owned(), first, last })? {
+            true => Ok(()),
+            false => Err(Error::Archive {
                 action: "add a baseline to",
-                path: self.path.clone(),
+                path: self.place.clone(),
                 reason: format!("there is a baseline `{}`", crate::figure::visible(name)),
                 remedy: "Take another name, or drop that one first".to_owned(),
             }),
-            _ => Ok(()),
         }
     }
 
     /// Takes a name away; its snapshots stay. False if there is none of this name.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the repository cannot be written.
     pub fn drop_baseline(&self, name: &str) -> Result<bool> {
-        let dropped = self.connection.execute("DELETE FROM baseline WHERE name = ?1", [name]);
-        Ok(dropped.map_err(|error| self.failed("write to", &error))? > 0)
+        self.check_name("baseline", name)?;
+        self.keeper().drop_baseline(name)
     }
 
     /// Every baseline, by name.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the repository cannot be read.
     pub fn baselines(&self) -> Result<Vec<Baseline>> {
-        let read = || -> rusqlite::Result<Vec<Baseline>> {
-            let mut query =
-                self.connection.prepare("SELECT name, first, last FROM baseline ORDER BY name")?;
-            let rows = query.query_map([], |row| {
-                Ok(Baseline { name: row.get(0)?, first: id_of(row.get(1)?), last: id_of(row.get(2)?) })
-            })?;
-            rows.collect()
-        };
-        read().map_err(|error| self.failed("read", &error))
+        self.keeper().baselines()
     }
 
     /// Removes snapshots and gaps taken before an instant: of one source, its newest excepted, or of every source. Those of baselines stay.
     /// Returns how many snapshots went.
     ///
     /// # Errors
-    /// If the file cannot be written; nothing was removed then.
-    pub fn remove_before(&mut self, source: Option<&str>, unix_ns: u64) -> Result<usize> {
-        let at = i64::try_from(unix_ns).unwrap_or(i64::MAX);
-        let mut remove = || -> rusqlite::Result<usize> {
-            let change = self.connection.transaction()?;
-            let gone = change.execute(
-                "DELETE FROM snapshot WHERE taken_unix_ns < ?1 AND (?2 IS NULL OR source = ?2 AND id < \
-                 (SELECT max(id) FROM snapshot WHERE source = ?2)) AND NOT EXISTS \
-                 (SELECT 1 FROM baseline WHERE snapshot.id BETWEEN first AND last)",
-                params![at, source],
-            )?;
-            change.execute(
-                "DELETE FROM gap WHERE at_unix_ns < ?1 AND (?2 IS NULL OR source = ?2)",
-                params![at, source],
-            )?;
-            change.commit()?;
-            Ok(gone)
-        };
-        let removed = remove();
-        removed.map_err(|error| self.failed("write to", &error))
+    /// If the repository cannot be written; nothing was removed then.
+    pub fn remove_before(&self, source: Option<&str>, unix_ns: u64) -> Result<usize> {
+        self.keeper().remove_before(source, unix_ns)
     }
 
     /// Notes that a source could not be asked.
@@ -350,52 +294,30 @@ impl Archive {
     /// # Errors
     /// If it cannot be written.
     pub fn note_gap(&self, gap: &Gap) -> Result<()> {
-        let at = i64::try_from(gap.at_unix_ns).unwrap_or(i64::MAX);
-        self.connection
-            .execute(
-                "INSERT INTO gap (source, at_unix_ns, reason) VALUES (?1, ?2, ?3)",
-                params![gap.source, at, gap.reason],
-            )
-            .map_err(|error| self.failed("write to", &error))?;
-        Ok(())
+        // What went wrong must not be lost for the words it was said in.
+        let mut gap = gap.clone();
+        for text in [&mut gap.source, &mut gap.reason] {
+            *text = text.replace('\0', "\u{fffd}");
+            text.truncate(text.floor_char_boundary(LONGEST_NAME));
+        }
+        self.keeper().note_gap(&gap)
     }
 
     /// The gaps, in the order of time.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the repository cannot be read.
     pub fn gaps(&self) -> Result<Vec<Gap>> {
-        let read = || -> rusqlite::Result<Vec<Gap>> {
-            let mut query =
-                self.connection.prepare("SELECT source, at_unix_ns, reason FROM gap ORDER BY at_unix_ns")?;
-            let rows = query.query_map([], |row| {
-                let at = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
-                Ok(Gap { source: row.get(0)?, at_unix_ns: at, reason: row.get(2)? })
-            })?;
-            rows.collect()
-        };
-        read().map_err(|error| self.failed("read", &error))
+        self.keeper().gaps(None)
+    }
+
+    /// Whether the last call that failed did so for a reason that may pass: a server that is away, a full disk, another writer.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.keeper().may_pass()
     }
 }
 
-fn id_of(number: i64) -> SnapshotId {
-    SnapshotId::new(u64::try_from(number).unwrap_or(0))
-}
-
-/// What SQLite says, as a sentence with what to do.
-fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> Error {
-    let remedy = match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => {
-            "It is not a repository; give a file that `tiersmith awr record` made"
-        }
-        Some(ErrorCode::DatabaseCorrupt) => {
-            "It is damaged; copy what `tiersmith awr export` can still read, and record into a new file"
-        }
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "Another program has been writing to it for half a minute; wait for it, or record into another file"
-        }
-        Some(ErrorCode::DiskFull) => "Make space on its file system",
-        _ => "Check that the file and its directory can be read and written",
-    };
-    Error::Archive { action, path: path.to_owned(), reason: error.to_string(), remedy: remedy.to_owned() }
+fn now_unix_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

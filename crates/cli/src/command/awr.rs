@@ -313,7 +313,7 @@ impl List {
         let repository = AnyRepository::existing(&self.dir)?;
         let listing = repository.list()?;
         let (baselines, gaps) = match &repository {
-            AnyRepository::File(archive) => (archive.baselines()?, archive.gaps()?),
+            AnyRepository::Archive(archive) => (archive.baselines()?, archive.gaps()?),
             AnyRepository::Directory(_) => (Vec::new(), Vec::new()),
         };
         if self.json {
