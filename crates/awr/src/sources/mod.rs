@@ -19,7 +19,7 @@
 mod address;
 mod machine;
 mod mysql;
-mod postgres;
+pub(crate) mod postgres;
 mod redis;
 mod secret;
 

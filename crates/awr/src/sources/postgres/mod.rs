@@ -277,7 +277,7 @@ fn texts(client: &mut Client, query: &str) -> std::result::Result<Vec<String>, p
 }
 
 /// Address, service, environment and password file, the first that has it.
-fn config(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Config> {
+pub(crate) fn config(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Config> {
     let service_name = address.service.as_deref().or_else(|| surroundings.variable("PGSERVICE"));
     let service = match service_name {
         None => BTreeMap::new(),
