@@ -57,6 +57,9 @@ fn retention_keeps_baselines_and_numbers_are_not_given_again() {
     assert!(!archive.drop_baseline("before").unwrap());
     assert_eq!(archive.remove_before(None, u64::MAX).unwrap(), 2);
     assert_eq!(archive.take(&begin).unwrap(), SnapshotId::new(8));
+    let raw = rusqlite::Connection::open(archive.path()).unwrap();
+    let briefs: i64 = raw.query_row("SELECT count(*) FROM brief", [], |row| row.get(0)).unwrap();
+    assert_eq!(briefs, 1, "the briefs went with their snapshots");
 }
 
 #[test]

@@ -235,9 +235,9 @@ fn a_day_of_snapshots_is_small_and_is_read_without_the_bodies() {
     );
     assert_eq!((series.ids.len(), made), (count, count - 1));
     assert!(bodies * 3 < text_bytes, "{bodies} of {text_bytes} bytes");
-    // Most of it are the histograms.
+    // Most of it are the histograms, which fill during the day.
     assert!(
-        briefs / count < 16_000,
+        briefs / count < 40_000,
         "{} bytes a snapshot, whatever the number of statements",
         briefs / count
     );

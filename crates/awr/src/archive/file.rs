@@ -347,16 +347,12 @@ impl Keeper for InFile {
     fn remove_before(&mut self, source: Option<&str>, unix_ns: u64) -> Result<usize> {
         let at = signed(unix_ns);
         self.write("write to", |change| {
-            let gone = change.execute(
-                "DELETE FROM snapshot WHERE taken_unix_ns < ?1 AND (?2 IS NULL OR source = ?2 AND id < \
+            let old = "FROM snapshot WHERE taken_unix_ns < ?1 AND (?2 IS NULL OR source = ?2 AND id < \
                  (SELECT max(id) FROM snapshot WHERE source = ?2)) AND NOT EXISTS \
-                 (SELECT 1 FROM baseline WHERE snapshot.id BETWEEN first AND last)",
-                params![at, source],
-            )?;
-            change.execute(
-                "DELETE FROM brief WHERE NOT EXISTS (SELECT 1 FROM snapshot WHERE id = brief.id)",
-                [],
-            )?;
+                 (SELECT 1 FROM baseline WHERE snapshot.id BETWEEN first AND last)";
+            let briefs = format!("DELETE FROM brief WHERE id IN (SELECT id {old})");
+            change.execute(&briefs, params![at, source])?;
+            let gone = change.execute(&format!("DELETE {old}"), params![at, source])?;
             change.execute(
                 "DELETE FROM gap WHERE at_unix_ns < ?1 AND (?2 IS NULL OR source = ?2)",
                 params![at, source],
