@@ -352,7 +352,7 @@ impl Track {
                 Waiting::Snapshot(snapshot) => snapshot.taken_unix_ns,
                 Waiting::Gap(gap) => gap.at_unix_ns,
             };
-            let (_, lost) = self.lost.get_or_insert_with(|| (at_unix_ns, 0));
+            let (_, lost) = self.lost.get_or_insert((at_unix_ns, 0));
             *lost += 1;
         }
         self.waiting.push_back(what);

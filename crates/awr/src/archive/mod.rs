@@ -327,7 +327,8 @@ impl Archive {
         let mut gap = gap.clone();
         for text in [&mut gap.source, &mut gap.reason] {
             *text = text.replace('\0', "\u{fffd}");
-            text.truncate(text.floor_char_boundary(LONGEST_NAME));
+            let end = (0..=LONGEST_NAME.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+            text.truncate(end.unwrap_or(0));
         }
         self.keeper().note_gap(&gap)
     }
