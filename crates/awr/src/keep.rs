@@ -1,14 +1,15 @@
-//! A repository of either form: a directory with a file per snapshot, or one file.
+//! A repository of any form: a directory with a file per snapshot, one file, or tables on a PostgreSQL.
 //!
-//! A path that is there says by itself which it is. A new one becomes one file if its name ends in `.db`, `.sqlite` or `.awr`, else a
-//! directory. What only one file can do (baselines, retention, recorders) asks for [`AnyRepository::archive`].
+//! `postgresql://USER@HOST/DB` is on a server. A path that is there says by itself which it is. A new one becomes one file if its name
+//! ends in `.db`, `.sqlite` or `.awr`, else a directory. What a directory cannot do (baselines, retention, recorders) asks for
+//! [`AnyRepository::archive`].
 
 use std::path::Path;
 
 use crate::archive::Archive;
 use crate::{Error, Listing, Repository, Result, Series, Snapshot, SnapshotId};
 
-/// A repository of either form.
+/// A repository of any form.
 #[derive(Debug)]
 pub enum AnyRepository {
     /// A directory.
@@ -20,7 +21,10 @@ pub enum AnyRepository {
 /// Endings of names that become one file.
 const ENDINGS: [&str; 3] = ["db", "sqlite", "awr"];
 
-fn is_one_file(path: &Path) -> bool {
+fn is_archive(path: &Path) -> bool {
+    if Archive::is_address(path) {
+        return true;
+    }
     if path.is_dir() {
         return false;
     }
@@ -28,12 +32,12 @@ fn is_one_file(path: &Path) -> bool {
 }
 
 impl AnyRepository {
-    /// The repository at `path`, made if it is not there.
+    /// The repository at `path`, a path or an address, made if it is not there.
     ///
     /// # Errors
     /// If it is something else, or cannot be written.
     pub fn open(path: &Path) -> Result<AnyRepository> {
-        Ok(match is_one_file(path) {
+        Ok(match is_archive(path) {
             true => AnyRepository::Archive(Archive::open(path)?),
             false => AnyRepository::Directory(Repository::open(path)?),
         })
@@ -44,7 +48,7 @@ impl AnyRepository {
     /// # Errors
     /// If it is not there, or something else.
     pub fn existing(path: &Path) -> Result<AnyRepository> {
-        Ok(match is_one_file(path) {
+        Ok(match is_archive(path) {
             true => AnyRepository::Archive(Archive::existing(path)?),
             false => AnyRepository::Directory(Repository::existing(path)?),
         })
@@ -61,6 +65,22 @@ impl AnyRepository {
         match self {
             AnyRepository::Directory(repository) => repository.take(snapshot),
             AnyRepository::Archive(archive) => archive.take(snapshot),
+        }
+    }
+
+    /// Keeps snapshots and returns their numbers: all or none, but in a directory, where an error leaves those before it.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    ///
+    /// # Durability
+    /// Durable on return.
+    pub fn take_all(&self, snapshots: &[Snapshot]) -> Result<Vec<SnapshotId>> {
+        match self {
+            AnyRepository::Directory(repository) => {
+                snapshots.iter().map(|snapshot| repository.take(snapshot)).collect()
+            }
+            AnyRepository::Archive(archive) => archive.take_all(snapshots),
         }
     }
 
@@ -119,7 +139,7 @@ impl AnyRepository {
         }
     }
 
-    /// The one file; what only that can do.
+    /// What a directory cannot do.
     ///
     /// # Errors
     /// If it is a directory: what to do instead.
@@ -129,7 +149,7 @@ impl AnyRepository {
             AnyRepository::Directory(_) => Err(Error::Archive {
                 action: "use",
                 path: path.to_owned(),
-                reason: "it is a directory of snapshots, and baselines, retention and recording need a repository in one file".to_owned(),
+                reason: "it is a directory of snapshots, and baselines, retention and recording need a repository in one file or on a PostgreSQL".to_owned(),
                 remedy: "Give a name that ends in .db; `tiersmith awr load DIR/snap-*.json --to FILE.db` brings the snapshots there".to_owned(),
             }),
         }

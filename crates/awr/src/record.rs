@@ -8,14 +8,21 @@
 //! A source that does not answer at all cannot keep a recording from ending: it is waited for `GRACE`, then noted as a gap.
 //! A source that cannot be asked is no end of the recording: the instant and the reason go into the repository as a gap, and the next
 //! snapshot is tried when it is due. Instants are multiples of the period from the beginning, so a slow snapshot does not move those
-//! after it; one that is missed is not made up for.
+//! after it; one that is missed is not made up for, and where half a minute or more was missed, or the machine was suspended, that is a
+//! gap. The clock of the schedule is never set, and goes on while the machine is suspended.
+//!
+//! A repository that is away for a while (a server that restarts, a full disk) is no end either: what is to be kept waits in memory, in
+//! order, and is written when the repository is back. What does not fit in there is a gap.
 //!
 //! Invariants: two recorders never record one source into one repository; every snapshot carries the samples of its own recorder only.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::archive::{Archive, Gap, Lease};
 use crate::sampling::Sampling;
@@ -28,8 +35,17 @@ const NAP: Duration = Duration::from_millis(50);
 /// How long the last answers may take after the end of a recording: several times what a source may take for one.
 const GRACE: Duration = Duration::from_secs(120);
 
+/// How long the end of a recording waits for a repository that is away.
+const LAST_TRY: Duration = Duration::from_secs(60);
+
 /// From one sign of life to the next at most, however rare the snapshots are.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
+
+/// How many snapshots wait in memory for a repository that is away: an hour of one a minute.
+const MOST_WAITING: usize = 60;
+
+/// Snapshots that were not taken for so long are a gap; less is a slow machine, and the report shows a longer interval.
+const MISSED: Duration = Duration::from_secs(30);
 
 /// When to do what.
 #[derive(Clone, Copy, Debug)]
@@ -57,11 +73,21 @@ struct Track {
     archive: Archive,
     lease: Lease,
     sampling: Option<Sampling>,
+    /// What is to be kept and could not be written yet, oldest first.
+    waiting: VecDeque<Waiting>,
+    /// When the first of those was lost that did not fit in there, and how many were.
+    lost: Option<(u64, usize)>,
     /// What the lease is held under: the source's address, or a mark if names are taken out.
     kept_as: String,
     /// The path that its snapshots carry.
     path: String,
     recorded: Arc<Mutex<Recorded>>,
+}
+
+/// What is to be kept.
+enum Waiting {
+    Snapshot(Box<Snapshot>),
+    Gap(Gap),
 }
 
 /// What was recorded of a source.
@@ -95,6 +121,8 @@ impl Recorder {
                 archive,
                 lease,
                 sampling: None,
+                waiting: VecDeque::new(),
+                lost: None,
                 kept_as,
                 path: String::new(),
                 recorded,
@@ -106,7 +134,7 @@ impl Recorder {
                 let sampler = format!("process {} since {}", std::process::id(), at.as_nanos());
                 Sampling::new(sampler, u64::try_from(period.as_millis()).unwrap_or(u64::MAX))
             });
-            track.take()?;
+            track.begin()?;
         }
         Ok(Recorder { plan, repository: repository.to_owned(), tracks })
     }
@@ -117,19 +145,19 @@ impl Recorder {
     /// If the repository cannot be written. What was recorded before that stays.
     pub fn run(self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Vec<Recorded>> {
         let plan = self.plan;
-        let began = Instant::now();
+        let began = clock();
         let over = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for track in self.tracks {
-            let (recorded, kept_as) = (Arc::clone(&track.recorded), track.kept_as.clone());
+            let (recorded, path) = (Arc::clone(&track.recorded), track.path.clone());
             let over = Arc::clone(&over);
             // Not scoped: a thread whose source never answers is left behind.
-            threads.push((std::thread::spawn(move || track.run(plan, began, &over)), recorded, kept_as));
+            threads.push((std::thread::spawn(move || track.run(plan, began, &over)), recorded, path));
         }
         let end = plan.length.map(|length| began + length);
-        let mut asked_to_end: Option<Instant> = None;
+        let mut asked_to_end: Option<Duration> = None;
         while threads.iter().any(|(thread, ..)| !thread.is_finished()) {
-            let now = Instant::now();
+            let now = clock();
             if asked_to_end.is_none() && (end.is_some_and(|end| now >= end) || stop()) {
                 over.store(true, Ordering::Relaxed);
                 asked_to_end = Some(now);
@@ -140,7 +168,7 @@ impl Recorder {
             std::thread::sleep(NAP);
         }
         let mut all = Vec::new();
-        for (thread, recorded, kept_as) in threads {
+        for (thread, recorded, path) in threads {
             if thread.is_finished() {
                 thread.join().expect("BUG: a recording thread does not panic")?;
             } else {
@@ -148,7 +176,7 @@ impl Recorder {
                 let reason =
                     format!("it did not answer within {} s of the end of the recording", GRACE.as_secs());
                 Archive::existing(&self.repository)?.note_gap(&Gap {
-                    source: kept_as,
+                    source: path,
                     at_unix_ns: u64::try_from(since_1970().as_nanos()).unwrap_or(u64::MAX),
                     reason,
                     after: None,
@@ -169,62 +197,105 @@ fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A multiple of a period.
+fn now_unix_ns() -> u64 {
+    u64::try_from(since_1970().as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn read_clock(id: ClockId) -> Duration {
+    let time = clock_gettime(id);
+    let ns = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), ns)
+}
+
+/// Time by a clock that is never set and goes on while the machine is suspended.
+fn clock() -> Duration {
+    read_clock(ClockId::Boottime)
+}
+
+/// How long the machine has been suspended since it was started.
+fn suspended() -> Duration {
+    let awake = read_clock(ClockId::Monotonic);
+    clock().saturating_sub(awake)
+}
+
+/// Multiples of a period.
 struct Beat {
     period: Duration,
-    next: Instant,
+    next: Duration,
 }
 
 impl Beat {
-    fn new(period: Duration, began: Instant) -> Beat {
+    fn new(period: Duration, began: Duration) -> Beat {
         let period = period.max(Duration::from_millis(1));
         Beat { period, next: began + period }
     }
 
-    /// Whether it is due; the next one is in the future then, whatever was missed.
-    fn due(&mut self, now: Instant) -> bool {
-        if now < self.next {
-            return false;
-        }
-        let missed = (now - self.next).as_nanos() / self.period.as_nanos();
-        self.next += self.period.saturating_mul(u32::try_from(missed + 1).unwrap_or(u32::MAX));
-        true
+    /// If it is due: how many were missed before it. The next one is in the future then, whatever was missed.
+    fn due(&mut self, now: Duration) -> Option<u32> {
+        let late = now.checked_sub(self.next)?;
+        let missed = u32::try_from(late.as_nanos() / self.period.as_nanos()).unwrap_or(u32::MAX - 1);
+        self.next += self.period.saturating_mul(missed + 1);
+        Some(missed)
     }
 }
 
+/// Why snapshots were missed, if that is worth a gap: `slept` is how long the machine was suspended meanwhile.
+fn reason_of(missed: u32, period: Duration, slept: Duration) -> Option<String> {
+    if missed == 0 {
+        return None;
+    }
+    let not_taken =
+        if missed == 1 { "1 snapshot was".to_owned() } else { format!("{missed} snapshots were") };
+    if slept >= Duration::from_secs(1) {
+        return Some(format!("{not_taken} not taken: the machine was suspended for {} s", slept.as_secs()));
+    }
+    (period.saturating_mul(missed) >= MISSED)
+        .then(|| format!("{not_taken} not taken: the one before took too long, or the recorder was stopped"))
+}
+
 impl Track {
-    fn run(mut self, plan: Plan, began: Instant, stop: &AtomicBool) -> Result<()> {
+    fn run(mut self, plan: Plan, began: Duration, stop: &AtomicBool) -> Result<()> {
         let began_at = since_1970();
         let mut signs = Beat::new(SIGN_OF_LIFE, began);
         let mut snapshots = Beat::new(plan.every, began);
         let mut looks = plan.sample.map(|period| Beat::new(period, began));
         let end = plan.length.map(|length| began + length);
+        let mut slept = suspended();
         loop {
-            let now = Instant::now();
+            let now = clock();
             let over = end.is_some_and(|end| now >= end);
             if over || stop.load(Ordering::Relaxed) {
-                return self.take_or_note();
+                self.ask();
+                return self.keep_the_last();
             }
-            if signs.due(now) {
-                self.lease.beat()?;
+            if signs.due(now).is_some() {
+                self.beat()?;
             }
-            if looks.as_mut().is_some_and(|beat| beat.due(now)) && !self.look() {
+            if looks.as_mut().is_some_and(|beat| beat.due(now).is_some()) && !self.look() {
                 looks = None;
             }
             // A snapshot that is due together with the end is the last one.
-            if snapshots.due(now) && end.is_none_or(|end| now < end) {
-                self.take_or_note()?;
-                self.lease.beat()?;
+            if let Some(missed) = snapshots.due(now)
+                && end.is_none_or(|end| now < end)
+            {
+                let slept_before = std::mem::replace(&mut slept, suspended());
+                if let Some(reason) = reason_of(missed, plan.every, slept.saturating_sub(slept_before)) {
+                    self.gap(reason);
+                }
+                self.ask();
+                self.write()?;
+                self.beat()?;
                 if let Some(keep) = plan.keep {
                     // A time of day that was set forward must not make everything old.
-                    let now = since_1970().min(began_at + began.elapsed());
+                    let now = since_1970().min(began_at + clock().saturating_sub(began));
                     let before = u64::try_from(now.saturating_sub(keep).as_nanos()).unwrap_or(0);
-                    self.archive.remove_before(Some(&self.path), before)?;
+                    let removed = self.archive.remove_before(Some(&self.path), before);
+                    self.unless_away(removed.map(|_| ()))?;
                 }
             }
             let next = looks.as_ref().map_or(snapshots.next, |beat| beat.next.min(snapshots.next));
             let until = end.map_or(next, |end| end.min(next));
-            std::thread::sleep(until.saturating_duration_since(Instant::now()).min(NAP));
+            std::thread::sleep(until.saturating_sub(clock()).min(NAP));
         }
     }
 
@@ -237,12 +308,9 @@ impl Track {
         useful
     }
 
-    fn take(&mut self) -> Result<()> {
-        let snapshot = self.source.snapshot()?;
-        self.keep(snapshot)
-    }
-
-    fn keep(&mut self, mut snapshot: Snapshot) -> Result<()> {
+    /// The first snapshot: what cannot be asked or written now is an error.
+    fn begin(&mut self) -> Result<()> {
+        let mut snapshot = self.source.snapshot()?;
         snapshot.sampling.clone_from(&self.sampling);
         let id = self.archive.take(&snapshot)?;
         self.path = snapshot.source.path;
@@ -250,23 +318,100 @@ impl Track {
         Ok(())
     }
 
-    /// A snapshot, or the reason why there is none.
-    fn take_or_note(&mut self) -> Result<()> {
+    /// A snapshot, or the reason why there is none, on its way into the repository.
+    fn ask(&mut self) {
         match self.source.snapshot() {
-            Ok(snapshot) => self.keep(snapshot),
+            Ok(mut snapshot) => {
+                snapshot.sampling.clone_from(&self.sampling);
+                self.path.clone_from(&snapshot.source.path);
+                self.wait(Waiting::Snapshot(Box::new(snapshot)));
+            }
             Err(error) => {
-                lock(&self.recorded).gaps += 1;
                 // What a server says may hold the names that were to be taken out.
                 let named = self.kept_as == self.source.name();
-                let reason = if named { error.to_string() } else { "it could not be asked".to_owned() };
-                self.archive.note_gap(&Gap {
-                    source: self.kept_as.clone(),
-                    at_unix_ns: u64::try_from(since_1970().as_nanos()).unwrap_or(u64::MAX),
-                    reason,
-                    after: None,
-                })
+                self.gap(if named { error.to_string() } else { "it could not be asked".to_owned() });
             }
         }
+    }
+
+    fn gap(&mut self, reason: String) {
+        lock(&self.recorded).gaps += 1;
+        self.wait(Waiting::Gap(Gap {
+            source: self.path.clone(),
+            at_unix_ns: now_unix_ns(),
+            reason,
+            after: None,
+        }));
+    }
+
+    fn wait(&mut self, what: Waiting) {
+        if self.waiting.len() >= MOST_WAITING
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            let at_unix_ns = match oldest {
+                Waiting::Snapshot(snapshot) => snapshot.taken_unix_ns,
+                Waiting::Gap(gap) => gap.at_unix_ns,
+            };
+            let (_, lost) = self.lost.get_or_insert((at_unix_ns, 0));
+            *lost += 1;
+        }
+        self.waiting.push_back(what);
+    }
+
+    /// Writes what waits, as far as the repository takes it.
+    fn write(&mut self) -> Result<()> {
+        let written = self.write_all();
+        self.unless_away(written)
+    }
+
+    /// No error where the repository is away for a while.
+    fn unless_away(&self, done: Result<()>) -> Result<()> {
+        match done {
+            Err(error) if self.archive.may_pass() => {
+                log::warn!("{error}. The recording goes on, and this is tried again");
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn write_all(&mut self) -> Result<()> {
+        if let Some((at_unix_ns, lost)) = self.lost {
+            let reason =
+                format!("{lost} snapshots and gaps were lost while the repository could not be written");
+            self.archive.note_gap(&Gap { source: self.path.clone(), at_unix_ns, reason, after: None })?;
+            lock(&self.recorded).gaps += 1;
+            self.lost = None;
+        }
+        while let Some(next) = self.waiting.front() {
+            match next {
+                Waiting::Snapshot(snapshot) => {
+                    let id = self.archive.take(snapshot)?;
+                    lock(&self.recorded).taken.push(id);
+                }
+                Waiting::Gap(gap) => self.archive.note_gap(gap)?,
+            }
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Writes what waits at the end of the recording; a repository that is away is waited for.
+    fn keep_the_last(mut self) -> Result<()> {
+        let asked = clock();
+        loop {
+            match self.write_all() {
+                Err(error) if self.archive.may_pass() && clock().saturating_sub(asked) < LAST_TRY => {
+                    log::warn!("{error}. {} snapshots and gaps wait for it", self.waiting.len());
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn beat(&self) -> Result<()> {
+        self.unless_away(self.lease.beat())
     }
 }
 
@@ -276,13 +421,40 @@ mod tests {
 
     #[test]
     fn what_was_missed_is_not_made_up_for() {
-        let began = Instant::now();
+        let began = clock();
         let second = Duration::from_secs(1);
         let mut beat = Beat::new(second, began);
-        assert!(!beat.due(began));
-        assert!(beat.due(began + second));
-        assert!(!beat.due(began + second));
-        assert!(beat.due(began + second * 7 + second / 2), "one for all that were missed");
+        assert_eq!(beat.due(began), None);
+        assert_eq!(beat.due(began + second), Some(0));
+        assert_eq!(beat.due(began + second), None);
+        assert_eq!(beat.due(began + second * 7 + second / 2), Some(5), "one for all that were missed");
         assert_eq!(beat.next, began + second * 8);
+    }
+
+    #[test]
+    fn a_week_of_late_snapshots_does_not_drift() {
+        let (minute, began) = (Duration::from_secs(60), Duration::from_secs(1_000_000));
+        let mut beat = Beat::new(minute, began);
+        let mut rng = fastrand::Rng::with_seed(3);
+        for number in 1..=7 * 24 * 60 {
+            assert_eq!(beat.next, began + minute * number);
+            // Late by anything below a minute.
+            let late = Duration::from_millis(rng.u64(0..60_000));
+            assert_eq!(beat.due(began + minute * number + late), Some(0));
+        }
+    }
+
+    #[test]
+    fn what_was_missed_for_long_or_in_sleep_is_a_gap() {
+        let (second, none) = (Duration::from_secs(1), Duration::ZERO);
+        assert_eq!(reason_of(0, second * 60, second * 50), None, "suspended between two of them");
+        assert_eq!(reason_of(1, second, none), None, "a slow machine");
+        let missed = reason_of(1, second * 60, none).expect("a minute is missing");
+        assert!(missed.contains("1 snapshot was not taken"), "{missed}");
+        let slept = reason_of(3, second, second * 4).expect("it was suspended");
+        assert!(
+            slept.contains("3 snapshots were not taken") && slept.contains("suspended for 4 s"),
+            "{slept}"
+        );
     }
 }

@@ -29,7 +29,7 @@ use crate::statement::StatementStat;
 pub struct Snapshot {
     /// When it was taken: nanoseconds since 1970 in UTC, for people.
     pub taken_unix_ns: u64,
-    /// When it was taken: nanoseconds of a clock that is never set, for differences.
+    /// When it was taken: nanoseconds of a clock that is never set and goes on while the machine is suspended, for differences.
     pub monotonic_ns: u64,
     /// What was looked at.
     pub source: Source,
@@ -189,7 +189,7 @@ impl Snapshot {
         let taken_unix_ns = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-        let mut snapshot = Snapshot::at(source, taken_unix_ns, clock_ns(ClockId::Monotonic));
+        let mut snapshot = Snapshot::at(source, taken_unix_ns, clock_ns(ClockId::Boottime));
         snapshot.process_cpu_ns = Some(clock_ns(ClockId::ProcessCPUTime));
         snapshot.host = host::read();
         snapshot

@@ -6,6 +6,7 @@ mod fixture;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use fixture::{at_home, home_interval, on_tier, tier_interval};
@@ -56,6 +57,9 @@ fn retention_keeps_baselines_and_numbers_are_not_given_again() {
     assert!(!archive.drop_baseline("before").unwrap());
     assert_eq!(archive.remove_before(None, u64::MAX).unwrap(), 2);
     assert_eq!(archive.take(&begin).unwrap(), SnapshotId::new(8));
+    let raw = rusqlite::Connection::open(archive.path()).unwrap();
+    let briefs: i64 = raw.query_row("SELECT count(*) FROM brief", [], |row| row.get(0)).unwrap();
+    assert_eq!(briefs, 1, "the briefs went with their snapshots");
 }
 
 #[test]
@@ -135,4 +139,34 @@ fn a_path_says_which_form_it_is() {
     let error = AnyRepository::open(&path).unwrap().archive(&path).unwrap_err().to_string();
     assert!(error.contains("awr load"), "{error}");
     assert!(AnyRepository::existing(Path::new("/nowhere/x")).is_err());
+}
+
+#[test]
+fn a_file_that_may_only_be_read_is_read_and_says_why_it_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("awr.db");
+    let archive = Archive::open(&path).unwrap();
+    let ids = [at_home().0, at_home().1].map(|snapshot| archive.take(&snapshot).unwrap());
+    drop(archive);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    // Permissions do not bind root: this thread, and no other, is nobody for the while.
+    let errors = std::thread::spawn(move || {
+        let nobody = rustix::process::Uid::from_raw(65534);
+        if rustix::process::geteuid().is_root()
+            && rustix::thread::set_thread_res_uid(nobody, nobody, nobody).is_err()
+        {
+            eprintln!("skipped: the file that may only be read, because this thread cannot be another user");
+            return None;
+        }
+        let archive = Archive::existing(&path).unwrap();
+        assert_eq!(archive.series(ids[0], ids[1]).unwrap().ids, ids);
+        assert_eq!(archive.find(ids[1]).unwrap(), at_home().1);
+        let taken = archive.take(&at_home().0).unwrap_err();
+        Some([taken, archive.drop_baseline("x").unwrap_err(), archive.lease("x").unwrap_err()])
+    });
+    for error in errors.join().unwrap().into_iter().flatten() {
+        assert!(error.to_string().contains("may only be read"), "{error}");
+    }
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
+mod day;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod fixture;
 
@@ -197,4 +198,47 @@ fn a_file_of_format_2_stays_readable() {
     assert_eq!(series.gaps[0].after, Some(SnapshotId::new(1)));
     assert_eq!(archive.find(SnapshotId::new(2)).unwrap(), end);
     assert_eq!(fs::read(&path).unwrap(), fs::read(&golden).unwrap(), "reading changes nothing");
+}
+
+/// How many bytes a snapshot takes in the file, and how many its brief one. The sizes are the same in every run.
+///
+/// `TIERSMITH_DAY=1441` makes it a whole day of 5,000 statements, and prints how long that takes to read.
+#[test]
+fn a_day_of_snapshots_is_small_and_is_read_without_the_bodies() {
+    let whole_day = std::env::var("TIERSMITH_DAY").ok().and_then(|text| text.parse::<usize>().ok());
+    let (count, statements) = whole_day.map_or((12, 300), |count| (count, 5_000));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("day.db");
+    let archive = Archive::open(&path).unwrap();
+    let mut ids = Vec::new();
+    let mut text_bytes = 0;
+    let mut snapshots = day::day("db1", statements).take(count).peekable();
+    while snapshots.peek().is_some() {
+        let some: Vec<Snapshot> = snapshots.by_ref().take(50).collect();
+        text_bytes += some.iter().map(|snapshot| snapshot.to_json().len()).sum::<usize>();
+        ids.extend(archive.take_all(&some).unwrap());
+    }
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    let bytes = |table: &str| -> i64 {
+        raw.query_row(&format!("SELECT sum(length(body)) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    let (bodies, briefs) = (bytes("snapshot") as usize, bytes("brief") as usize);
+    let began = std::time::Instant::now();
+    let series = archive.series(ids[0], ids[count - 1]).unwrap();
+    let read = began.elapsed();
+    let made = series.steps().filter(|step| step.what.is_ok()).count();
+    eprintln!(
+        "{count} snapshots with {statements} statements: text {text_bytes}, bodies {bodies}, briefs {briefs} bytes, file {}; series read in \
+         {read:?}, steps made in {:?}",
+        fs::metadata(&path).unwrap().len(),
+        began.elapsed() - read
+    );
+    assert_eq!((series.ids.len(), made), (count, count - 1));
+    assert!(bodies * 3 < text_bytes, "{bodies} of {text_bytes} bytes");
+    // Most of it are the histograms, which fill during the day.
+    assert!(
+        briefs / count < 40_000,
+        "{} bytes a snapshot, whatever the number of statements",
+        briefs / count
+    );
 }

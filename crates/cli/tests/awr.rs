@@ -67,6 +67,56 @@ fn a_recording_around_a_command_is_reported_in_every_form() {
 }
 
 #[test]
+fn a_baseline_over_a_restart_keeps_its_snapshots_and_says_that_there_is_no_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let source = |instance: &str| tiersmith_awr::Source {
+        instance: instance.to_owned(),
+        database: "shop".to_owned(),
+        ..tiersmith_awr::Source::default()
+    };
+    for (number, instance) in [(1, "first"), (2, "second"), (3, "second")] {
+        let snapshot = tiersmith_awr::Snapshot::at(source(instance), number, number);
+        fs::write(dir.join(format!("{number}.json")), snapshot.to_json()).unwrap();
+    }
+    good(dir, &["awr", "load", "1.json", "2.json", "3.json", "--to", "x.db"]);
+    let output = tiersmith(dir, &["awr", "baseline", "add", "over", "1", "3", "--in", "x.db"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("there is no report") && said.contains("was restarted"), "{said}");
+    refused(dir, &["awr", "report", "--in", "x.db", "--baseline", "over"], "baseline `over` is no interval");
+    let said = good(dir, &["awr", "baseline", "add", "whole", "2", "3", "--in", "x.db", "--json"]);
+    assert!(serde_json::from_str::<serde_json::Value>(&said).unwrap()["no_report"].is_null(), "{said}");
+    assert!(good(dir, &["awr", "purge", "--older", "0", "--in", "x.db"]).contains("0 snapshots removed"));
+    let dropped = good(dir, &["awr", "baseline", "drop", "over", "--in", "x.db", "--json"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&dropped).unwrap()["dropped"], "over");
+    // All of them or none: the second is no snapshot.
+    fs::write(dir.join("bad.json"), "{}").unwrap();
+    refused(dir, &["awr", "load", "1.json", "bad.json", "--to", "y.db"], "bad.json");
+    assert!(!dir.join("y.db").exists());
+}
+
+#[test]
+fn a_repository_on_a_server_is_named_where_a_path_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let nowhere = "postgresql:///d?host=/nowhere/at/all";
+    for command in [
+        &["awr", "list", nowhere][..],
+        &["awr", "report", "--in", nowhere, "1", "2"],
+        &["awr", "record", "--source", "host", "--for", "1s", "--to", nowhere],
+        &["awr", "purge", "--older", "1d", "--in", nowhere],
+        &["awr", "baseline", "drop", "x", "--in", nowhere],
+    ] {
+        refused(dir, command, "the server runs");
+    }
+    let error = refused(dir, &["awr", "list", "postgresql://u:hunter2@h/d"], "password in it");
+    assert!(!error.contains("hunter2"), "{error}");
+    refused(dir, &["awr", "list", "mysql://h/d"], "postgresql://USER@HOST/DB");
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 0, "no directory of that name was made");
+}
+
+#[test]
 fn a_command_that_fails_is_exit_code_1_and_what_was_recorded_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let output = tiersmith(dir.path(), &["awr", "record", "--source", "host", "--json", "--", "false"]);

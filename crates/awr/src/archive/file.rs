@@ -206,6 +206,7 @@ impl InFile {
         action: &'static str,
         change: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
+        self.may_pass = false;
         self.migrate()?;
         let all = || -> rusqlite::Result<T> {
             let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -218,25 +219,26 @@ impl InFile {
     }
 
     fn read<T>(&mut self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        self.may_pass = false;
         let done = read(&self.connection);
         done.map_err(|error| self.failed("read", &error))
     }
 }
 
 impl Keeper for InFile {
-    fn take(&mut self, new: &New<'_>) -> Result<SnapshotId> {
-        let at = signed(new.taken_unix_ns);
+    fn take(&mut self, all: &[New<'_>]) -> Result<Vec<SnapshotId>> {
         self.write("write to", |change| {
-            change
-                .prepare_cached(
-                    "INSERT INTO snapshot (taken_unix_ns, source, database, instance, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-                )?
-                .execute(params![at, new.source, new.database, new.instance, new.body])?;
-            let id = change.last_insert_rowid();
-            change
-                .prepare_cached("INSERT INTO brief (id, body) VALUES (?1, ?2)")?
-                .execute(params![id, new.brief])?;
-            Ok(id_of(id))
+            let mut snapshot = change.prepare_cached(
+                "INSERT INTO snapshot (taken_unix_ns, source, database, instance, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?;
+            let mut brief = change.prepare_cached("INSERT INTO brief (id, body) VALUES (?1, ?2)")?;
+            let mut keep = |new: &New<'_>| -> rusqlite::Result<SnapshotId> {
+                let at = signed(new.taken_unix_ns);
+                let id = snapshot.insert(params![at, new.source, new.database, new.instance, new.body])?;
+                brief.execute(params![id, new.brief])?;
+                Ok(id_of(id))
+            };
+            all.iter().map(&mut keep).collect()
         })
     }
 
@@ -345,16 +347,12 @@ impl Keeper for InFile {
     fn remove_before(&mut self, source: Option<&str>, unix_ns: u64) -> Result<usize> {
         let at = signed(unix_ns);
         self.write("write to", |change| {
-            let gone = change.execute(
-                "DELETE FROM snapshot WHERE taken_unix_ns < ?1 AND (?2 IS NULL OR source = ?2 AND id < \
+            let old = "FROM snapshot WHERE taken_unix_ns < ?1 AND (?2 IS NULL OR source = ?2 AND id < \
                  (SELECT max(id) FROM snapshot WHERE source = ?2)) AND NOT EXISTS \
-                 (SELECT 1 FROM baseline WHERE snapshot.id BETWEEN first AND last)",
-                params![at, source],
-            )?;
-            change.execute(
-                "DELETE FROM brief WHERE NOT EXISTS (SELECT 1 FROM snapshot WHERE id = brief.id)",
-                [],
-            )?;
+                 (SELECT 1 FROM baseline WHERE snapshot.id BETWEEN first AND last)";
+            let briefs = format!("DELETE FROM brief WHERE id IN (SELECT id {old})");
+            change.execute(&briefs, params![at, source])?;
+            let gone = change.execute(&format!("DELETE {old}"), params![at, source])?;
             change.execute(
                 "DELETE FROM gap WHERE at_unix_ns < ?1 AND (?2 IS NULL OR source = ?2)",
                 params![at, source],
@@ -492,4 +490,46 @@ fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> Error {
         error => error.to_string(),
     };
     Error::Archive { action, path: path.to_owned(), reason, remedy: remedy.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Snapshot, Source};
+
+    #[test]
+    fn a_full_disk_keeps_what_is_there_says_so_and_passes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut file = InFile::open(dir.path().join("awr.db")).expect("made");
+        let small = Snapshot::at(Source { path: "/x".to_owned(), ..Source::default() }, 5, 6);
+        let mut large = small.clone();
+        let mut rng = fastrand::Rng::with_seed(1);
+        // Nothing that compresses.
+        (0..2_000).for_each(|n| large.add_counter(&format!("counter {n}"), "rows", rng.u64(..)));
+        let new = |snapshot: &Snapshot| New {
+            taken_unix_ns: 5,
+            source: "/x",
+            database: "",
+            instance: "",
+            body: pack(snapshot),
+            brief: pack(&snapshot.brief()),
+        };
+        let first = file.take(&[new(&small)]).expect("there is space")[0];
+        // SQLite says the same when its file system has no space.
+        let pages: i64 =
+            file.connection.pragma_query_value(None, "page_count", |row| row.get(0)).expect("pages");
+        let limit = |file: &InFile, pages: i64| {
+            let set = format!("PRAGMA max_page_count = {pages}");
+            file.connection.query_row(&set, [], |row| row.get::<_, i64>(0)).expect("a limit");
+        };
+        limit(&file, pages + 3);
+        let error = file.take(&[new(&small), new(&large)]).expect_err("no space").to_string();
+        assert!(error.contains("awr.db") && error.contains("Make space"), "{error}");
+        assert!(file.may_pass());
+        assert_eq!(file.entries().expect("a list").len(), 1, "all or none");
+        assert!(!file.may_pass(), "the last call did not fail");
+        assert_eq!(unpack(&file.body(first).expect("read").expect("there"), "here").expect("whole"), small);
+        limit(&file, 1_000_000);
+        assert_eq!(file.take(&[new(&large)]).expect("there is space again").len(), 1);
+    }
 }

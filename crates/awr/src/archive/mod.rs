@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this one | what an archive is, whatever keeps it |
 //! | `file.rs` | kept in one file, a SQLite database |
+//! | `server.rs` | kept on a PostgreSQL |
 //! | `packed.rs` | how a snapshot lies in it |
 //! | `lease.rs` | who records a source |
 //!
@@ -18,6 +19,7 @@
 mod file;
 mod lease;
 mod packed;
+mod server;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,7 +79,7 @@ type Verdict<'a> = dyn Fn(&Holder) -> bool + 'a;
 
 /// What keeps an archive. Every call is whole or not at all, and durable when it returns.
 trait Keeper: Send {
-    fn take(&mut self, new: &New<'_>) -> Result<SnapshotId>;
+    fn take(&mut self, all: &[New<'_>]) -> Result<Vec<SnapshotId>>;
     fn entries(&mut self) -> Result<Vec<Entry>>;
     fn body(&mut self, id: SnapshotId) -> Result<Option<Vec<u8>>>;
     /// The brief bodies from `first` to `last` of the source of `first`, in order; a whole body where there is no brief one.
@@ -112,7 +114,7 @@ impl std::fmt::Debug for Archive {
 }
 
 impl Archive {
-    /// The repository at `path`, made if it is not there.
+    /// The repository at `path`, a file or `postgresql://USER@HOST/DB`, made if it is not there.
     ///
     /// # Errors
     /// If it is something else, of a later format, damaged, or cannot be written.
@@ -120,9 +122,7 @@ impl Archive {
     /// # Durability
     /// A new file is durable with its first snapshot.
     pub fn open(path: impl Into<PathBuf>) -> Result<Archive> {
-        let place = path.into();
-        let keeper = Box::new(file::InFile::open(place.clone())?);
-        Ok(Archive { place, keeper: Arc::new(Mutex::new(keeper)) })
+        Archive::of(path.into(), true)
     }
 
     /// The repository at `path`, which must be there. A misspelt name makes no file.
@@ -130,9 +130,18 @@ impl Archive {
     /// # Errors
     /// As [`Archive::open`]; and if there is none.
     pub fn existing(path: impl Into<PathBuf>) -> Result<Archive> {
-        let place = path.into();
-        let keeper = Box::new(file::InFile::existing(place.clone())?);
-        Ok(Archive { place, keeper: Arc::new(Mutex::new(keeper)) })
+        Archive::of(path.into(), false)
+    }
+
+    /// A server's address is given where a path is, so that it may stand wherever a repository is named.
+    fn of(place: PathBuf, make: bool) -> Result<Archive> {
+        if let Some(url) = place.to_str().filter(|text| server::is_address(text)) {
+            let (server, place) = server::OnServer::open(url, make)?;
+            return Ok(Archive { place, keeper: Arc::new(Mutex::new(Box::new(server))) });
+        }
+        let file =
+            if make { file::InFile::open(place.clone()) } else { file::InFile::existing(place.clone()) };
+        Ok(Archive { place, keeper: Arc::new(Mutex::new(Box::new(file?))) })
     }
 
     /// A call that panicked changed nothing that is not whole.
@@ -140,7 +149,12 @@ impl Archive {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file.
+    /// Is `path` the address of a repository on a server, and no path of a file or directory?
+    pub fn is_address(path: &Path) -> bool {
+        path.to_str().is_some_and(server::is_address)
+    }
+
+    /// The file; or the address of the server, for messages.
     pub fn path(&self) -> &Path {
         &self.place
     }
@@ -153,21 +167,36 @@ impl Archive {
     /// # Durability
     /// Durable on return. A power cut before that leaves the whole snapshot or none.
     pub fn take(&self, snapshot: &Snapshot) -> Result<SnapshotId> {
-        let source = &snapshot.source;
-        for (what, name) in
-            [("source", &source.path), ("database", &source.database), ("instance", &source.instance)]
-        {
-            self.check_name(what, name)?;
+        let ids = self.take_all(std::slice::from_ref(snapshot))?;
+        Ok(*ids.first().expect("BUG: one was kept, so there is one number"))
+    }
+
+    /// Keeps snapshots and returns their numbers, all of them or none.
+    ///
+    /// # Errors
+    /// If they cannot be written; nothing of them is there then.
+    ///
+    /// # Durability
+    /// Durable on return. A power cut before that leaves all of them or none.
+    pub fn take_all(&self, snapshots: &[Snapshot]) -> Result<Vec<SnapshotId>> {
+        let mut all = Vec::new();
+        for snapshot in snapshots {
+            let source = &snapshot.source;
+            for (what, name) in
+                [("source", &source.path), ("database", &source.database), ("instance", &source.instance)]
+            {
+                self.check_name(what, name)?;
+            }
+            all.push(New {
+                taken_unix_ns: snapshot.taken_unix_ns,
+                source: &source.path,
+                database: &source.database,
+                instance: &source.instance,
+                body: packed::pack(snapshot),
+                brief: packed::pack(&snapshot.brief()),
+            });
         }
-        let new = New {
-            taken_unix_ns: snapshot.taken_unix_ns,
-            source: &source.path,
-            database: &source.database,
-            instance: &source.instance,
-            body: packed::pack(snapshot),
-            brief: packed::pack(&snapshot.brief()),
-        };
-        self.keeper().take(&new)
+        self.keeper().take(&all)
     }
 
     /// What no database takes for a name, or only some do.
@@ -298,7 +327,8 @@ impl Archive {
         let mut gap = gap.clone();
         for text in [&mut gap.source, &mut gap.reason] {
             *text = text.replace('\0', "\u{fffd}");
-            text.truncate(text.floor_char_boundary(LONGEST_NAME));
+            let end = (0..=LONGEST_NAME.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+            text.truncate(end.unwrap_or(0));
         }
         self.keeper().note_gap(&gap)
     }

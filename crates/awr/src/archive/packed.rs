@@ -2,7 +2,8 @@
 //!
 //! A body is a zlib stream (RFC 1950) of the text form; what begins with `{` is the text form itself, as format 1 of the file kept it.
 //! zlib because it is in the standard library of every language that may want to read an archive, because it is written in Rust without unsafe
-//! code, and because the program has it in it anyway. Measured on a PostgreSQL's snapshots with 5,000 statements it takes nine tenths off.
+//! code, and because the program has it in it anyway. Of a generated day of a
+//! PostgreSQL with 5,000 statements (`tests/day`) a snapshot is 1.8 MB of text, 250 KB as a body and 20 KB as a brief one.
 //!
 //! Invariant: no stream makes the reader hold more than the largest snapshot there may be.
 

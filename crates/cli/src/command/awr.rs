@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tiersmith_awr::archive::Archive;
 use tiersmith_awr::sources::Address;
 use tiersmith_awr::{
     AnyRepository, Interval, MediumStat, Report, Snapshot, SnapshotId, Source, compare, figure,
@@ -83,7 +84,7 @@ pub(crate) struct Take {
     source: Option<String>,
     #[command(flatten)]
     asking: record::HowToAsk,
-    /// The repository, made if it is not there: a directory, or one file if the name ends in .db
+    /// The repository, made if it is not there: a directory, one file if the name ends in .db, or postgresql://USER@HOST/DB
     #[arg(long, value_name = "PATH")]
     to: PathBuf,
     /// Print JSON
@@ -96,7 +97,7 @@ pub(crate) struct Take {
 #[command(after_long_help = "\
 Exit codes: 0 all could be read; 1 some are damaged, and it says which; 2 error.")]
 pub(crate) struct List {
-    /// The repository: a directory, or one file
+    /// The repository: a directory, one file, or postgresql://USER@HOST/DB
     #[arg(value_name = "PATH", default_value = DEFAULT_FILE)]
     dir: PathBuf,
     /// Print JSON
@@ -146,7 +147,7 @@ pub(crate) struct Two {
 /// Where snapshots are, and how a report is written.
 #[derive(Debug, Args)]
 struct Output {
-    /// The repository that numbers and names refer to: a directory, or one file
+    /// The repository that numbers and names refer to: a directory, one file, or postgresql://USER@HOST/DB
     #[arg(long = "in", value_name = "PATH", default_value = ".")]
     dir: PathBuf,
     /// Print JSON
@@ -229,7 +230,7 @@ impl Output {
             Ok(number) => {
                 let path = self.path();
                 // Asking a repository for a snapshot makes no directory.
-                if !path.exists() {
+                if !path.exists() && !Archive::is_address(&path) {
                     return Err(Error::Usage(format!(
                         "{} is no repository, so there is no snapshot {number} in it; name the repository with --in",
                         path.display()
@@ -252,7 +253,9 @@ impl Output {
                     path.display()
                 ))
             })?;
-        let interval = Interval::between(&archive.find(found.first)?, &archive.find(found.last)?)?;
+        let (begin, end) = (archive.find(found.first)?, archive.find(found.last)?);
+        let interval = Interval::between(&begin, &end)
+            .map_err(|error| Error::Usage(format!("baseline `{name}` is no interval: {error}")))?;
         Ok(interval.with_ids(found.first, found.last).labelled(name))
     }
 
@@ -265,14 +268,8 @@ impl Output {
         let repository = AnyRepository::existing(&path)?;
         let entries = repository.list()?.entries;
         let (first, last) = entries.first().zip(entries.last()).ok_or_else(too_few)?;
-        let newest = repository.find(last.id)?.source.path;
-        let mut before = None;
-        for entry in entries.iter().rev().skip(1) {
-            if repository.find(entry.id)?.source.path == newest {
-                before = Some(entry.id);
-                break;
-            }
-        }
+        let before = entries.iter().rev().skip(1).find(|entry| entry.source == last.source);
+        let before = before.map(|entry| entry.id);
         let begin = before.filter(|_| first.id != last.id).ok_or_else(too_few)?;
         let interval = Interval::between(&repository.find(begin)?, &repository.find(last.id)?)?;
         Ok(interval.with_ids(begin, last.id))
@@ -304,9 +301,9 @@ impl Output {
 
 impl List {
     fn run(&self) -> Result<Outcome> {
-        if !self.dir.exists() {
+        if !self.dir.exists() && !Archive::is_address(&self.dir) {
             return Err(Error::Usage(format!(
-                "{} is no directory and no file; name a repository, for instance one that `tiersmith awr record` made",
+                "{} is no directory, no file and no address; name a repository, for instance one that `tiersmith awr record` made",
                 self.dir.display()
             )));
         }
@@ -320,7 +317,7 @@ impl List {
             let entries: Vec<_> = listing
                 .entries
                 .iter()
-                .map(|e| json!({ "id": e.id.number(), "taken_unix_ns": e.taken_unix_ns, "database": e.database, "instance": e.instance, "path": e.path }))
+                .map(|e| json!({ "id": e.id.number(), "taken_unix_ns": e.taken_unix_ns, "database": e.database, "source": e.source, "instance": e.instance, "path": e.path }))
                 .collect();
             let damaged: Vec<_> = listing
                 .damaged
@@ -333,20 +330,23 @@ impl List {
                 .collect();
             let gaps: Vec<_> = gaps
                 .iter()
-                .map(|g| json!({ "source": g.source, "at_unix_ns": g.at_unix_ns, "reason": g.reason }))
+                .map(|g| json!({ "source": g.source, "at_unix_ns": g.at_unix_ns, "reason": g.reason, "after": g.after }))
                 .collect();
             print_json(
                 &json!({ "snapshots": entries, "damaged": damaged, "baselines": baselines, "gaps": gaps }),
             )?;
         } else {
-            let mut out =
-                format!("{:>8}  {:<20} {:<24} {}\n", "Snap Id", "Snap Time (UTC)", "Database", "Instance");
+            let mut out = format!(
+                "{:>8}  {:<20} {:<20} {:<36} {}\n",
+                "Snap Id", "Snap Time (UTC)", "Database", "Source", "Instance"
+            );
             for entry in &listing.entries {
                 out.push_str(&format!(
-                    "{:>8}  {:<20} {:<24} {}\n",
+                    "{:>8}  {:<20} {:<20} {:<36} {}\n",
                     entry.id.number(),
                     figure::instant(entry.taken_unix_ns),
                     figure::visible(&entry.database),
+                    figure::visible(&entry.source),
                     figure::visible(&entry.instance)
                 ));
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tiersmith_awr::{AnyRepository, figure, import};
+use tiersmith_awr::{AnyRepository, Snapshot, figure, import};
 
 use super::super::{print, print_json};
 use crate::Outcome;
@@ -40,9 +40,12 @@ impl Import {
             self.files.iter().map(|file| Ok((file, import::read(file)?))).collect::<Result<Vec<_>>>()?;
         let repository = AnyRepository::open(&self.to)?;
         let (mut text, mut all) = (String::new(), Vec::new());
+        let snapshots: Vec<Snapshot> =
+            read.iter().flat_map(|(_, imported)| [imported.begin.clone(), imported.end.clone()]).collect();
+        let mut ids = repository.take_all(&snapshots)?.into_iter();
         for (file, imported) in read {
-            let begin = repository.take(&imported.begin)?;
-            let end = repository.take(&imported.end)?;
+            let (begin, end) = (ids.next(), ids.next());
+            let (Some(begin), Some(end)) = (begin, end) else { break };
             let source = &imported.end.source;
             text.push_str(&format!(
                 "{}: {} of {}, snapshots {begin} and {end} in {}\n",

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tiersmith_awr::archive::Archive;
-use tiersmith_awr::{AnyRepository, Repository, SnapshotId, read_snapshot};
+use tiersmith_awr::{AnyRepository, Interval, Repository, SnapshotId, read_snapshot};
 
 use super::super::{print, print_json};
 use super::record::duration;
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 #[command(after_long_help = "\
 Examples:
   tiersmith awr baseline add before 1 12 --in load.db
+  tiersmith awr baseline add before 1 12 --in postgresql://awr@db0/fleet
   tiersmith awr compare --in load.db --baseline before --baseline after
   tiersmith awr baseline drop before --in load.db")]
 pub(crate) enum Baseline {
@@ -27,6 +28,8 @@ pub(crate) enum Baseline {
 
 /// Name the interval between two snapshots
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Exit codes: 0 named; 1 named, but the source was restarted in it or the snapshots are of two: there is no report of it; 2 error.")]
 pub(crate) struct Add {
     /// The name
     name: String,
@@ -34,9 +37,12 @@ pub(crate) struct Add {
     begin: u64,
     /// The second
     end: u64,
-    /// The repository
-    #[arg(long = "in", value_name = "FILE", default_value = super::DEFAULT_FILE)]
+    /// The repository: one file, or postgresql://USER@HOST/DB
+    #[arg(long = "in", value_name = "PATH", default_value = super::DEFAULT_FILE)]
     file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Take a name away; the snapshots stay
@@ -44,9 +50,12 @@ pub(crate) struct Add {
 pub(crate) struct DropIt {
     /// The name
     name: String,
-    /// The repository
-    #[arg(long = "in", value_name = "FILE", default_value = super::DEFAULT_FILE)]
+    /// The repository: one file, or postgresql://USER@HOST/DB
+    #[arg(long = "in", value_name = "PATH", default_value = super::DEFAULT_FILE)]
     file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Write snapshots as files, one each, that can be read anywhere
@@ -73,7 +82,10 @@ pub(crate) struct Export {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  tiersmith awr load DIR/snap-*.json --to load.db")]
+  tiersmith awr load DIR/snap-*.json --to load.db
+  tiersmith awr load DIR/snap-*.json --to postgresql://awr@db0/fleet
+
+Exit codes: 0 loaded; 2 error, and nothing was kept (in a directory: what was loaded before the error).")]
 pub(crate) struct Load {
     /// The files
     #[arg(required = true, value_name = "FILE")]
@@ -95,8 +107,8 @@ pub(crate) struct Purge {
     /// How old
     #[arg(long, value_name = "TIME", value_parser = duration)]
     older: Duration,
-    /// The repository
-    #[arg(long = "in", value_name = "FILE", default_value = super::DEFAULT_FILE)]
+    /// The repository: one file, or postgresql://USER@HOST/DB
+    #[arg(long = "in", value_name = "PATH", default_value = super::DEFAULT_FILE)]
     file: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -117,7 +129,20 @@ impl Baseline {
                         "give the earlier snapshot first, and two different ones".into(),
                     ));
                 }
-                archive(&add.file)?.add_baseline(&add.name, ids[0], ids[1])?;
+                let archive = archive(&add.file)?;
+                archive.add_baseline(&add.name, ids[0], ids[1])?;
+                // A name keeps its snapshots, also where there is no report from the first to the last.
+                let broken = Interval::between(&archive.find(ids[0])?, &archive.find(ids[1])?).err();
+                if add.json {
+                    print_json(&json!({
+                        "name": add.name, "first": ids[0], "last": ids[1], "no_report": broken.as_ref().map(ToString::to_string),
+                    }))?;
+                } else if let Some(broken) = &broken {
+                    print(&format!(
+                        "named, and kept from removal; but there is no report of it: {broken}\n"
+                    ))?;
+                }
+                return Ok(if broken.is_some() { Outcome::Findings } else { Outcome::Good });
             }
             Baseline::Drop(drop) => {
                 if !archive(&drop.file)?.drop_baseline(&drop.name)? {
@@ -126,6 +151,9 @@ impl Baseline {
                         drop.name,
                         drop.file.display()
                     )));
+                }
+                if drop.json {
+                    print_json(&json!({ "dropped": drop.name }))?;
                 }
             }
         }
@@ -161,8 +189,7 @@ impl Load {
         let snapshots =
             self.files.iter().map(|file| read_snapshot(file)).collect::<tiersmith_awr::Result<Vec<_>>>()?;
         let to = AnyRepository::open(&self.to)?;
-        let ids =
-            snapshots.iter().map(|snapshot| to.take(snapshot)).collect::<tiersmith_awr::Result<Vec<_>>>()?;
+        let ids = to.take_all(&snapshots)?;
         if self.json {
             print_json(&json!({ "repository": self.to, "snapshots": ids }))?;
         } else {

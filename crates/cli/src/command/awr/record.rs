@@ -33,6 +33,7 @@ Examples:
   tiersmith awr record --source postgresql:///postgres -- pgbench -T 60 -c 8
   tiersmith awr record --source mariadb://monitor@db1 --source redis://db1 --every 1m --for 1h --to load.db
   tiersmith awr record --source host --every 10s --for 10m --name quiet
+  tiersmith awr record --source mariadb://monitor@db1 --to postgresql://awr@db0/fleet --keep 30d
   tiersmith awr report --in tiersmith-awr.db         the last interval
 
 Exit codes: 0 recorded; 1 a source could not be asked at times, or the command failed; 2 error.")]
@@ -40,8 +41,8 @@ pub(crate) struct Record {
     /// What to record; may be given several times
     #[arg(long, value_name = "URL", required = true)]
     source: Vec<String>,
-    /// The repository, made if it is not there
-    #[arg(long, value_name = "FILE", default_value = super::DEFAULT_FILE)]
+    /// The repository, made if it is not there: one file, or postgresql://USER@HOST/DB
+    #[arg(long, value_name = "PATH", default_value = super::DEFAULT_FILE)]
     to: PathBuf,
     /// The time from one snapshot to the next
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
