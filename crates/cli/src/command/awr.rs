@@ -253,7 +253,8 @@ impl Output {
                 ))
             })?;
         let interval = Interval::between(&archive.find(found.first)?, &archive.find(found.last)?)?;
-        Ok(interval.with_ids(found.first, found.last).labelled(name))
+        let series = archive.series(found.first, found.last)?;
+        Ok(interval.with_ids(found.first, found.last).labelled(name).over(&series))
     }
 
     /// From the last snapshot but one of the source that was recorded last to its last one.
@@ -282,7 +283,10 @@ impl Output {
         let ((begin, first), (end, second)) = (self.find(begin)?, self.find(end)?);
         let interval = Interval::between(&begin, &end)?;
         Ok(match first.zip(second) {
-            Some((first, second)) => interval.with_ids(first, second),
+            Some((first, second)) => {
+                let series = AnyRepository::existing(&self.path())?.series(first, second)?;
+                interval.with_ids(first, second).over(&series)
+            }
             None => interval,
         })
     }
