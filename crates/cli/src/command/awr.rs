@@ -169,10 +169,10 @@ impl Awr {
             Awr::Record(record) => record.run(),
             Awr::Snapshot(take) => take.run(),
             Awr::List(list) => list.run(),
-            Awr::Report(one) => one.output.write(&report(&one.interval()?)),
+            Awr::Report(one) => one.output.write(&report(&one.output.over(one.interval()?)?)),
             Awr::Compare(two) => {
                 let (first, second) = two.intervals()?;
-                two.output.write(&compare(&first, &second))
+                two.output.write(&compare(&two.output.over(first)?, &two.output.over(second)?))
             }
             Awr::Baseline(baseline) => baseline.run(),
             Awr::Export(export) => export.run(),
@@ -253,8 +253,7 @@ impl Output {
                 ))
             })?;
         let interval = Interval::between(&archive.find(found.first)?, &archive.find(found.last)?)?;
-        let series = archive.series(found.first, found.last)?;
-        Ok(interval.with_ids(found.first, found.last).labelled(name).over(&series))
+        Ok(interval.with_ids(found.first, found.last).labelled(name))
     }
 
     /// From the last snapshot but one of the source that was recorded last to its last one.
@@ -283,12 +282,16 @@ impl Output {
         let ((begin, first), (end, second)) = (self.find(begin)?, self.find(end)?);
         let interval = Interval::between(&begin, &end)?;
         Ok(match first.zip(second) {
-            Some((first, second)) => {
-                let series = AnyRepository::existing(&self.path())?.series(first, second)?;
-                interval.with_ids(first, second).over(&series)
-            }
+            Some((first, second)) => interval.with_ids(first, second),
             None => interval,
         })
+    }
+
+    /// The interval with the snapshots that lie between its ends, if it is of a repository.
+    fn over(&self, interval: Interval) -> Result<Interval> {
+        let Some((first, last)) = interval.ids else { return Ok(interval) };
+        let series = AnyRepository::existing(&self.path())?.series(first, last)?;
+        Ok(interval.over(&series))
     }
 
     fn write(&self, report: &Report) -> Result<Outcome> {
