@@ -102,11 +102,11 @@ impl Timeline {
     pub(crate) fn length_ns(&self) -> u64 {
         let ends =
             self.slots.iter().map(|slot| slot.to_unix_ns).chain(self.breaks.iter().map(|of| of.to_unix_ns));
-        ends.max().unwrap_or(0).saturating_sub(self.from_unix_ns())
+        ends.max().unwrap_or(0).saturating_sub(self.begins_unix_ns())
     }
 
     /// When it begins.
-    pub(crate) fn from_unix_ns(&self) -> u64 {
+    pub(crate) fn begins_unix_ns(&self) -> u64 {
         let begins = self
             .slots
             .iter()
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!((line.slots.len() as u64, line.steps), (SLOTS, 1_440));
         assert!(line.slots.iter().all(|slot| slot.db_time_ns == Some(20 * 6_000_000_000)));
         assert!(line.slots.windows(2).all(|pair| pair[0].to_unix_ns == pair[1].from_unix_ns));
-        assert_eq!((line.from_unix_ns(), line.length_ns()), (7, 1_440 * 60_045_000_000));
+        assert_eq!((line.begins_unix_ns(), line.length_ns()), (7, 1_440 * 60_045_000_000));
     }
 
     #[test]
