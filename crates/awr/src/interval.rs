@@ -10,13 +10,15 @@
 //! Invariants: the elapsed time is above zero; every row here is in the later snapshot, and its difference is
 //! from what the earlier one counted. Read next: `report/mod.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tiersmith_events::{Histogram, WaitClass};
 
 use crate::host::{CpuTimes, DiskStat, HostStat, Pressure};
+use crate::report::Timeline;
 use crate::sampling::Sampling;
-use crate::snapshot::{IoStat, Snapshot, WaitStat};
+use crate::series::Series;
+use crate::snapshot::{CounterStat, IoStat, Snapshot, WaitStat};
 use crate::statement::{self, StatementDeltas};
 use crate::{Error, Result, SnapshotId, known};
 
@@ -58,6 +60,8 @@ pub struct Interval {
     pub pressure: Option<Pressure>,
     /// What is doubtful or missing, in sentences.
     pub warnings: Vec<String>,
+    /// What happened in between, step by step, if somebody has it: reports draw it.
+    pub timeline: Option<Timeline>,
 }
 
 /// A wait event in an interval.
@@ -154,7 +158,21 @@ impl Interval {
             sampling,
             pressure: pressure(&begin.host, &end.host),
             warnings,
+            timeline: None,
         })
+    }
+
+    /// The same interval with what happened in it step by step.
+    #[must_use]
+    pub fn with_timeline(mut self, timeline: Timeline) -> Interval {
+        self.timeline = Some(timeline);
+        self
+    }
+
+    /// The same interval with the snapshots between its ends: reports draw what changed. Of less than two steps there is nothing to draw.
+    #[must_use]
+    pub fn over(self, series: &Series) -> Interval {
+        if series.snapshots.len() > 2 { self.with_timeline(Timeline::of(series)) } else { self }
     }
 
     /// The same interval with a name for reports.
@@ -372,17 +390,19 @@ const NAMED: usize = 10;
 fn waits(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Vec<WaitDelta>> {
     let partial = is_partial(begin, end, "waits");
     let mut out = Vec::new();
-    for lost in begin.waits.iter().filter(|a| !end.waits.iter().any(|b| a.key() == b.key())) {
+    let there: BTreeSet<_> = end.waits.iter().map(WaitStat::key).collect();
+    for lost in begin.waits.iter().filter(|wait| !there.contains(&wait.key())) {
         if !partial {
             return Err(gone("wait event", &lost.name));
         }
         out.push(lost.name.clone());
     }
     let mut rows = Vec::new();
+    let before: BTreeMap<_, &WaitStat> = begin.waits.iter().map(|wait| (wait.key(), wait)).collect();
     for now in &end.waits {
-        match begin.waits.iter().find(|a| a.key() == now.key()) {
+        match before.get(&now.key()) {
             None if partial => out.push(now.name.clone()),
-            before => rows.push(wait(before, now)?),
+            before => rows.push(wait(before.copied(), now)?),
         }
     }
     left_out("the waits", out, warnings);
@@ -429,15 +449,18 @@ fn wait(before: Option<&WaitStat>, now: &WaitStat) -> Result<WaitDelta> {
 fn counters(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Vec<CounterDelta>> {
     let partial = is_partial(begin, end, "counters");
     let mut out = Vec::new();
-    for lost in begin.counters.iter().filter(|a| !end.counters.iter().any(|b| a.name == b.name)) {
+    let there: BTreeSet<&str> = end.counters.iter().map(|counter| counter.name.as_str()).collect();
+    for lost in begin.counters.iter().filter(|counter| !there.contains(counter.name.as_str())) {
         if !partial {
             return Err(gone("counter", &lost.name));
         }
         out.push(lost.name.clone());
     }
     let mut rows = Vec::new();
+    let all_before: BTreeMap<&str, &CounterStat> =
+        begin.counters.iter().map(|counter| (counter.name.as_str(), counter)).collect();
     for now in &end.counters {
-        let before = begin.counters.iter().find(|a| a.name == now.name);
+        let before = all_before.get(now.name.as_str());
         // A source may count one thing in several ways, and takes the best it is allowed: the help says which.
         if partial && before.is_none_or(|before| before.help != now.help) {
             out.push(now.name.clone());

@@ -3,7 +3,7 @@
 //! ```text
 //! Snapshot  --- Interval::between --->  Interval  --- report, compare --->  Report  ---> text, JSON, HTML
 //!     |                                                                                      |
-//! Repository: a directory of snapshots                                            page: HTML without script
+//! Repository: a directory of snapshots                                            page: HTML, one file
 //! ```
 //!
 //! A [`Snapshot`] holds counters at one instant. Whoever knows a database fills it in: this crate knows wait
@@ -69,7 +69,7 @@ pub use interval::{CounterDelta, Interval, WaitDelta};
 pub use keep::AnyRepository;
 pub use known::statistic;
 pub use redact::{NamesKey, Redaction};
-pub use report::{Item, Report, Section, compare, report};
+pub use report::{Item, Report, Section, Timeline, compare, report};
 pub use repository::{Entry, Listing, Repository, SnapshotId, read_snapshot};
 pub use sampling::{CPU, ON_CPU, SampleStat, Sampling};
 pub use series::{Break, Series, Step};

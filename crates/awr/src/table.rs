@@ -22,6 +22,9 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// What else must be known to read it; printed below.
     pub notes: Vec<String>,
+    /// Whether it only gives the figures of a chart or the whole of a list: folded away on a page.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub details: bool,
 }
 
 /// A column of a table.
@@ -134,6 +137,22 @@ impl Table {
         self
     }
 
+    /// The table as one of details.
+    #[must_use]
+    pub fn details(mut self) -> Table {
+        self.details = true;
+        self
+    }
+
+    /// Keeps the first `most` rows and says how many were left out, and where they are.
+    pub(crate) fn first(&mut self, most: usize, where_all_are: &str) {
+        if let Some(left_out) = self.rows.len().checked_sub(most).filter(|more| *more > 0) {
+            self.rows.truncate(most);
+            let left_out = figure::count(left_out as u64);
+            self.note(format!("The first {most} rows; {left_out} more are left out here. {where_all_are}"));
+        }
+    }
+
     /// Adds a note that is printed below.
     pub fn note(&mut self, note: impl Into<String>) -> &mut Table {
         self.notes.push(note.into());
@@ -201,6 +220,19 @@ impl Cell {
     /// A share of a hundred.
     pub fn percent(value: impl Into<Option<f64>>) -> Cell {
         Cell::of(Quantity::Percent, value)
+    }
+
+    /// The figure as a number, to sort by; nothing for words and for an empty cell.
+    pub(crate) fn value(&self) -> Option<f64> {
+        match self {
+            Cell::Empty | Cell::Text(_) => None,
+            Cell::Count(value) => Some(*value as f64),
+            Cell::Number(value)
+            | Cell::Seconds(value)
+            | Cell::Nanoseconds(value)
+            | Cell::Bytes(value)
+            | Cell::Percent(value) => Some(*value),
+        }
     }
 
     /// How it is printed; an empty cell as nothing.

@@ -1,17 +1,18 @@
-//! Charts as inline SVG: horizontal bars, bars in parts, and a latency histogram.
+//! Charts as inline SVG: horizontal bars, bars in parts, a latency histogram; and what is drawn over time.
 //!
 //! Lengths along the bar are per cent of the width and everything else is in pixels, so a chart fits a phone
 //! and a sheet of paper without its letters changing size. Every chart has a title, a description in words
 //! that a screen reader speaks, and its figures printed beside the bars: colour alone says nothing.
 //!
 //! Invariants: a bar is never longer than the chart; a value that is negative or not finite is drawn as
-//! nothing. Deliberately absent: scripts, lines over time, vertical axes.
+//! nothing. Charts over time are in `over_time.rs`. Deliberately absent: scripts, vertical axes here.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
 use super::escape::escape;
+use super::over_time::{self, Line, OverTime};
 use crate::table::Quantity;
 
 /// A chart: data only, drawn by [`Page::chart`](super::Page::chart).
@@ -55,6 +56,24 @@ pub enum Chart {
         /// The buckets: a label and one value per series.
         buckets: Vec<(String, Vec<f64>)>,
     },
+    /// Values over time, as areas on each other.
+    Area {
+        /// What it shows and when.
+        #[serde(flatten)]
+        of: OverTime,
+        /// The layers, from the bottom up: one value of a slot each.
+        series: Vec<Series>,
+        /// Lines over them.
+        lines: Vec<Line>,
+    },
+    /// Counts over time and by bucket, in shades: how a distribution changes.
+    Heat {
+        /// What it shows and when.
+        #[serde(flatten)]
+        of: OverTime,
+        /// The buckets, from the smallest up: one value of a slot each.
+        buckets: Vec<String>,
+    },
 }
 
 /// A bar of [`Chart::Bars`].
@@ -82,11 +101,11 @@ pub struct Series {
 /// How many colours there are.
 const COLOURS: u8 = 11;
 
-fn colour(colour: u8) -> u8 {
+pub(super) fn colour(colour: u8) -> u8 {
     colour % COLOURS
 }
 
-fn length(value: f64) -> f64 {
+pub(super) fn length(value: f64) -> f64 {
     if value.is_finite() && value > 0.0 { value } else { 0.0 }
 }
 
@@ -101,8 +120,10 @@ pub(super) fn draw(out: &mut String, chart: &Chart) {
         Chart::Bars { title, explanation, .. }
         | Chart::Stacked { title, explanation, .. }
         | Chart::Histogram { title, explanation, .. } => (title, explanation),
+        Chart::Area { of, .. } | Chart::Heat { of, .. } => (&of.title, &of.explanation),
     };
-    let _ = writeln!(out, "<figure>\n<figcaption>{}</figcaption>", escape(title));
+    let class = if matches!(chart, Chart::Area { .. } | Chart::Heat { .. }) { " class=\"time\"" } else { "" };
+    let _ = writeln!(out, "<figure{class}>\n<figcaption>{}</figcaption>", escape(title));
     if !explanation.is_empty() {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(explanation));
     }
@@ -118,6 +139,8 @@ pub(super) fn draw(out: &mut String, chart: &Chart) {
             }
             draw_histogram(out, title, *quantity, series, buckets);
         }
+        Chart::Area { of, series, lines } => over_time::draw_area(out, of, series, lines),
+        Chart::Heat { of, buckets } => over_time::draw_heat(out, of, buckets),
     }
     out.push_str("</figure>\n");
 }

@@ -1,8 +1,11 @@
 //! A page builder: headings, tables and charts as one self-contained HTML page.
 //!
-//! The page needs no script, no second file and no network; it follows the reader's choice of light or dark,
-//! fits a phone, and prints. All text is escaped here, at the only place where text becomes HTML, so a caller
-//! cannot forget it: names of databases and files come from outside.
+//! The page needs no second file and no network; it follows the reader's choice of light or dark, fits a phone, and prints. All text is
+//! escaped here, at the only place where text becomes HTML, so a caller cannot forget it: names of databases and files come from outside.
+//!
+//! One script, the same on every page, sorts tables; without it everything is there to read. A policy in the head lets the browser run this
+//! script and use this style sheet, by their hashes, and load nothing at all: what should be text and became a tag would be dead. The
+//! script's element is written in capitals, so that a page can be searched for tags that came from outside.
 //!
 //! ```
 //! use tiersmith_awr::page::{Bar, Chart, Page};
@@ -28,15 +31,32 @@
 
 mod chart;
 mod escape;
+mod over_time;
 
 use std::fmt::Write as _;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 pub use chart::{Bar, Chart, Series};
 pub use escape::escape;
+pub use over_time::{Line, OverTime, TimeGap, TimeSlot};
+pub(crate) use over_time::{most_of_area, most_of_heat};
+use sha2::{Digest, Sha256};
 
 use crate::table::{Align, Cell, Table};
 
 const STYLE: &str = include_str!("style.css");
+const SORT: &str = include_str!("sort.js");
+
+/// What a browser may do with a page: this style sheet, this script, and nothing else.
+fn policy() -> String {
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        hash(STYLE),
+        hash(SORT)
+    )
+}
 
 /// A page under construction.
 #[derive(Clone, Debug)]
@@ -134,13 +154,20 @@ impl Page {
         self
     }
 
-    /// Adds a table. The cells of its first column are the headers of their rows.
+    /// Adds a table. The cells of its first column are the headers of their rows. A table of details is folded away.
     pub fn table(&mut self, table: &Table) -> &mut Page {
-        let out = &mut self.body;
         let caption = escape(&table.caption);
+        if table.details {
+            let _ = writeln!(self.body, "<details class=\"fold\"><summary>{caption}</summary>");
+        }
+        let out = &mut self.body;
+        // A list; not a few lines with a meaning by their order, whose first column needs no title.
+        let is_list =
+            table.rows.len() > 2 && table.columns.first().is_some_and(|column| !column.title.is_empty());
+        let class = if is_list { " class=\"sortable\"" } else { "" };
         let _ = writeln!(
             out,
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\n<table>\n\
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\n<table{class}>\n\
              <caption>{caption}</caption>\n<thead><tr>"
         );
         for column in &table.columns {
@@ -163,11 +190,17 @@ impl Page {
         for row in &table.rows {
             out.push_str("<tr>");
             for (index, column) in table.columns.iter().enumerate() {
-                let shown = row.get(index).map_or(String::new(), Cell::shown);
+                let cell = row.get(index).unwrap_or(&Cell::Empty);
                 let class = if column.align == Align::Right { "figure" } else { "words" };
+                // What the script sorts by, where the figure as it is shown cannot be compared.
+                let value = match cell.value() {
+                    Some(value) if column.align == Align::Right => format!(" data-v=\"{value}\""),
+                    _ => String::new(),
+                };
+                let shown = escape(&cell.shown());
                 let _ = match index {
-                    0 => write!(out, "<th scope=\"row\" class=\"{class}\">{}</th>", escape(&shown)),
-                    _ => write!(out, "<td class=\"{class}\">{}</td>", escape(&shown)),
+                    0 => write!(out, "<th scope=\"row\" class=\"{class}\"{value}>{shown}</th>"),
+                    _ => write!(out, "<td class=\"{class}\"{value}>{shown}</td>"),
                 };
             }
             out.push_str("</tr>\n");
@@ -177,6 +210,9 @@ impl Page {
             let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
         }
         self.explain(table);
+        if table.details {
+            self.body.push_str("</details>\n");
+        }
         self
     }
 
@@ -213,8 +249,10 @@ impl Page {
         let _ = writeln!(
             out,
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>"
+             <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>",
+            policy()
         );
         if !self.lead.is_empty() {
             let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(&self.lead));
@@ -234,7 +272,7 @@ impl Page {
         if !self.footer.is_empty() {
             let _ = writeln!(out, "<footer>{}</footer>", escape(&self.footer));
         }
-        out.push_str("</body>\n</html>\n");
+        let _ = write!(out, "<SCRIPT>{SORT}</SCRIPT>\n</body>\n</html>\n");
         out
     }
 }
@@ -272,6 +310,8 @@ mod tests {
         for word in ["src=", "@import", "url(", "<link", "<script", "https://"] {
             assert!(!html.contains(word), "{word}");
         }
+        assert!(!SORT.contains(['<', '>']), "the page is checked for tags as plain text");
+        assert_eq!(html.to_lowercase().matches("<script").count(), 1);
         assert!(html.contains("href=\"#section2\"") && html.contains("id=\"section2\""));
         assert!(html.contains("No data exists for this section of the report."));
     }

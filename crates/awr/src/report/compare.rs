@@ -6,11 +6,11 @@
 //! databases: that is what a comparison of two placements is.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::load::{self, change, per};
-use super::single::{DRAWN, TOP, cpu_shares, process_share};
-use super::{Report, Section, latency, more, tables, time};
+use super::single::{DRAWN, ROWS, TOP, cpu_shares, process_share};
+use super::{Report, Section, io, latency, more, over_time, tables, time};
 use crate::figure;
 use crate::page::{Bar, Chart, Series};
 use crate::table::{Cell, Quantity, Table};
@@ -31,9 +31,10 @@ pub fn compare(first: &Interval, second: &Interval) -> Report {
     let mut statements = Section::new("SQL Statistics");
     statements.table_if_any(more::statements_compared(both));
     report.add(statements);
-    let mut io = Section::new("IO Stats");
-    io.table_if_any(io_table(both));
-    report.add(io);
+    let mut reads_and_writes = Section::new("IO Stats");
+    io::tables_compared(both, &mut reads_and_writes);
+    reads_and_writes.table_if_any(io_table(both));
+    report.add(reads_and_writes);
     let mut activity = Section::new("Cache, Redo and Instance Activity Statistics");
     activity.table_if_any(activity_table(both));
     report.add(activity);
@@ -49,6 +50,7 @@ pub fn compare(first: &Interval, second: &Interval) -> Report {
     let mut explained = Section::new("Wait Events Explained");
     explained.table_if_any(tables::explanations(&both));
     report.add(explained);
+    report.add(over_time::section(&both));
     report
 }
 
@@ -60,6 +62,7 @@ fn summary(both: [&Interval; 2]) -> Section {
         section.text(format!("Warning: {warning}"));
     }
     section.table_if_any(more::findings_table(&both));
+    section.charts(over_time::charts(&both));
     section.table_if_any(tables::host(&both));
     section.charts(load_chart(both));
     section.table_if_any(load_profile(both));
@@ -348,6 +351,7 @@ fn waits(both: [&Interval; 2]) -> Section {
     }
     let sides = [(both[0], series[0].clone()), (both[1], series[1].clone())];
     section.charts(drawn.into_iter().filter_map(|name| latency::chart(name, false, &sides)));
+    section.charts(over_time::heat_maps(&both));
     section.table_if_any(latency_table(both));
     for (title, of) in ["First interval: ", "Second interval: "].into_iter().zip(both) {
         for mut table in latency::histograms(of).into_iter().take(2) {
@@ -422,6 +426,7 @@ fn wait_table(both: [&Interval; 2], background: bool) -> Table {
     if !table.rows.is_empty() {
         table.note("Ordered by how much the share of DB time changed.");
     }
+    table.first(ROWS, io::REST);
     table
 }
 
@@ -444,6 +449,7 @@ fn latency_table(both: [&Interval; 2]) -> Table {
         }
         table.row(cells);
     }
+    table.first(ROWS, io::REST);
     table
 }
 
@@ -462,6 +468,7 @@ fn io_table(both: [&Interval; 2]) -> Table {
         ("read", |io| [io.reads, io.read_bytes, io.read_ns]),
         ("write", |io| [io.writes, io.write_bytes, io.write_ns]),
     ];
+    let mut rows: Vec<(f64, Vec<Cell>)> = Vec::new();
     for (file_class, tier) in keys {
         for (name, pick) in sides {
             let figures = both.map(|of| {
@@ -480,9 +487,15 @@ fn io_table(both: [&Interval; 2]) -> Table {
             // No time for requests that were made: the source counts them and does not time them.
             let mean = |[count, _, ns]: [f64; 3]| (count > 0.0 && ns > 0.0).then(|| ns / count);
             cells.extend(figures.map(|figures| Cell::nanoseconds(figures.and_then(mean))));
-            table.row(cells);
+            rows.push(((rate(1, 1).unwrap_or(0.0) - rate(0, 1).unwrap_or(0.0)).abs(), cells));
         }
     }
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    table.rows = rows.into_iter().map(|(_, cells)| cells).collect();
+    if table.rows.len() > 1 {
+        table.note("Ordered by how much the bytes by second changed.");
+    }
+    table.first(io::ROWS, io::REST);
     table
 }
 
@@ -495,8 +508,15 @@ fn activity_table(both: [&Interval; 2]) -> Table {
         .flat_map(|of| &of.counters)
         .map(|counter| (counter.name.as_str(), counter.unit.as_str()))
         .collect();
+    let values_of = both.map(|of| {
+        of.counters
+            .iter()
+            .map(|counter| (counter.name.as_str(), counter.value as f64))
+            .collect::<BTreeMap<_, _>>()
+    });
+    let mut rows: Vec<(f64, Vec<Cell>)> = Vec::new();
     for (name, unit) in keys {
-        let values = both.map(|of| of.counter(name).map(|value| value as f64));
+        let values = [0, 1].map(|side: usize| values_of[side].get(name).copied());
         let rates = [0, 1].map(|side: usize| values[side].map(|value| value / both[side].elapsed_s()));
         let per_transaction =
             [0, 1].map(|side: usize| values[side].and_then(|value| per(value, both[side].transactions())));
@@ -504,9 +524,28 @@ fn activity_table(both: [&Interval; 2]) -> Table {
             vec![Cell::text(if unit.is_empty() { name.to_owned() } else { format!("{name} ({unit})") })];
         changed(&mut cells, Quantity::Number, rates[0], rates[1]);
         changed(&mut cells, Quantity::Number, per_transaction[0], per_transaction[1]);
-        table.row(cells);
+        rows.push((distance(both, values), cells));
     }
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    table.rows = rows.into_iter().map(|(_, cells)| cells).collect();
+    if table.rows.len() > 1 {
+        table.note("Ordered by how much each changed for the same DB time (for the same time where DB time is not told).");
+    }
+    table.first(tables::ROWS, io::REST);
     table
+}
+
+/// How far two values are from each other, each by the DB time of its interval (by elapsed time if one does not tell DB time), as a share of
+/// the larger: 0 for no change, 1 for something from nothing, less than 0 if one of them is not known.
+fn distance(both: [&Interval; 2], values: [Option<f64>; 2]) -> f64 {
+    let times = match both.map(|of| of.db_time_ns.filter(|ns| *ns > 0)) {
+        [Some(first), Some(second)] => [first, second],
+        _ => both.map(|of| of.elapsed_ns),
+    };
+    let [Some(first), Some(second)] = values else { return -1.0 };
+    let (first, second) = (first / times[0].max(1) as f64, second / times[1].max(1) as f64);
+    let larger = first.max(second);
+    if larger > 0.0 { (second - first).abs() / larger } else { 0.0 }
 }
 
 fn cpu_table(both: [&Interval; 2]) -> Table {
@@ -570,6 +609,7 @@ fn disks(both: [&Interval; 2]) -> Table {
             Cell::percent(rate(1, |disk| disk.busy_ms).map(|rate| rate / 10.0)),
         ]);
     }
+    table.first(io::ROWS, io::REST);
     table
 }
 

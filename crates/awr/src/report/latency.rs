@@ -18,7 +18,7 @@ const RANGES: &[(&str, usize, usize, Option<usize>)] = &[
 ];
 
 /// The border 2^`exponent` us.
-fn border(exponent: usize) -> String {
+pub(super) fn border(exponent: usize) -> String {
     match exponent {
         0..=9 => format!("{}us", 1u32 << exponent),
         10..=16 => format!("{}ms", 1u32 << (exponent - 10)),
@@ -62,6 +62,7 @@ pub(super) fn percentiles(of: &Interval) -> Table {
             Cell::nanoseconds(wait.histogram.max_ns().map(|ns| ns as f64)),
         ]);
     }
+    table.first(super::single::ROWS, super::io::REST);
     table
 }
 
@@ -95,6 +96,7 @@ pub(super) fn histograms(of: &Interval) -> Vec<Table> {
                 table.row(cells);
             }
         }
+        table.first(super::single::ROWS, super::io::REST);
         if !table.rows.is_empty() {
             tables.push(table);
         }

@@ -8,6 +8,8 @@
 //! | `time.rs` | where DB time went: top events, classes, and what is not accounted for |
 //! | `latency.rs` | how waits are distributed |
 //! | `more.rs` | findings, statements, samples of sessions: what live sources tell |
+//! | `io.rs` | reads and writes by function, file type, file class and tier |
+//! | `timeline.rs`, `over_time.rs` | what changed between the ends: sessions by wait class, latencies as heat maps |
 //! | `tables.rs` | tables that both have: settings, media, explanations |
 //!
 //! Differences from Oracle's layout: sections of things that are not here (SQL text, memory advisors,
@@ -18,17 +20,21 @@
 //! Invariant: a figure of a chart is in a table too, so that the text report lacks nothing.
 
 mod compare;
+mod io;
 mod latency;
 mod load;
 mod more;
+mod over_time;
 mod single;
 mod tables;
 mod time;
+mod timeline;
 
 use serde::{Deserialize, Serialize};
 
 pub use compare::compare;
 pub use single::report;
+pub use timeline::Timeline;
 
 use crate::page::{Chart, Page};
 use crate::{Interval, Snapshot, Table, delimited, text};

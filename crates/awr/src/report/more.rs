@@ -63,7 +63,6 @@ pub(super) fn statements(of: &Interval) -> Section {
     for (caption, key) in orders {
         let mut sorted: Vec<&StatementStat> = rows.iter().filter(|row| key(row) > 0).collect();
         sorted.sort_by_key(|row| std::cmp::Reverse(key(row)));
-        sorted.truncate(STATEMENTS / 2);
         if !sorted.is_empty() {
             section.table(list(of, caption, sorted));
         }
@@ -106,14 +105,21 @@ fn list(of: &Interval, caption: &str, rows: Vec<&StatementStat>) -> Table {
         ]);
     }
     if all > STATEMENTS {
-        table.note(format!("{} more statements ran; the JSON form has them.", all - STATEMENTS));
+        table.note(format!(
+            "The first {STATEMENTS}; {} more statements ran. {}",
+            figure::count((all - STATEMENTS) as u64),
+            super::io::REST
+        ));
     }
     table.without_empty_columns()
 }
 
-/// Statements of two intervals, by how much their share of DB time changed.
+/// Statements of two intervals, by how much their share of DB time changed; of their time by elapsed time if DB time is not told.
 pub(super) fn statements_compared(both: [&Interval; 2]) -> Table {
-    let mut table = Table::new("SQL by Change of Time per Second")
+    let mut table = Table::new("SQL Ordered by Change of Elapsed Time")
+        .figures("1st %DB time", "", "Time spent in it by DB time, in the first interval.")
+        .figures("2nd %DB time", "", "Time spent in it by DB time, in the second interval.")
+        .figures("Diff", "points", "Second minus first, in points of per cent.")
         .figures("1st", "s/s", "Time spent in it by elapsed time, in the first interval.")
         .figures("2nd", "s/s", "Time spent in it by elapsed time, in the second interval.")
         .figures("1st per Exec", "", "Time by executions in the first interval.")
@@ -131,8 +137,15 @@ pub(super) fn statements_compared(both: [&Interval; 2]) -> Table {
         }
     }
     let rate = |side: usize, ns: u64| ns as f64 / both[side].elapsed_ns as f64;
+    let share = |side: usize, ns: u64| super::time::of_db_time(both[side], ns as f64);
+    let shares = |row: &[(u64, u64); 2]| share(0, row[0].0).zip(share(1, row[1].0));
+    let change = |row: &[(u64, u64); 2]| {
+        shares(row)
+            .map_or_else(|| rate(1, row[1].0) - rate(0, row[0].0), |(first, second)| second - first)
+            .abs()
+    };
     let mut rows: Vec<_> = sums.into_iter().collect();
-    let change = |row: &[(u64, u64); 2]| (rate(1, row[1].0) - rate(0, row[0].0)).abs();
+    let all = rows.len();
     rows.sort_by(|a, b| change(&b.1).total_cmp(&change(&a.1)));
     for (text, sides) in rows.into_iter().take(STATEMENTS) {
         let each = |side: usize| {
@@ -140,6 +153,9 @@ pub(super) fn statements_compared(both: [&Interval; 2]) -> Table {
             Cell::nanoseconds((calls > 0).then(|| ns as f64 / calls as f64))
         };
         table.row(vec![
+            Cell::percent(share(0, sides[0].0)),
+            Cell::percent(share(1, sides[1].0)),
+            Cell::percent(shares(&sides).map(|(first, second)| second - first)),
             Cell::number(rate(0, sides[0].0)),
             Cell::number(rate(1, sides[1].0)),
             each(0),
@@ -149,7 +165,14 @@ pub(super) fn statements_compared(both: [&Interval; 2]) -> Table {
             Cell::text(text.chars().take(TEXT).collect::<String>()),
         ]);
     }
-    table
+    if all > STATEMENTS {
+        table.note(format!(
+            "The first {STATEMENTS}; {} more are left out here. {}",
+            figure::count((all - STATEMENTS) as u64),
+            super::io::REST
+        ));
+    }
+    table.without_empty_columns()
 }
 
 /// Samples of active sessions, of one interval or two.
@@ -182,6 +205,7 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
                 Cell::number(event.seen as f64 / sampling.looks.max(1) as f64),
             ]);
         }
+        table.first(super::single::ROWS, super::io::REST);
         table.note("An estimate: what began and ended between two looks was not seen. It is not added to measured time.");
         section.table(table);
     }

@@ -1,10 +1,10 @@
 //! The report of one interval, in the order of Oracle's AWR report.
 //!
 //! Sections: Report Summary, Wait Events Statistics, samples of sessions, SQL Statistics, IO Stats, Cache and Redo Statistics, Instance Activity
-//! Statistics, Host, Media and Settings, Wait Events Explained. Read next: `time.rs` for where DB time went.
+//! Statistics, Host, Media and Settings, Wait Events Explained, Activity Over Time. Read next: `time.rs` for where DB time went.
 
 use super::load::{self, per};
-use super::{Report, Section, latency, more, tables, time};
+use super::{Report, Section, io, latency, more, over_time, tables, time};
 use crate::figure;
 use crate::known::statistic;
 use crate::page::{Chart, Series};
@@ -13,6 +13,9 @@ use crate::{Interval, IoStat, WaitDelta};
 
 /// How many events Oracle calls the top ones.
 pub(super) const TOP: usize = 10;
+
+/// How many wait events a table lists.
+pub(super) const ROWS: usize = 100;
 
 /// Of how many events the distribution is drawn.
 pub(super) const DRAWN: usize = 4;
@@ -26,9 +29,10 @@ pub fn report(of: &Interval) -> Report {
     report.add(waits(of));
     report.add(more::samples(&[of]));
     report.add(more::statements(of));
-    let mut io = Section::new("IO Stats");
-    io.table_if_any(io_table(of));
-    report.add(io);
+    let mut reads_and_writes = Section::new("IO Stats");
+    io::tables_of(of, &mut reads_and_writes);
+    reads_and_writes.table_if_any(io_table(of));
+    report.add(reads_and_writes);
     let mut cache = Section::new("Cache and Redo Statistics");
     cache.table_if_any(redo(of));
     cache.table_if_any(cache_table(of));
@@ -49,6 +53,7 @@ pub fn report(of: &Interval) -> Report {
     let mut explained = Section::new("Wait Events Explained");
     explained.table_if_any(tables::explanations(&[of]));
     report.add(explained);
+    report.add(over_time::section(&[of]));
     report
 }
 
@@ -61,6 +66,7 @@ fn summary(of: &Interval) -> Section {
         section.text(format!("Warning: {warning}"));
     }
     section.table_if_any(more::findings_table(&[of]));
+    section.charts(over_time::charts(&[of]));
     section.table_if_any(load_profile(of));
     section.table_if_any(efficiency(of));
     let bars = time::bars(of, TOP);
@@ -255,6 +261,7 @@ fn waits(of: &Interval) -> Section {
     let drawn = time::timed(of).into_iter().filter(|row| row.class.is_some()).take(DRAWN);
     let only = |name: &str| Series { name: name.to_owned(), colour: 1 };
     section.charts(drawn.filter_map(|row| latency::chart(&row.name, false, &[(of, only(&row.name))])));
+    section.charts(over_time::heat_maps(&[of]));
     section.table_if_any(latency::percentiles(of));
     for table in latency::histograms(of) {
         section.table(table);
@@ -292,6 +299,7 @@ fn events(
             Cell::percent(share(wait)),
         ]);
     }
+    table.first(ROWS, io::REST);
     let silent = waits.iter().filter(|wait| wait.count == 0).count();
     if silent > 0 {
         table.note(format!("Events of the source that did not occur and are not listed: {silent}."));
@@ -328,6 +336,7 @@ fn io_table(of: &Interval) -> Table {
         cells.extend(side(io.writes, io.write_bytes, io.write_ns));
         table.row(cells);
     }
+    table.first(io::ROWS, io::REST);
     table
 }
 
@@ -398,6 +407,7 @@ fn activity_table(of: &Interval) -> Table {
         };
         table.row(statistic_row(of, &name, counter.value));
     }
+    table.first(tables::ROWS, io::REST);
     table
 }
 
@@ -435,6 +445,7 @@ fn levels(of: &Interval) -> Table {
             value(level.value),
         ]);
     }
+    table.first(tables::ROWS, io::REST);
     table
 }
 
@@ -499,5 +510,6 @@ fn disks(of: &Interval) -> Table {
             Cell::percent(disk.busy_ms as f64 * 1e6 / of.elapsed_ns as f64 * 100.0),
         ]);
     }
+    table.first(io::ROWS, io::REST);
     table
 }

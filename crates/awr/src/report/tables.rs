@@ -7,6 +7,9 @@ use crate::figure;
 use crate::table::{Cell, Table};
 use crate::{Interval, known};
 
+/// How many rows a list of settings, counters or explanations has: a source may have any number.
+pub(super) const ROWS: usize = 600;
+
 /// What two intervals are called beside each other.
 pub(super) const ORDINALS: [&str; 2] = ["First (1st)", "Second (2nd)"];
 
@@ -144,6 +147,7 @@ pub(super) fn settings(intervals: &[&Interval]) -> Table {
     }
     rows.sort_by_key(|(same, _)| *same);
     table.rows = rows.into_iter().map(|(_, cells)| cells).collect();
+    table.first(ROWS, super::io::REST);
     table
 }
 
@@ -175,5 +179,6 @@ pub(super) fn explanations(intervals: &[&Interval]) -> Table {
             Cell::text(help.trim()),
         ]);
     }
+    table.first(ROWS, super::io::REST);
     table
 }

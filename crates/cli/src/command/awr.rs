@@ -170,10 +170,10 @@ impl Awr {
             Awr::Record(record) => record.run(),
             Awr::Snapshot(take) => take.run(),
             Awr::List(list) => list.run(),
-            Awr::Report(one) => one.output.write(&report(&one.interval()?)),
+            Awr::Report(one) => one.output.write(&report(&one.output.over(one.interval()?)?)),
             Awr::Compare(two) => {
                 let (first, second) = two.intervals()?;
-                two.output.write(&compare(&first, &second))
+                two.output.write(&compare(&two.output.over(first)?, &two.output.over(second)?))
             }
             Awr::Baseline(baseline) => baseline.run(),
             Awr::Export(export) => export.run(),
@@ -282,6 +282,13 @@ impl Output {
             Some((first, second)) => interval.with_ids(first, second),
             None => interval,
         })
+    }
+
+    /// The interval with the snapshots that lie between its ends, if it is of a repository.
+    fn over(&self, interval: Interval) -> Result<Interval> {
+        let Some((first, last)) = interval.ids else { return Ok(interval) };
+        let series = AnyRepository::existing(&self.path())?.series(first, last)?;
+        Ok(interval.over(&series))
     }
 
     fn write(&self, report: &Report) -> Result<Outcome> {

@@ -1,0 +1,312 @@
+//! What happened between the ends of an interval, step by step: the data behind the charts over time.
+//!
+//! Snapshots between the two ends make steps; consecutive steps are added up into slots, at most [`SLOTS`] of them besides breaks, so that a
+//! day of snapshots fits a page and a table. A figure of a slot is what was counted in it by its length: nothing is interpolated, and what
+//! one step of a slot does not tell the slot does not tell.
+//!
+//! ```text
+//! snapshots   |  |  |  |  |     |  |  |  |            x: the source was restarted
+//! steps       --- -- -- --  (x)  -- -- --
+//! slots       ------ -----       ----- --             a slot never spans a break
+//! ```
+//!
+//! The axis is the time of day of the first snapshot and from there the clock that is never set: it does not run backwards.
+//!
+//! Invariants: slots are in order and do not overlap; measured and sampled figures are in different fields; no figure is negative.
+//! Deliberately absent: drawing (`page/`), captions (`over_time.rs`).
+
+use std::collections::BTreeMap;
+
+use tiersmith_events::WaitClass;
+
+use crate::figure;
+use crate::series::{Series, Step};
+use crate::{Interval, Snapshot, SnapshotId};
+
+/// Slots between breaks are added up until there are no more than so many.
+pub(crate) const SLOTS: u64 = 72;
+
+/// A wait event: its name, and whether background work waits.
+pub(crate) type EventKey = (String, bool);
+
+/// An interval in steps.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) breaks: Vec<Missing>,
+    /// Steps that the slots were made of.
+    pub(crate) steps: usize,
+}
+
+/// What happened in a slot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) from_unix_ns: u64,
+    pub(crate) to_unix_ns: u64,
+    pub(crate) elapsed_ns: u64,
+    pub(crate) db_time_ns: Option<u64>,
+    pub(crate) db_cpu_ns: Option<u64>,
+    /// Foreground waits by class, without those inside others.
+    pub(crate) classes: BTreeMap<WaitClass, u64>,
+    /// Looks at the sessions, and sessions seen by class.
+    pub(crate) sampled: Option<(u64, BTreeMap<String, u64>)>,
+    /// Processors of the host that worked, by time: busy and all, and how many there are.
+    pub(crate) host: Option<(u64, u64)>,
+    pub(crate) processors: Option<u32>,
+    /// Waits by powers of two of a microsecond.
+    pub(crate) histograms: BTreeMap<EventKey, Vec<u64>>,
+}
+
+/// A time of which nothing can be said, or less than of the others.
+#[derive(Clone, Debug)]
+pub(crate) struct Missing {
+    pub(crate) from_unix_ns: u64,
+    pub(crate) to_unix_ns: u64,
+    pub(crate) reason: String,
+}
+
+impl Timeline {
+    /// The steps of a series. A step with a gap in it is true on average and too long to be drawn like the others: it is a break, whose
+    /// reason has the average.
+    pub fn of(series: &Series) -> Timeline {
+        let passed = series.snapshots.windows(2).map(|pair| passed(&pair[0], &pair[1]));
+        let steps = series.steps().zip(passed).map(|(step, passed_ns)| {
+            let why = holes(&step);
+            match step.what {
+                Ok(interval) if why.is_empty() => Made::Slot(Box::new(Slot::of(&interval))),
+                Ok(interval) => {
+                    let average = interval.active_sessions().map_or(String::new(), |sessions| {
+                        format!("; {} active sessions on average", figure::number(sessions))
+                    });
+                    Made::Break(interval.elapsed_ns, format!("{why}{average}"))
+                }
+                Err(reason) => Made::Break(passed_ns, format!("{}: {}", reason.name(), reason.error())),
+            }
+        });
+        Timeline::made(series.snapshots.first().map_or(0, |first| first.taken_unix_ns), steps.collect())
+    }
+
+    /// As [`Timeline::of`], of snapshots that are not in a repository.
+    pub fn of_snapshots(snapshots: &[Snapshot]) -> Timeline {
+        let snapshots: Vec<Snapshot> = snapshots.iter().map(Snapshot::brief).collect();
+        let ids = (1..=snapshots.len() as u64).map(SnapshotId::new).collect();
+        Timeline::of(&Series { snapshots, ids, ..Series::default() })
+    }
+
+    /// Whether there is something between the ends.
+    pub(crate) fn is_worth_drawing(&self) -> bool {
+        self.steps > 1 && !self.slots.is_empty()
+    }
+
+    /// Its length, breaks included.
+    pub(crate) fn length_ns(&self) -> u64 {
+        let ends =
+            self.slots.iter().map(|slot| slot.to_unix_ns).chain(self.breaks.iter().map(|of| of.to_unix_ns));
+        ends.max().unwrap_or(0).saturating_sub(self.begins_unix_ns())
+    }
+
+    /// When it begins.
+    pub(crate) fn begins_unix_ns(&self) -> u64 {
+        let begins = self
+            .slots
+            .iter()
+            .map(|slot| slot.from_unix_ns)
+            .chain(self.breaks.iter().map(|of| of.from_unix_ns));
+        begins.min().unwrap_or(0)
+    }
+
+    pub(super) fn made(from_unix_ns: u64, steps: Vec<Made>) -> Timeline {
+        let length = |step: &Made| match step {
+            Made::Slot(slot) => slot.elapsed_ns,
+            Made::Break(ns, _) => *ns,
+        };
+        let total: u64 = steps.iter().map(length).fold(0, u64::saturating_add);
+        let wanted = total / SLOTS;
+        let mut line = Timeline { steps: steps.len(), ..Timeline::default() };
+        let mut at = from_unix_ns;
+        let mut open = false;
+        for step in steps {
+            let end = at.saturating_add(length(&step));
+            match step {
+                Made::Break(_, reason) => {
+                    line.breaks.push(Missing { from_unix_ns: at, to_unix_ns: end, reason });
+                    open = false;
+                }
+                Made::Slot(mut slot) => {
+                    (slot.from_unix_ns, slot.to_unix_ns) = (at, end);
+                    match line.slots.last_mut().filter(|_| open) {
+                        // Half of the next step more than wanted is nearer than half of it less: snapshots a little early or late
+                        // do not change how many there are in a slot.
+                        Some(last) if last.elapsed_ns.saturating_add(slot.elapsed_ns / 2) < wanted => {
+                            last.add(*slot)
+                        }
+                        _ => line.slots.push(*slot),
+                    }
+                    open = true;
+                }
+            }
+            at = end;
+        }
+        line
+    }
+}
+
+/// A step as it comes.
+pub(super) enum Made {
+    /// What happened.
+    Slot(Box<Slot>),
+    /// How long it was, and why nothing can be said.
+    Break(u64, String),
+}
+
+/// What is known of holes in a step.
+fn holes(step: &Step<'_>) -> String {
+    let mut why = Vec::new();
+    if let Some(gap) = step.gaps.first() {
+        let more = step.gaps.len() - 1;
+        let more = if more > 0 { format!(", and {more} times more") } else { String::new() };
+        why.push(format!("could not be asked at {}: {}{more}", figure::instant(gap.at_unix_ns), gap.reason));
+    }
+    if step.damaged {
+        why.push("a snapshot in it cannot be read".to_owned());
+    }
+    why.join("; ")
+}
+
+/// How much time passed, as far as the two can tell.
+pub(super) fn passed(begin: &Snapshot, end: &Snapshot) -> u64 {
+    let rebooted = matches!((&begin.host.boot, &end.host.boot), (Some(before), Some(now)) if before != now);
+    match end.monotonic_ns.checked_sub(begin.monotonic_ns) {
+        Some(ns) if !rebooted => ns,
+        _ => end.taken_unix_ns.saturating_sub(begin.taken_unix_ns),
+    }
+}
+
+impl Slot {
+    pub(super) fn of(interval: &Interval) -> Slot {
+        let mut classes = BTreeMap::new();
+        let mut histograms = BTreeMap::new();
+        for wait in interval.waits.iter().filter(|wait| wait.class != WaitClass::Idle && wait.count > 0) {
+            if !wait.background && !wait.is_inside_another() {
+                let sum: &mut u64 = classes.entry(wait.class).or_default();
+                *sum = sum.saturating_add(wait.total_ns);
+            }
+            if wait.histogram.count() > 0 {
+                let counts = histograms.entry((wait.name.clone(), wait.background)).or_default();
+                add_up(counts, &wait.histogram.powers_of_two_us());
+            }
+        }
+        let sampled = interval.sampling.as_ref().map(|sampling| {
+            let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+            for event in &sampling.events {
+                let sum = seen.entry(event.class.clone()).or_default();
+                *sum = sum.saturating_add(event.seen);
+            }
+            (sampling.looks, seen)
+        });
+        let host = interval.host_cpu.map(|times| {
+            let busy = times.user_ns.saturating_add(times.system_ns);
+            let idle = times.idle_ns.saturating_add(times.iowait_ns).saturating_add(times.steal_ns);
+            (busy, busy.saturating_add(idle))
+        });
+        Slot {
+            from_unix_ns: 0,
+            to_unix_ns: 0,
+            elapsed_ns: interval.elapsed_ns,
+            db_time_ns: interval.db_time_ns,
+            db_cpu_ns: interval.db_cpu_ns,
+            classes,
+            sampled,
+            host,
+            processors: interval.end.host.cpus.map(|cpus| cpus.threads),
+            histograms,
+        }
+    }
+
+    /// Adds what happened next.
+    fn add(&mut self, next: Slot) {
+        let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b));
+        self.to_unix_ns = next.to_unix_ns;
+        self.elapsed_ns = self.elapsed_ns.saturating_add(next.elapsed_ns);
+        self.db_time_ns = both(self.db_time_ns, next.db_time_ns);
+        self.db_cpu_ns = both(self.db_cpu_ns, next.db_cpu_ns);
+        for (class, ns) in next.classes {
+            let sum = self.classes.entry(class).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+        // Looks are counted, so a step without any only makes the estimate rest on fewer.
+        self.sampled = match (self.sampled.take(), next.sampled) {
+            (Some((looks, mut seen)), Some((more, others))) => {
+                for (class, count) in others {
+                    let sum = seen.entry(class).or_default();
+                    *sum = sum.saturating_add(count);
+                }
+                Some((looks.saturating_add(more), seen))
+            }
+            (one, other) => one.or(other),
+        };
+        self.host = self.host.zip(next.host).map(|(a, b)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)));
+        self.processors = self.processors.filter(|of| Some(*of) == next.processors);
+        for (event, counts) in next.histograms {
+            add_up(self.histograms.entry(event).or_default(), &counts);
+        }
+    }
+
+    /// Sessions that were active by a time in nanoseconds, on average.
+    pub(crate) fn average(&self, ns: u64) -> f64 {
+        ns as f64 / self.elapsed_ns.max(1) as f64
+    }
+
+    /// Processors of the host that worked, on average.
+    pub(crate) fn processors_busy(&self) -> Option<f64> {
+        let (busy, all) = self.host.filter(|(_, all)| *all > 0)?;
+        Some(busy as f64 / all as f64 * f64::from(self.processors?))
+    }
+}
+
+fn add_up(sums: &mut Vec<u64>, more: &[u64]) {
+    if sums.len() < more.len() {
+        sums.resize(more.len(), 0);
+    }
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum = sum.saturating_add(*more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(elapsed_ns: u64, db_time_ns: Option<u64>) -> Made {
+        Made::Slot(Box::new(Slot { elapsed_ns, db_time_ns, ..Slot::default() }))
+    }
+
+    #[test]
+    fn a_day_of_snapshots_a_minute_becomes_no_more_slots_than_fit() {
+        // A little early and late in turn, as a recorder is.
+        let steps =
+            (0..1_440).map(|n| step(60_000_000_000 + [0, 90_000_000][n % 2], Some(6_000_000_000))).collect();
+        let line = Timeline::made(7, steps);
+        assert_eq!((line.slots.len() as u64, line.steps), (SLOTS, 1_440));
+        assert!(line.slots.iter().all(|slot| slot.db_time_ns == Some(20 * 6_000_000_000)));
+        assert!(line.slots.windows(2).all(|pair| pair[0].to_unix_ns == pair[1].from_unix_ns));
+        assert_eq!((line.begins_unix_ns(), line.length_ns()), (7, 1_440 * 60_045_000_000));
+    }
+
+    #[test]
+    fn a_slot_never_spans_a_break_and_a_break_has_no_figures() {
+        let mut steps: Vec<Made> = (0..200).map(|_| step(1_000, Some(500))).collect();
+        steps.insert(100, Made::Break(5_000, "restarted".to_owned()));
+        let line = Timeline::made(0, steps);
+        assert_eq!((line.breaks[0].from_unix_ns, line.breaks[0].to_unix_ns), (100_000, 105_000));
+        assert!(line.slots.iter().all(|slot| slot.to_unix_ns <= 100_000 || slot.from_unix_ns >= 105_000));
+        assert_eq!(line.slots.iter().map(|slot| slot.db_time_ns.unwrap_or(0)).sum::<u64>(), 200 * 500);
+    }
+
+    #[test]
+    fn what_one_step_does_not_tell_the_slot_does_not_tell() {
+        let steps = (0..720).map(|n| step(1_000, (n != 5).then_some(500))).collect();
+        let line = Timeline::made(0, steps);
+        assert_eq!(line.slots.iter().filter(|slot| slot.db_time_ns.is_none()).count(), 1);
+    }
+}
