@@ -18,7 +18,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -155,7 +155,7 @@ impl Drop for Endpoint {
 }
 
 /// A socket at `path`; one that nobody listens at any more is replaced, anything else is not.
-fn bind(path: &PathBuf) -> std::io::Result<UnixListener> {
+fn bind(path: &Path) -> std::io::Result<UnixListener> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|of| of.file_type().is_socket());
     if is_socket
         && let Err(error) = UnixStream::connect(path)

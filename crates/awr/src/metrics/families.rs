@@ -44,6 +44,9 @@ const fn gauge<'a>(name: &'a str, unit: Unit, help: &'a str) -> Spec<'a> {
     Spec { name, kind: Kind::Gauge, unit, help }
 }
 
+/// The labels of a source with some more.
+type With<'a> = dyn Fn(&[(&'static str, &str)]) -> Labels + 'a;
+
 /// Every family of a scrape.
 pub(super) fn of(scrapes: &[Scrape], host: &HostStat, content: Content) -> Families {
     let mut to = Families::default();
@@ -241,7 +244,7 @@ fn value_of(unit: Unit, factor: u64, value: u64) -> Value {
     }
 }
 
-fn of_counter(to: &mut Families, with: &dyn Fn(&[(&'static str, &str)]) -> Labels, of: &CounterStat) {
+fn of_counter(to: &mut Families, with: &With<'_>, of: &CounterStat) {
     let (unit, factor) = unit_of(&of.unit);
     let labels = if unit == Unit::None { with(&[("unit", &of.unit)]) } else { with(&[]) };
     let name = format!("stat_{}", slug(&of.name));
@@ -250,7 +253,7 @@ fn of_counter(to: &mut Families, with: &dyn Fn(&[(&'static str, &str)]) -> Label
     to.add(counter(&name, unit, &help), &labels, value_of(unit, factor, of.value));
 }
 
-fn of_level(to: &mut Families, with: &dyn Fn(&[(&'static str, &str)]) -> Labels, of: &LevelStat) {
+fn of_level(to: &mut Families, with: &With<'_>, of: &LevelStat) {
     let (unit, factor) = unit_of(&of.unit);
     let labels = if unit == Unit::None { with(&[("unit", &of.unit)]) } else { with(&[]) };
     let name = format!("level_{}", slug(&of.name));

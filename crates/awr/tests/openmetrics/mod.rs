@@ -98,7 +98,7 @@ pub(crate) fn read(text: &str) -> Result<Exposition, String> {
         if (suffix == "_bucket") != sample.labels.contains_key("le") {
             return Err(fail("buckets have le, and nothing else has"));
         }
-        if kind != "gauge" && !(sample.value >= 0.0) {
+        if kind != "gauge" && (sample.value.is_nan() || sample.value < 0.0) {
             return Err(fail("it is negative or no number"));
         }
         if kind == "info" && sample.value != 1.0 {
@@ -129,9 +129,11 @@ pub(crate) fn read(text: &str) -> Result<Exposition, String> {
     Ok(of)
 }
 
+/// Buckets, count, and whether there is a sum.
+type Group = (Vec<(f64, f64)>, Option<f64>, bool);
+
 fn histogram(of: &Exposition, name: &str) -> Result<(), String> {
-    let mut groups: BTreeMap<BTreeMap<String, String>, (Vec<(f64, f64)>, Option<f64>, bool)> =
-        BTreeMap::new();
+    let mut groups: BTreeMap<BTreeMap<String, String>, Group> = BTreeMap::new();
     for sample in &of.samples {
         let Some(suffix) = sample.name.strip_prefix(name) else { continue };
         let mut labels = sample.labels.clone();
