@@ -50,6 +50,7 @@ pub mod import;
 mod interval;
 mod keep;
 mod known;
+pub mod metrics;
 pub mod page;
 pub mod record;
 mod redact;

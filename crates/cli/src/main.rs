@@ -14,6 +14,7 @@ mod mounted;
 mod probe;
 mod progress;
 mod signals;
+mod top;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn every_command_has_help_with_examples_or_exit_codes() {
-    let commands: [&[&str]; 16] = [
+    let commands: [&[&str]; 18] = [
         &["probe"],
         &["study"],
         &["awr"],
@@ -22,6 +22,8 @@ fn every_command_has_help_with_examples_or_exit_codes() {
         &["awr", "list"],
         &["awr", "report"],
         &["awr", "compare"],
+        &["awr", "serve"],
+        &["top"],
         &["status"],
         &["check"],
         &["detach"],

@@ -6,10 +6,12 @@
 //! | `awr/record.rs` | `record` |
 //! | `awr/keep.rs` | `baseline`, `export`, `load`, `purge` |
 //! | `awr/import.rs` | `import`: Oracle's reports |
+//! | `awr/serve.rs` | `serve`: metrics for Prometheus |
 
 mod import;
 mod keep;
 mod record;
+mod serve;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use tiersmith_awr::{
 use tiersmith_sqlite::place::Place;
 use tiersmith_store::Stats;
 
+pub(super) use self::record::{HowToAsk, duration};
 use super::home::{Home, Subject};
 use super::{print, print_json, write_file};
 use crate::Outcome;
@@ -56,6 +59,7 @@ pub(crate) enum Awr {
     Load(keep::Load),
     Purge(keep::Purge),
     Import(import::Import),
+    Serve(serve::Serve),
 }
 
 /// Take a snapshot of a database server, a mounted home, or an attached database or directory
@@ -180,6 +184,7 @@ impl Awr {
             Awr::Load(load) => load.run(),
             Awr::Purge(purge) => purge.run(),
             Awr::Import(import) => import.run(),
+            Awr::Serve(serve) => serve.run(),
         }
     }
 }

@@ -9,6 +9,7 @@ mod home;
 mod probe;
 mod status;
 mod study;
+mod top;
 
 use std::io::Write;
 use std::path::Path;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Study(study::Study),
     #[command(subcommand)]
     Awr(awr::Awr),
+    Top(top::Top),
     Attach(attach::Attach),
     Detach(detach::Detach),
     Status(status::Status),
@@ -45,6 +47,7 @@ impl Command {
             Command::Probe(probe) => probe.run(leftovers),
             Command::Study(study) => study.run(leftovers),
             Command::Awr(awr) => awr.run(),
+            Command::Top(top) => top.run(),
             Command::Status(status) => status.run(),
             Command::Check(check) => check.run(),
             Command::Detach(detach) => detach.run(),
@@ -57,9 +60,9 @@ impl Command {
         }
     }
 
-    /// Whether this process stays as a daemon, which ends in its own way at a signal.
+    /// Whether this process ends in its own way at a signal: a daemon, and what gives a terminal back first.
     pub(crate) fn stays(&self) -> bool {
-        matches!(self, Command::Attach(attach) if attach.stays())
+        matches!(self, Command::Top(_)) || matches!(self, Command::Attach(attach) if attach.stays())
     }
 }
 

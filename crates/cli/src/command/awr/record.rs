@@ -70,8 +70,8 @@ pub(crate) struct Record {
 }
 
 /// How sources are asked.
-#[derive(Debug, Args)]
-pub(super) struct HowToAsk {
+#[derive(Clone, Debug, Args)]
+pub(in crate::command) struct HowToAsk {
     /// What is kept of statements: their text without literals, no text, or no text and no names
     #[arg(long, value_name = "HOW", value_enum, default_value = "redacted")]
     sql: Sql,
@@ -92,7 +92,7 @@ enum Sql {
 }
 
 impl HowToAsk {
-    fn asking(&self) -> Result<Asking> {
+    pub(super) fn asking(&self) -> Result<Asking> {
         let redaction = match self.sql {
             Sql::Redacted => Redaction::Literals,
             Sql::None => Redaction::Text,
@@ -102,7 +102,7 @@ impl HowToAsk {
     }
 
     /// The source of this name: an address, or a mounted home.
-    pub(super) fn open(&self, source: &str) -> Result<Box<dyn LiveSource>> {
+    pub(in crate::command) fn open(&self, source: &str) -> Result<Box<dyn LiveSource>> {
         let asking = self.asking()?;
         if Address::is_one(source) {
             return Ok(sources::open(&Address::parse(source)?, &asking, &Surroundings::of_process())?);
@@ -154,7 +154,7 @@ impl LiveSource for Mounted {
 }
 
 /// A time with its unit.
-pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
+pub(in crate::command) fn duration(text: &str) -> std::result::Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &text[digits.len()..];
     let ms_of = match unit {
