@@ -115,7 +115,12 @@ impl Axis {
         let step = STEPS.iter().find(fits).map_or(self.length, |step| step * S);
         let mut ticks = Vec::new();
         let mut at = self.from.div_ceil(step).saturating_mul(step);
-        while at <= self.from.saturating_add(self.length) && ticks.len() < 10 {
+        let end = self.from.saturating_add(self.length);
+        // Bounded also at the end of time, where an instant does not grow any more.
+        for _ in 0..10 {
+            if at > end {
+                break;
+            }
             let place = self.at(at);
             let shown = figure::instant(at);
             let (day, time) = (shown.get(5..10).unwrap_or_default(), shown.get(11..).unwrap_or_default());
