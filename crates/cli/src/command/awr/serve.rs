@@ -112,7 +112,7 @@ impl Serve {
             true => Address::parse(source)?.shown(),
             false => source.to_owned(),
         };
-        Ok(self.asking.asking().redaction.name(&name))
+        Ok(self.asking.asking()?.redaction.name(&name))
     }
 }
 
