@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `Literals` (the default) | the statement, every string and number in it replaced by `?`, comments taken out |
 //! | `Text` | no text of statements at all |
-//! | `Names` | no text, and names of hosts, databases, paths and files replaced by a mark that stays the same for the same name |
+//! | `Names` | no text, and names of hosts, databases, paths and files replaced by a mark that stays the same for the same name and key |
 //!
-//! A mark is a pseudonym: who guesses a name can make its mark and compare.
+//! A mark is a pseudonym made with a secret key: who has no key cannot make the mark of a name that they guess, and compare. The key is in a
+//! file of the user who records ([`NamesKey::of_user`]), not in the repository, which may be handed out. Marks of two keys do not
+//! belong together: who loses the key begins a new series of snapshots.
 //!
 //! The scanner knows the quotes of PostgreSQL and MySQL. Where a text ends inside a quote (a server cut it off), the rest is taken
 //! out, and so it is behind a backslash before a quote, which ends the literal on one server and not on another: when in doubt, it is a
@@ -14,9 +16,16 @@
 //!
 //! Invariants: no character of a literal in single quotes passes; a text that is already without literals stays the same but for its spaces.
 
-use xxhash_rust::xxh3::xxh3_64;
+use std::fmt;
+use std::fs;
+use std::hash::Hasher;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
-use crate::Snapshot;
+use siphasher::sip::SipHasher24;
+
+use crate::{Error, Result, Snapshot};
 
 /// What is taken out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,8 +35,102 @@ pub enum Redaction {
     Literals,
     /// The text of statements.
     Text,
-    /// The text of statements, and names.
-    Names,
+    /// The text of statements, and names, for which there are marks made with this key.
+    Names(NamesKey),
+}
+
+/// The secret that marks of names are made with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NamesKey([u8; 16]);
+
+impl fmt::Debug for NamesKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NamesKey")
+    }
+}
+
+impl NamesKey {
+    /// A key of these bytes.
+    pub fn of(bytes: [u8; 16]) -> NamesKey {
+        NamesKey(bytes)
+    }
+
+    /// The key of the user of this process: `tiersmith/names.key` in `XDG_STATE_HOME` or in `~/.local/state`; `TIERSMITH_NAMES_KEY` is the
+    /// path of another file. Made from the system's random numbers if it is not there, for its owner alone.
+    ///
+    /// # Errors
+    /// If there is no such place, the file cannot be made, holds something else, or may be read by others.
+    ///
+    /// # Durability
+    /// Synced before it is used: marks of a key that is lost would belong to nothing.
+    pub fn of_user() -> Result<NamesKey> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let state = || set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+        let path = set("TIERSMITH_NAMES_KEY").or_else(|| Some(state()?.join("tiersmith/names.key")));
+        match path {
+            Some(path) => NamesKey::in_file(&path),
+            None => Err(Error::Source {
+                action: "make marks for",
+                place: "names".to_owned(),
+                reason: "neither HOME nor XDG_STATE_HOME is set, so there is no place for the key".to_owned(),
+                remedy: "Give the path of a file in TIERSMITH_NAMES_KEY".to_owned(),
+            }),
+        }
+    }
+
+    /// The key in this file, which is made if it is not there.
+    ///
+    /// # Errors
+    /// As [`NamesKey::of_user`].
+    pub fn in_file(path: &Path) -> Result<NamesKey> {
+        let failed = |source: io::Error| Error::Io {
+            action: "use the key for marks of names",
+            path: path.to_owned(),
+            source,
+            remedy: "It must be a file of 16 bytes that only you can read; move a damaged one away, or give another path in TIERSMITH_NAMES_KEY",
+        };
+        match read_key(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            key => return key.map_err(failed),
+        }
+        make_key(path).and_then(|()| read_key(path)).map_err(failed)
+    }
+}
+
+fn read_key(path: &Path) -> io::Result<NamesKey> {
+    let mut file = fs::File::open(path)?;
+    let metadata = file.metadata()?;
+    let wrong = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
+    if !metadata.is_file() || metadata.len() != 16 {
+        return wrong("it is not a key");
+    }
+    if metadata.permissions().mode() & 0o077 != 0 {
+        return wrong("others may read it");
+    }
+    let mut key = [0; 16];
+    file.read_exact(&mut key)?;
+    Ok(NamesKey(key))
+}
+
+/// Makes the file whole at once, so that of two programs that begin together both have the key of the one that came first.
+fn make_key(path: &Path) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(dir)?;
+    let mut key = [0; 16];
+    fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+    let draft =
+        dir.join(format!(".names.key.{}.{:016x}", std::process::id(), xxhash_rust::xxh3::xxh3_64(&key)));
+    let written = (|| {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+        match fs::hard_link(&draft, path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => fs::File::open(dir)?.sync_all(),
+        }
+    })();
+    let removed = fs::remove_file(&draft);
+    written.and(removed)
 }
 
 /// The longest text of a statement that is kept, in characters.
@@ -39,20 +142,22 @@ impl Redaction {
         match self {
             Redaction::Literals if has_password(sql) => "(a statement with a password)".to_owned(),
             Redaction::Literals => without_literals(sql),
-            Redaction::Text | Redaction::Names => String::new(),
+            Redaction::Text | Redaction::Names(_) => String::new(),
         }
     }
 
     /// A name as it may be kept.
     pub fn name(self, name: &str) -> String {
-        if self == Redaction::Names { mark(name) } else { name.to_owned() }
+        match self {
+            Redaction::Names(key) => mark(key, name),
+            Redaction::Literals | Redaction::Text => name.to_owned(),
+        }
     }
 
     /// Takes the names out of a snapshot, if that is wanted.
     pub fn apply(self, snapshot: &mut Snapshot) {
-        if self != Redaction::Names {
-            return;
-        }
+        let Redaction::Names(key) = self else { return };
+        let mark = |name: &str| mark(key, name);
         let source = &mut snapshot.source;
         for name in [&mut source.database, &mut source.path] {
             *name = mark(name);
@@ -74,9 +179,14 @@ impl Redaction {
     }
 }
 
-/// A name's mark: the same for the same name. Nobody reads the name from it, but a guess can be checked.
-fn mark(name: &str) -> String {
-    if name.is_empty() { String::new() } else { format!("name-{:016x}", xxh3_64(name.as_bytes())) }
+/// A name's mark: the same for the same name and key.
+fn mark(key: NamesKey, name: &str) -> String {
+    if name.is_empty() {
+        return String::new();
+    }
+    let mut hasher = SipHasher24::new_with_key(&key.0);
+    hasher.write(name.as_bytes());
+    format!("name-{:016x}", hasher.finish())
 }
 
 /// Whether it may set or give a password, which not every server takes out of statements about users.
@@ -248,6 +358,30 @@ mod tests {
                 "a second time: {sql}"
             );
         }
+    }
+
+    #[test]
+    fn a_mark_is_of_its_key_and_the_key_is_the_same_for_all_who_come_at_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("state/names.key");
+        let keys: Vec<NamesKey> = std::thread::scope(|scope| {
+            let made: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| NamesKey::in_file(&path).expect("a key"))).collect();
+            made.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]) && keys[0] != NamesKey([0; 16]));
+        assert_eq!(
+            fs::read_dir(path.parent().expect("a parent")).expect("listed").count(),
+            1,
+            "no draft is left"
+        );
+        let marks = [keys[0], NamesKey([1; 16])].map(|key| Redaction::Names(key).name("db1"));
+        assert!(marks[0] != marks[1] && !marks[0].contains("db1"));
+        assert_eq!(Redaction::Names(NamesKey::in_file(&path).expect("again")).name("db1"), marks[0]);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
+        let error = NamesKey::in_file(&path).expect_err("others may read it").to_string();
+        assert!(error.contains("others may read it") && error.contains("TIERSMITH_NAMES_KEY"), "{error}");
+        assert_eq!(format!("{:?}", Redaction::Names(keys[0])), "Names(NamesKey)");
     }
 
     #[test]

@@ -84,6 +84,15 @@ impl Address {
                 ));
             }
         };
+        // A password may hold / or ?, which end the part that it stands in: what follows has the @ then.
+        let authority_ends = rest.find(['/', '?']).unwrap_or(rest.len());
+        if rest[authority_ends..].contains('@') {
+            return Err(refused(
+                "this URL",
+                "it has an @ behind its host, so that a part of it may be a password",
+                "Leave a password out (PGPASSWORD, MYSQL_PWD, REDISCLI_AUTH or a password file gives it), and write %40 for an @ in a name",
+            ));
+        }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let place = match authority.rsplit_once('@') {
@@ -246,6 +255,22 @@ mod tests {
             assert!(error.contains("password") && !error.contains("hunter2"), "{error}");
             assert!(error.contains("PGPASSWORD"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_password_that_ends_the_host_early_is_not_taken_for_a_host_or_a_database() {
+        for url in [
+            "redis://hunter/2@h",
+            "mysql://u:123/hunter2@h/",
+            "postgresql://u:hunter?2@h/d",
+            "postgresql://h/d?host=hunter2@h",
+            "postgresql://u:hun@ter2@h/d",
+        ] {
+            let error = Address::parse(url).expect_err(url).to_string();
+            assert!(error.contains("password") && !error.contains("hun"), "{error}");
+        }
+        let address = Address::parse("postgresql://me%40work@h/d%40e").expect("a URL");
+        assert_eq!((address.user.as_deref(), address.database.as_deref()), (Some("me@work"), Some("d@e")));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | `mysql/` | MariaDB and MySQL: status, InnoDB, performance_schema where it is on; samples of running statements |
 //! | `redis/` | Redis and Valkey: INFO, commandstats, LATENCY, SLOWLOG |
 //! | `machine.rs` | the machine alone |
+//! | `aside.rs` | a source on a thread of its own, for clients that cannot be told how long to wait |
 //!
 //! A source asks in reads only, changes no setting and creates nothing. What it may not see, or what an old version does not have, is
 //! left out of the snapshot and named in [`Snapshot::missing`] with what would give it. SQLite and attached homes are counted by the
@@ -13,10 +14,14 @@
 //!
 //! To add one: copy `redis/mod.rs`, the smallest; a line in [`open`] and one in `address.rs`.
 //!
+//! Every answer is bounded in time, rows and bytes. A list that is longer than its bound is cut where its rows stand for themselves (the
+//! longest statements) and left out where sums are made of it, and either is said in the snapshot.
+//!
 //! Invariants: a snapshot carries an instance that changes with every start of the server and the times of resets; nothing that could
 //! be a password is in a snapshot, an error or the log.
 
 mod address;
+mod aside;
 mod machine;
 mod mysql;
 pub(crate) mod postgres;
@@ -26,6 +31,8 @@ mod secret;
 use std::time::Duration;
 
 pub use address::{Address, Product};
+/// Redis's protocol, for programs that ask a server of their own.
+pub use redis::resp;
 pub use secret::Surroundings;
 
 use crate::redact::Redaction;
@@ -81,7 +88,13 @@ impl Default for Asking {
 pub fn open(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Box<dyn LiveSource>> {
     Ok(match address.product {
         Product::PostgreSql => Box::new(postgres::Postgres::connect(address, asking, surroundings)?),
-        Product::MySql => Box::new(mysql::MySql::connect(address, asking, surroundings)?),
+        Product::MySql => {
+            let (to, how, with) = (address.clone(), asking.clone(), surroundings.clone());
+            // The client's own limits come first, so that it can say what is wrong.
+            let patience = asking.patience + asking.patience / 2;
+            let open = move || Ok(Box::new(mysql::MySql::connect(&to, &how, &with)?) as Box<dyn LiveSource>);
+            Box::new(aside::Aside::open(address.shown(), patience, std::sync::Arc::new(open))?)
+        }
         Product::Redis => Box::new(redis::Redis::connect(address, asking, surroundings)?),
         Product::Machine => Box::new(machine::Machine),
     })

@@ -453,6 +453,23 @@ mod tests {
     }
 
     #[test]
+    fn instruments_of_one_last_name_are_added_up_whatever_their_order() {
+        let of = |name: &str, count: &str| {
+            row(&[("name", name), ("count_write", count), ("write_ps", "1000"), ("write_bytes", "10")])
+        };
+        let mut all = vec![of("wait/io/file/archive/FRM", "2"), of("wait/io/file/sql/FRM", "5")];
+        for _ in 0..2 {
+            let mut answers = answers();
+            answers.rows.insert("files", all.clone());
+            let snapshot = filled(&answers);
+            let write = snapshot.waits.iter().find(|wait| wait.name == "FRM write").expect("there");
+            assert_eq!((write.count, write.total_ns, write.bytes), (7, 2, 20));
+            assert_eq!(snapshot.io.len(), 2, "by file they stay apart");
+            all.reverse();
+        }
+    }
+
+    #[test]
     fn without_performance_schema_there_are_counters_and_what_would_give_the_rest() {
         let mut answers = answers();
         answers.variables.insert("performance_schema".to_owned(), "OFF".to_owned());

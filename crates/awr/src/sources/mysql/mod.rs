@@ -8,11 +8,15 @@
 //! With `performance_schema = ON` and the `wait/%` instruments, waits are measured: by user, because rows without a user are those of
 //! the server's own threads. Without it there are counters only, and running statements are sampled by their state.
 //!
+//! An answer has at most `MOST_ROWS` rows and `MOST_BYTES` bytes, and a snapshot takes no longer than is asked: it is made on a thread of
+//! its own (`../aside.rs`), because the client library reads on to the end of an answer, however long it takes, and takes it on trust.
+//!
 //! Deliberately absent: TLS (use the socket, or a tunnel), replication, Galera.
 
 mod counters;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder, Row};
@@ -45,6 +49,17 @@ struct Answers {
     /// Whether every statement is there that the server counts.
     statements_are_whole: bool,
 }
+
+/// The most rows of an answer: a server has some hundreds of variables and some thousands of instruments.
+const MOST_ROWS: usize = 20_000;
+/// The most bytes of an answer.
+const MOST_BYTES: usize = 16 << 20;
+/// The largest packet.
+const MOST_BYTES_OF_A_PACKET: usize = 4 << 20;
+/// The most statements of a snapshot, whatever was asked for.
+const MOST_STATEMENTS: usize = 5_000;
+/// The longest value that is kept, in characters.
+const LONGEST: usize = 8_000;
 
 /// A query of performance_schema or information_schema, and what is lost without it.
 const VIEWS: [(&str, &str, &str); 6] = [
@@ -127,69 +142,110 @@ impl MySql {
     }
 
     fn answers(&mut self) -> Result<Answers> {
-        let limit = self.asking.statements;
+        let limit = self.asking.statements.clamp(1, MOST_STATEMENTS);
         let mut answers = Answers::default();
-        let asked = ask(self.conn()?, &mut answers, limit);
-        if let Err(error) = asked {
-            self.conn = None;
-            return Err(self.error("ask", &error));
+        self.conn()?;
+        // A connection whose answer was too long is forgotten with the rest of it unread.
+        let conn = self.conn.take().expect("BUG: the connection was made in the line above");
+        let deadline = Instant::now() + self.asking.patience;
+        match ask(conn, &mut answers, limit, deadline) {
+            Ok(conn) => self.conn = Some(conn),
+            Err(error) => return Err(self.error("ask", &error)),
         }
         self.measured = counters::waits_are_measured(&answers);
         Ok(answers)
     }
 }
 
-fn ask(conn: &mut Conn, answers: &mut Answers, limit: usize) -> mysql::Result<()> {
-    let pairs = |rows: Vec<(String, String)>| {
-        rows.into_iter().map(|(name, value)| (name.to_lowercase(), value)).collect()
+fn ask(conn: Conn, answers: &mut Answers, limit: usize, deadline: Instant) -> mysql::Result<Conn> {
+    let mut asker = Asker { conn, deadline };
+    let pairs = |rows: Vec<Fields>| {
+        let pair = |row: Fields| Some((row.get("variable_name")?.to_lowercase(), row.get("value")?.clone()));
+        rows.into_iter().filter_map(pair).collect()
     };
-    answers.version = conn.query_first("SELECT VERSION()")?.unwrap_or_default();
-    answers.status = pairs(conn.query("SHOW GLOBAL STATUS")?);
-    answers.variables = pairs(conn.query("SHOW GLOBAL VARIABLES")?);
+    let version = asker.rows("SELECT VERSION() AS version")?;
+    answers.version = version.first().and_then(|row| row.get("version")).cloned().unwrap_or_default();
+    answers.status = pairs(asker.rows("SHOW GLOBAL STATUS")?);
+    answers.variables = pairs(asker.rows("SHOW GLOBAL VARIABLES")?);
     let on = answers.variables.get("performance_schema").is_some_and(|value| value == "ON");
     if on {
         for (name, query, without) in VIEWS {
-            part(conn, answers, name, query, without)?;
+            part(&mut asker, answers, name, query, without)?;
         }
         let digests = format!(
-            "SELECT COALESCE(schema_name, '') AS db, COALESCE(digest, '') AS id, COALESCE(digest_text, '') AS query, count_star AS count, \
-             sum_timer_wait AS ps, sum_rows_sent + sum_rows_affected AS row_count, COALESCE(UNIX_TIMESTAMP(first_seen), 0) AS since \
+            "SELECT COALESCE(schema_name, '') AS db, COALESCE(digest, '') AS id, LEFT(COALESCE(digest_text, ''), 6000) AS query, \
+             count_star AS count, sum_timer_wait AS ps, sum_rows_sent + sum_rows_affected AS row_count, \
+             COALESCE(UNIX_TIMESTAMP(first_seen), 0) AS since \
              FROM performance_schema.events_statements_summary_by_digest ORDER BY sum_timer_wait DESC LIMIT {limit}"
         );
-        part(conn, answers, "statements", &digests, "statements")?;
+        part(&mut asker, answers, "statements", &digests, "statements")?;
         answers.statements_are_whole = answers.rows.get("statements").is_some_and(|rows| rows.len() < limit);
     }
     let started =
         "SELECT FLOOR(UNIX_TIMESTAMP(MIN(time_enabled))) AS since FROM information_schema.innodb_metrics";
-    part(conn, answers, "started", started, "the start time of the server; GRANT PROCESS ON *.* gives it")?;
+    part(
+        &mut asker,
+        answers,
+        "started",
+        started,
+        "the start time of the server; GRANT PROCESS ON *.* gives it",
+    )?;
     let enabled = "SELECT name, count, comment FROM information_schema.innodb_metrics WHERE name IN \
                    ('trx_rw_commits', 'trx_ro_commits', 'trx_nl_ro_commits') AND time_enabled IS NOT NULL AND time_disabled IS NULL";
-    part(
-        conn,
-        answers,
-        "metrics",
-        enabled,
-        "information_schema.innodb_metrics; GRANT PROCESS ON *.* gives it",
-    )
+    let without = "information_schema.innodb_metrics; GRANT PROCESS ON *.* gives it";
+    part(&mut asker, answers, "metrics", enabled, without)?;
+    Ok(asker.conn)
+}
+
+/// A connection that answers within limits, or is lost.
+struct Asker {
+    conn: Conn,
+    deadline: Instant,
+}
+
+impl Asker {
+    fn rows(&mut self, query: &str) -> mysql::Result<Vec<Fields>> {
+        let mut result = self.conn.query_iter(query)?;
+        let (mut rows, mut bytes) = (Vec::new(), 0usize);
+        while let Some(row) = result.next() {
+            let row = fields(row?);
+            bytes += row.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+            let why = match () {
+                () if rows.len() == MOST_ROWS || bytes > MOST_BYTES => {
+                    "an answer is longer than any of a server should be"
+                }
+                () if Instant::now() > self.deadline => "there was no whole answer in time",
+                () => {
+                    rows.push(row);
+                    continue;
+                }
+            };
+            // Dropping the result would read the rest of it, which may have no end: this connection is given up.
+            std::mem::forget(result);
+            return Err(mysql::Error::IoError(std::io::Error::other(why)));
+        }
+        drop(result);
+        Ok(rows)
+    }
 }
 
 /// One part of the answers; what the server refuses is a line, a connection that breaks is an error.
 fn part(
-    conn: &mut Conn,
+    asker: &mut Asker,
     answers: &mut Answers,
     name: &'static str,
     query: &str,
     without: &str,
 ) -> mysql::Result<()> {
-    match conn.query::<Row, _>(query) {
+    match asker.rows(query) {
         Ok(rows) => {
-            answers.rows.insert(name, rows.into_iter().map(fields).collect());
+            answers.rows.insert(name, rows);
             Ok(())
         }
         Err(mysql::Error::MySqlError(error)) => {
             answers.missing.push(format!(
                 "{without}; GRANT SELECT ON performance_schema.* may give it, if nothing else is named ({})",
-                error.message
+                super::said(&error.message)
             ));
             Ok(())
         }
@@ -205,7 +261,12 @@ fn fields(row: Row) -> Fields {
 
 fn shown(value: mysql::Value) -> String {
     match value {
-        mysql::Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        mysql::Value::Bytes(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            text.char_indices()
+                .nth(LONGEST)
+                .map_or_else(|| text.to_string(), |(end, _)| text[..end].to_owned())
+        }
         mysql::Value::Int(number) => number.to_string(),
         mysql::Value::UInt(number) => number.to_string(),
         mysql::Value::Float(number) => number.to_string(),
@@ -232,9 +293,11 @@ fn options(address: &Address, asking: &Asking, surroundings: &Surroundings) -> O
         .user(user)
         .pass(password)
         .prefer_socket(false)
+        // Given, it is not asked of the server, which could say anything.
+        .max_allowed_packet(Some(MOST_BYTES_OF_A_PACKET))
         .read_timeout(Some(asking.patience))
         .write_timeout(Some(asking.patience))
-        .tcp_connect_timeout(Some(asking.patience.min(std::time::Duration::from_secs(10))));
+        .tcp_connect_timeout(Some(asking.patience.min(Duration::from_secs(10))));
     builder = match host {
         Some(path) if path.starts_with('/') => builder.socket(Some(path)),
         host => {
@@ -256,8 +319,10 @@ impl LiveSource for MySql {
 
     fn snapshot(&mut self) -> Result<Snapshot> {
         let had_one = self.conn.is_some();
+        let began = Instant::now();
         let answers = match self.answers() {
-            Err(_) if had_one => self.answers()?,
+            // A connection that broke since the last time is made anew; a server that does not answer is not asked twice.
+            Err(_) if had_one && began.elapsed() < self.asking.patience / 2 => self.answers()?,
             answers => answers?,
         };
         let mut snapshot =
@@ -272,23 +337,64 @@ impl LiveSource for MySql {
         if self.measured {
             return Ok(false);
         }
-        let query = "SELECT COALESCE(state, '') FROM information_schema.processlist WHERE command IN ('Query', 'Execute') \
-                     AND id <> CONNECTION_ID()";
-        let seen: std::result::Result<Vec<String>, _> = self.conn()?.query(query);
-        let seen = match seen {
-            Ok(seen) => seen,
-            Err(error) => {
-                self.conn = None;
-                return Err(self.error("ask", &error));
-            }
-        };
+        let query = "SELECT COALESCE(state, '') AS state FROM information_schema.processlist WHERE command IN ('Query', 'Execute') \
+                     AND id <> CONNECTION_ID() LIMIT 10000";
+        self.conn()?;
+        let conn = self.conn.take().expect("BUG: the connection was made in the line above");
+        let mut asker = Asker { conn, deadline: Instant::now() + self.asking.patience };
+        let seen = asker.rows(query).map_err(|error| self.error("ask", &error))?;
+        self.conn = Some(asker.conn);
         sampling.looks += 1;
-        for state in seen {
-            match counters::class_of_state(&state) {
-                Some(class) => sampling.saw(&state, Some(class)),
+        for state in seen.iter().filter_map(|row| row.get("state")) {
+            match counters::class_of_state(state) {
+                Some(class) => sampling.saw(state, Some(class)),
                 None => sampling.saw(ON_CPU, None),
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables and the columns that are asked of them, as the manuals of MySQL 8.0 and 8.4 (Performance Schema Table Descriptions, The
+    /// INFORMATION_SCHEMA INNODB_METRICS Table) and the pages of MariaDB 10.5 and later list them.
+    const TABLES: [(&str, &str); 8] = [
+        ("events_waits_summary_by_user_by_event_name", "user event_name count_star sum_timer_wait"),
+        (
+            "file_summary_by_event_name",
+            "event_name count_star count_read sum_timer_read sum_number_of_bytes_read count_write sum_timer_write \
+             sum_number_of_bytes_write count_misc sum_timer_misc",
+        ),
+        ("events_statements_summary_global_by_event_name", "event_name count_star sum_timer_wait"),
+        ("events_transactions_summary_global_by_event_name", "event_name count_star"),
+        ("setup_consumers", "name enabled"),
+        ("setup_instruments", "name enabled timed"),
+        (
+            "events_statements_summary_by_digest",
+            "schema_name digest digest_text count_star sum_timer_wait sum_rows_sent sum_rows_affected first_seen",
+        ),
+        ("innodb_metrics", "name count comment time_enabled time_disabled"),
+    ];
+
+    #[test]
+    fn the_tables_and_columns_that_are_asked_for_are_documented_for_both_products() {
+        const WORDS: &str = "select as if is null sum from where group by and like in performance_schema information_schema name \
+                             background count ps read_ps read_bytes write_ps write_bytes misc_ps files statements";
+        for (name, query, _) in VIEWS {
+            let table = TABLES
+                .iter()
+                .find(|(table, _)| query.contains(&format!(".{table} ")) || query.ends_with(table));
+            let (table, columns) = table.unwrap_or_else(|| panic!("{name}: no documented table in {query}"));
+            let outside_quotes: String = query.split('\'').step_by(2).collect();
+            let words = outside_quotes.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            for word in words.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic())) {
+                let word = word.to_lowercase();
+                let known = columns.split(' ').chain(WORDS.split(' ')).any(|known| known == word);
+                assert!(known || word == *table, "{name}: {word} is no column of {table}");
+            }
+        }
     }
 }

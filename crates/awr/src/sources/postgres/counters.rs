@@ -13,6 +13,8 @@
 //!
 //! Deliberately absent: queries, connections. Read next: `mod.rs`.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use tiersmith_events::WaitClass;
 
@@ -220,6 +222,16 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
     ] {
         count(snapshot, name, unit, number(row, field));
     }
+    // From 18 on, pg_stat_io has these two.
+    for (old, new, name, unit) in
+        [("wal_write", "writes", "redo writes", "writes"), ("wal_sync", "fsyncs", "redo syncs", "syncs")]
+    {
+        if !row.contains_key(old) {
+            let of_redo: Vec<&Row> =
+                rows(answers, "io").iter().filter(|row| text(row, "object") == "wal").collect();
+            count(snapshot, name, unit, sum(&of_redo, |row| number(row, new)));
+        }
+    }
     if timed {
         for (name, requests, time, help) in [
             (
@@ -325,6 +337,7 @@ fn add(
 fn statements(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
     let reset =
         rows(answers, "statements_info").first().map_or(String::new(), |row| text(row, "stats_reset"));
+    let mut seen = BTreeSet::new();
     for row in rows(answers, "statements") {
         let (Some(calls), Some(total_ns)) = (number(row, "calls"), milliseconds(row, "total_exec_time"))
         else {
@@ -345,7 +358,7 @@ fn statements(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) 
             redo_bytes: number(row, "wal_bytes"),
             id,
         };
-        if !snapshot.statements.iter().any(|other| other.id == statement.id) {
+        if seen.insert(statement.id.clone()) {
             snapshot.statements.push(statement);
         }
     }

@@ -8,6 +8,8 @@
 //! | `mod.rs` | connecting and asking |
 //! | `counters.rs` | rows into a snapshot |
 //! | `waits.rs` | which class a wait event of PostgreSQL belongs to |
+//! | `versions.rs` | tests: what each version's views have |
+//! | `wire.rs` | the connection, and how much an answer may be |
 //!
 //! Everything is asked in one read-only transaction, which the server counts as one commit of its own. Counters of a session reach the
 //! views when it becomes idle or ends, at most a second later (PostgreSQL 15) or at its next report: those of a long statement, its time
@@ -16,13 +18,18 @@
 //! Deliberately absent: TLS (use the socket, or a tunnel), tables and indexes one by one.
 
 mod counters;
+#[cfg(test)]
+mod versions;
 mod waits;
+mod wire;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use serde_json::{Map, Value};
+use tokio_postgres::Config;
+
+use self::wire::{Fault, Wire};
 
 use super::{Address, Asking, LiveSource, Surroundings};
 use crate::sampling::{ON_CPU, Sampling};
@@ -33,13 +40,21 @@ type Row = Map<String, Value>;
 
 /// The oldest version that is asked.
 const OLDEST: u64 = 130_000;
+/// The most rows of a view: pg_stat_database has one for each database.
+const MOST_ROWS: usize = 10_000;
+/// The most statements of a snapshot, whatever was asked for.
+const MOST_STATEMENTS: usize = 5_000;
+/// The most characters of all texts of statements together.
+const MOST_BYTES_OF_TEXTS: usize = 4 << 20;
+/// The longest time that one look may take: it is one of many.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// A connection to a server.
 pub(super) struct Postgres {
     name: String,
     config: Config,
     asking: Asking,
-    client: Option<Client>,
+    wire: Option<Wire>,
     version: u64,
     /// Whether this user may see what other sessions do: without it nobody would seem active.
     sees_others: bool,
@@ -132,26 +147,27 @@ impl Postgres {
     ) -> Result<Postgres> {
         let mut postgres = Postgres {
             name: address.shown(),
-            config: config(address, asking, surroundings)?,
+            config: parameters(address, surroundings)?,
             asking: asking.clone(),
-            client: None,
+            wire: None,
             version: 0,
             sees_others: false,
         };
-        postgres.client()?;
+        postgres.wire()?;
         Ok(postgres)
     }
 
-    fn error(&self, action: &'static str, error: &postgres::Error) -> Error {
-        let reason = match error.as_db_error() {
-            Some(of_server) => format!("{} ({})", of_server.message(), of_server.code().code()),
-            None => std::error::Error::source(error)
+    fn error(&self, action: &'static str, fault: &Fault) -> Error {
+        let reason = match (fault, fault.of_server()) {
+            (_, Some(of_server)) => format!("{} ({})", of_server.message(), of_server.code().code()),
+            (Fault::Client(error), None) => std::error::Error::source(error)
                 .map_or(error.to_string(), |cause| format!("{error}: {cause}")),
+            (Fault::Broken(reason), None) => reason.clone(),
         };
         // The client itself says that none was given, without a code.
         let none_given = reason.contains("password missing");
-        let remedy = match error.code().map(postgres::error::SqlState::code).or(none_given.then_some("28P01"))
-        {
+        let code = fault.of_server().map(|of_server| of_server.code().code());
+        let remedy = match code.or(none_given.then_some("28P01")) {
             Some("28P01" | "28000") => {
                 "Give the password by PGPASSWORD, ~/.pgpass or a service file, and a user that may log in"
             }
@@ -163,63 +179,68 @@ impl Postgres {
     }
 
     /// The connection, made if there is none or it broke.
-    fn client(&mut self) -> Result<&mut Client> {
-        if self.client.as_ref().is_none_or(Client::is_closed) {
-            self.client = None;
-            let mut client = self.config.connect(NoTls).map_err(|error| self.error("connect to", &error))?;
-            let patience = self.asking.patience.as_millis();
-            // jit would compile the wide queries anew each time; a lock nobody gives must not stop a recording.
-            let set = format!("SET jit = off; SET lock_timeout = '5s'; SET statement_timeout = {patience}");
-            client.batch_execute(&set).map_err(|error| self.error("ask", &error))?;
-            let version =
-                texts(&mut client, "SHOW server_version_num").map_err(|error| self.error("ask", &error))?;
-            self.version = version.first().and_then(|text| text.parse().ok()).unwrap_or(0);
-            if self.version < OLDEST {
+    fn wire(&mut self) -> Result<&mut Wire> {
+        if self.wire.as_ref().is_none_or(Wire::is_closed) {
+            self.wire = None;
+            let patience = self.asking.patience;
+            let mut wire = Wire::connect(&self.config, patience.min(Duration::from_secs(10)))
+                .map_err(|fault| self.error("connect to", &fault))?;
+            let failed = |fault: Fault| self.error("ask", &fault);
+            // jit would compile the wide queries anew each time; a lock nobody gives must not stop a recording. The server gives a
+            // question up before this side gives the connection up, so that one slow view costs that view and not the snapshot.
+            let limit = (patience / 3).as_millis().max(1);
+            let set = format!(
+                "SET jit = off; SET lock_timeout = {}; SET statement_timeout = {limit}; \
+                 SET idle_in_transaction_session_timeout = {}",
+                limit.min(5_000),
+                patience.as_millis().max(1) * 2
+            );
+            wire.run(&set).map_err(failed)?;
+            let version = wire.texts("SHOW server_version_num").map_err(failed)?;
+            let version: u64 = version.first().and_then(|text| text.parse().ok()).unwrap_or(0);
+            if version < OLDEST {
                 return Err(Error::Source {
                     action: "record",
                     place: self.name.clone(),
-                    reason: format!("its version is {}, older than 13", self.version / 10_000),
+                    reason: format!("its version is {}, older than 13", version / 10_000),
                     remedy: "Record a server of version 13 or later".to_owned(),
                 });
             }
             let sees = "SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')";
-            let sees = texts(&mut client, sees).map_err(|error| self.error("ask", &error))?;
+            let sees = wire.texts(sees).map_err(failed)?;
+            self.version = version;
             self.sees_others = sees.first().is_some_and(|answer| answer == "t");
-            self.client = Some(client);
+            self.wire = Some(wire);
         }
-        Ok(self.client.as_mut().expect("BUG: the connection was made in the lines above"))
+        Ok(self.wire.as_mut().expect("BUG: the connection was made in the lines above"))
     }
 
     fn answers(&mut self) -> Result<Answers> {
-        let statements = self.asking.statements;
-        self.client()?;
+        let statements = self.asking.statements.clamp(1, MOST_STATEMENTS);
+        self.wire()?;
         let version = self.version;
         let mut answers = Answers { version, ..Answers::default() };
-        let mut ask = |client: &mut Client| -> std::result::Result<(), postgres::Error> {
-            client.batch_execute("BEGIN TRANSACTION READ ONLY")?;
+        let mut ask = |wire: &mut Wire| -> std::result::Result<(), Fault> {
+            wire.run("BEGIN TRANSACTION READ ONLY")?;
             for view in VIEWS.iter().filter(|view| version >= view.since) {
-                part(client, &mut answers, view.name, view.query, view.without)?;
+                part(wire, &mut answers, view.name, view.query, MOST_ROWS, view.without)?;
             }
             // The extension may lie in any schema, and may be created without having been loaded.
-            let schema = texts(
-                client,
+            let schema = wire.texts(
                 "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace \
                  WHERE e.extname = 'pg_stat_statements'",
             )?;
             match schema.first() {
                 Some(schema) => {
-                    let query = format!(
-                        "SELECT to_jsonb(s)::text FROM (SELECT * FROM {schema}.pg_stat_statements ORDER BY \
-                         total_exec_time DESC LIMIT {statements}) s"
-                    );
+                    let query = statements_query(schema, statements);
                     let without = "statements; load pg_stat_statements by shared_preload_libraries";
-                    part(client, &mut answers, "statements", &query, without)?;
+                    part(wire, &mut answers, "statements", &query, statements, without)?;
                     answers.statements_are_whole =
                         answers.rows.get("statements").is_some_and(|rows| rows.len() < statements);
                     // The view of resets came with version 14.
                     if version >= 140_000 && answers.rows.contains_key("statements") {
                         let query = format!("SELECT to_jsonb(s)::text FROM {schema}.pg_stat_statements_info s");
-                        part(client, &mut answers, "statements_info", &query, "resets of pg_stat_statements")?;
+                        part(wire, &mut answers, "statements_info", &query, 1, "resets of pg_stat_statements")?;
                     }
                 }
                 None => answers.missing.push(
@@ -228,28 +249,45 @@ impl Postgres {
                         .to_owned(),
                 ),
             }
-            client.batch_execute("COMMIT")
+            wire.run("COMMIT")
         };
-        let client = self.client()?;
-        if let Err(error) = ask(client) {
+        let patience = self.asking.patience;
+        let wire = self.wire.as_mut().expect("BUG: the connection was made in the lines above");
+        wire.begin(patience);
+        if let Err(fault) = ask(wire) {
             // Half an answer is none: the caller decides whether to ask again.
-            self.client = None;
-            return Err(self.error("ask", &error));
+            self.wire = None;
+            return Err(self.error("ask", &fault));
         }
         Ok(answers)
     }
 }
 
+/// The statements that took the longest, their texts cut on the server so that all of them together stay small.
+fn statements_query(schema: &str, statements: usize) -> String {
+    let longest = (MOST_BYTES_OF_TEXTS / statements).clamp(500, 6_000);
+    format!(
+        "SELECT (to_jsonb(s) - 'query' || jsonb_build_object('query', left(s.query, {longest})))::text FROM \
+         (SELECT * FROM {schema}.pg_stat_statements ORDER BY total_exec_time DESC LIMIT {statements}) s"
+    )
+}
+
 /// One part of the answers; what the server refuses is a line, a connection that breaks is an error.
+///
+/// Of a view with more rows than `most` nothing is kept: sums over a part of it would rise and fall with what the server happens to send.
 fn part(
-    client: &mut Client,
+    wire: &mut Wire,
     answers: &mut Answers,
     name: &'static str,
     query: &str,
+    most: usize,
     without: &str,
-) -> std::result::Result<(), postgres::Error> {
-    client.batch_execute("SAVEPOINT part")?;
-    match texts(client, query) {
+) -> std::result::Result<(), Fault> {
+    wire.run("SAVEPOINT part")?;
+    match wire.texts(&format!("{query} LIMIT {}", most.saturating_add(1))) {
+        Ok(rows) if rows.len() > most => {
+            answers.missing.push(format!("{without} (it has more than {most} rows, too many to record)"));
+        }
         Ok(rows) => {
             let rows = rows.iter().filter_map(|row| match serde_json::from_str(row) {
                 Ok(Value::Object(row)) => Some(row),
@@ -257,27 +295,34 @@ fn part(
             });
             answers.rows.insert(name, rows.collect());
         }
-        Err(error) if error.as_db_error().is_some() && !client.is_closed() => {
-            client.batch_execute("ROLLBACK TO SAVEPOINT part")?;
-            let reason = error.as_db_error().map_or(String::new(), |error| error.message().to_owned());
+        Err(fault) if fault.of_server().is_some() && !wire.is_closed() => {
+            wire.run("ROLLBACK TO SAVEPOINT part")?;
+            let reason = fault.of_server().map_or(String::new(), |error| super::said(error.message()));
             answers.missing.push(format!("{without} ({reason})"));
         }
-        Err(error) => return Err(error),
+        Err(fault) => return Err(fault),
     }
-    client.batch_execute("RELEASE SAVEPOINT part")
+    wire.run("RELEASE SAVEPOINT part")
 }
 
-/// The first column of every row of a query.
-fn texts(client: &mut Client, query: &str) -> std::result::Result<Vec<String>, postgres::Error> {
-    let rows = client.simple_query(query)?.into_iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    });
-    Ok(rows.collect())
+/// How another client of this program connects to the same server, with the same password.
+///
+/// # Errors
+/// If the service that is named is not there.
+pub(crate) fn config(
+    address: &Address,
+    asking: &Asking,
+    surroundings: &Surroundings,
+) -> Result<postgres::Config> {
+    let mut config = parameters(address, surroundings)?;
+    // What the server never acknowledges breaks the connection, also when the network just drops it.
+    config.keepalives_idle(asking.patience).tcp_user_timeout(asking.patience.saturating_mul(2));
+    config.connect_timeout(asking.patience.min(Duration::from_secs(10)));
+    Ok(config.into())
 }
 
 /// Address, service, environment and password file, the first that has it.
-pub(crate) fn config(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Config> {
+fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Config> {
     let service_name = address.service.as_deref().or_else(|| surroundings.variable("PGSERVICE"));
     let service = match service_name {
         None => BTreeMap::new(),
@@ -309,9 +354,6 @@ pub(crate) fn config(address: &Address, asking: &Asking, surroundings: &Surround
         .or_else(|| surroundings.pgpass(&host, port, &database, &user));
     let mut config = Config::new();
     config.port(port).user(&user).dbname(&database).application_name("tiersmith");
-    // What the server never acknowledges breaks the connection, also when the network just drops it.
-    config.keepalives_idle(asking.patience).tcp_user_timeout(asking.patience.saturating_mul(2));
-    config.connect_timeout(asking.patience.min(Duration::from_secs(10)));
     match host.starts_with('/') {
         true => config.host_path(&host),
         false => config.host(&host),
@@ -332,9 +374,11 @@ impl LiveSource for Postgres {
     }
 
     fn snapshot(&mut self) -> Result<Snapshot> {
-        let had_one = self.client.is_some();
+        let had_one = self.wire.is_some();
+        let began = Instant::now();
         let answers = match self.answers() {
-            Err(_) if had_one => self.answers()?,
+            // A connection that broke since the last time is made anew; a server that does not answer is not asked twice.
+            Err(_) if had_one && began.elapsed() < self.asking.patience / 2 => self.answers()?,
             answers => answers?,
         };
         let mut snapshot =
@@ -347,17 +391,19 @@ impl LiveSource for Postgres {
 
     fn look(&mut self, sampling: &mut Sampling) -> Result<bool> {
         let query = "SELECT coalesce(wait_event_type, '') || ':' || coalesce(wait_event, '') FROM pg_stat_activity \
-                     WHERE backend_type = 'client backend' AND state IN ('active', 'fastpath function call') AND pid <> pg_backend_pid()";
-        self.client()?;
+                     WHERE backend_type = 'client backend' AND state IN ('active', 'fastpath function call') AND pid <> pg_backend_pid() LIMIT 20000";
+        self.wire()?;
         if !self.sees_others {
             return Ok(false);
         }
-        let client = self.client()?;
-        let seen = match texts(client, query) {
+        let patience = self.asking.patience.min(LOOK);
+        let wire = self.wire()?;
+        wire.begin(patience);
+        let seen = match wire.texts(query) {
             Ok(seen) => seen,
-            Err(error) => {
-                self.client = None;
-                return Err(self.error("ask", &error));
+            Err(fault) => {
+                self.wire = None;
+                return Err(self.error("ask", &fault));
             }
         };
         sampling.looks += 1;
@@ -387,7 +433,7 @@ mod tests {
         let surroundings =
             Surroundings::of([("PGSERVICEFILE", services), ("PGUSER", "monitor"), ("PGHOST", "other")]);
         let address = Address::parse("postgresql:///?service=prod").expect("an address");
-        let config = config(&address, &Asking::default(), &surroundings).expect("put together");
+        let config = parameters(&address, &surroundings).expect("put together");
         assert_eq!(
             (config.get_user(), config.get_dbname(), config.get_ports()),
             (Some("monitor"), Some("shop"), &[6000][..])
@@ -395,7 +441,7 @@ mod tests {
         assert_eq!(config.get_password(), Some(&b"hunter2"[..]));
         assert!(!address.shown().contains("hunter2"));
         let address = Address::parse("postgresql:///?service=none").expect("an address");
-        let error = super::config(&address, &Asking::default(), &surroundings).expect_err("no such service");
+        let error = parameters(&address, &surroundings).expect_err("no such service");
         assert!(error.to_string().contains("service file"), "{error}");
     }
 }

@@ -6,12 +6,13 @@
 //!
 //! Deliberately absent: clusters (record each node), MONITOR.
 
-mod resp;
+pub mod resp;
 
-use std::io::BufReader;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::resp::Reply;
 use super::{Address, Asking, LiveSource, Surroundings, count};
@@ -20,19 +21,75 @@ use crate::sampling::Sampling;
 use crate::statement::StatementStat;
 use crate::{Error, Result, Snapshot, Source};
 
-/// Something that reads and writes bytes.
-trait Stream: std::io::Read + std::io::Write + Send {}
-impl Stream for TcpStream {}
-impl Stream for UnixStream {}
+/// A socket of either kind.
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A socket that is waited for until an instant and no longer, however slowly its bytes come.
+struct Timed {
+    socket: Socket,
+    deadline: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "there was no whole answer in time");
+        Some(left).filter(|left| !left.is_zero()).ok_or_else(late)
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = Some(self.left()?);
+        let read = match &mut self.socket {
+            Socket::Tcp(stream) => stream.set_read_timeout(left).and_then(|()| stream.read(into)),
+            Socket::Unix(stream) => stream.set_read_timeout(left).and_then(|()| stream.read(into)),
+        };
+        // The system says "try again" of a time that has passed.
+        read.map_err(|error| {
+            if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
+        })
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = Some(self.left()?);
+        match &mut self.socket {
+            Socket::Tcp(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(bytes)),
+            Socket::Unix(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(bytes)),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// A connection to a server.
 pub(super) struct Redis {
     name: String,
     address: Address,
     password: Option<String>,
-    patience: Duration,
     asking: Asking,
-    stream: Option<BufReader<Box<dyn Stream>>>,
+    stream: Option<BufReader<Timed>>,
+    /// Until when everything that a snapshot needs must have been answered.
+    deadline: Instant,
+    memory: Memory,
+}
+
+/// What the last snapshot found, to see counters that were set to zero since.
+#[derive(Default)]
+struct Memory {
+    instance: String,
+    counters: BTreeMap<String, u64>,
+    /// What the server told of resets.
+    told: String,
+    /// When counters were found to be smaller than before although the server did not tell of a reset.
+    fell: String,
 }
 
 /// What a server answered.
@@ -53,9 +110,10 @@ impl Redis {
             name: address.shown(),
             address: address.clone(),
             password: surroundings.variable("REDISCLI_AUTH").map(str::to_owned),
-            patience: asking.patience,
             asking: asking.clone(),
             stream: None,
+            deadline: Instant::now() + asking.patience,
+            memory: Memory::default(),
         };
         redis.ask(&["PING"])?;
         Ok(redis)
@@ -72,26 +130,30 @@ impl Redis {
         Error::Source { action, place: self.name.clone(), reason, remedy: remedy.to_owned() }
     }
 
-    fn open(&self) -> std::io::Result<BufReader<Box<dyn Stream>>> {
+    fn open(&self) -> io::Result<BufReader<Timed>> {
         let host = self.address.host.as_deref().unwrap_or("127.0.0.1");
-        if host.starts_with('/') {
-            let stream = UnixStream::connect(host)?;
-            stream.set_read_timeout(Some(self.patience))?;
-            stream.set_write_timeout(Some(self.patience))?;
-            return Ok(BufReader::new(Box::new(stream)));
-        }
-        let limit = self.patience.min(Duration::from_secs(10));
-        let mut stream = Err(std::io::Error::from(std::io::ErrorKind::AddrNotAvailable));
-        for address in (host, self.address.port.unwrap_or(6379)).to_socket_addrs()? {
-            stream = TcpStream::connect_timeout(&address, limit);
-            if stream.is_ok() {
-                break;
+        let socket = if host.starts_with('/') {
+            Socket::Unix(UnixStream::connect(host)?)
+        } else {
+            let limit = self.asking.patience.min(Duration::from_secs(10));
+            let mut stream = Err(io::Error::from(io::ErrorKind::AddrNotAvailable));
+            for address in (host, self.address.port.unwrap_or(6379)).to_socket_addrs()? {
+                stream = TcpStream::connect_timeout(&address, limit);
+                if stream.is_ok() {
+                    break;
+                }
             }
+            Socket::Tcp(stream?)
+        };
+        Ok(BufReader::new(Timed { socket, deadline: self.deadline }))
+    }
+
+    /// Allows another share of time.
+    fn begin(&mut self) {
+        self.deadline = Instant::now() + self.asking.patience;
+        if let Some(stream) = &mut self.stream {
+            stream.get_mut().deadline = self.deadline;
         }
-        let stream = stream?;
-        stream.set_read_timeout(Some(self.patience))?;
-        stream.set_write_timeout(Some(self.patience))?;
-        Ok(BufReader::new(Box::new(stream)))
     }
 
     /// One command and its reply; a connection that broke is made anew, once.
@@ -99,7 +161,8 @@ impl Redis {
         let had_one = self.stream.is_some();
         match self.try_ask(words) {
             Ok(reply) => Ok(reply),
-            Err(_) if had_one => {
+            // A server that does not answer is not asked twice.
+            Err(_) if had_one && Instant::now() + self.asking.patience / 2 < self.deadline => {
                 self.stream = None;
                 self.try_ask(words)
             }
@@ -180,9 +243,11 @@ impl LiveSource for Redis {
     }
 
     fn snapshot(&mut self) -> Result<Snapshot> {
+        self.begin();
         let answers = self.answers()?;
         let mut snapshot = Snapshot::now(Source { path: self.name.clone(), ..Source::default() });
         fill(&mut snapshot, &answers);
+        self.memory.resets(&mut snapshot, &answers);
         snapshot.statements.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
         if snapshot.statements.is_empty() || snapshot.statements.len() > self.asking.statements {
             snapshot.is_partial_in(&["statements"]);
@@ -195,6 +260,48 @@ impl LiveSource for Redis {
     fn look(&mut self, _: &mut Sampling) -> Result<bool> {
         Ok(false)
     }
+}
+
+impl Memory {
+    /// Says when counters were set to zero, as far as that can be known.
+    ///
+    /// Redis keeps no time of CONFIG RESETSTAT, but the command empties commandstats and is then their first entry itself, with the
+    /// microseconds it took. Where that entry changes, there was one. Versions before 7 do not tell the command from other CONFIGs,
+    /// and two resets may take the same microseconds: so counters that are smaller than at the last snapshot count as well.
+    fn resets(&mut self, snapshot: &mut Snapshot, answers: &Answers) {
+        let told = answers.info.lines().find_map(|line| line.strip_prefix("cmdstat_config|resetstat:"));
+        let told =
+            told.map_or(String::new(), |line| short(line.split(",usec_per_call").next().unwrap_or(line)));
+        let counters: BTreeMap<String, u64> =
+            snapshot.counters.iter().map(|counter| (counter.name.clone(), counter.value)).collect();
+        let fell =
+            counters.iter().any(|(name, now)| self.counters.get(name).is_some_and(|before| now < before));
+        let same = self.instance == snapshot.source.instance;
+        if same && fell && told == self.told {
+            self.fell = crate::figure::instant(snapshot.taken_unix_ns);
+        } else if !same {
+            self.fell = String::new();
+        }
+        self.instance.clone_from(&snapshot.source.instance);
+        (self.counters, self.told) = (counters, told);
+        for (group, at) in [
+            ("the statistics (CONFIG RESETSTAT)", &self.told),
+            ("the statistics, found smaller than before", &self.fell),
+        ] {
+            snapshot.resets.insert(group.to_owned(), at.clone());
+        }
+    }
+}
+
+/// The most entries of a list of the server's that has no end of its own.
+const MOST_ENTRIES: usize = 10_000;
+
+/// The most events of the latency monitor: a server knows about twenty.
+const MOST_EVENTS: usize = 200;
+
+/// A name or value of the server's, not longer than a name.
+fn short(text: &str) -> String {
+    text.chars().take(200).collect()
 }
 
 /// Settings worth comparing, as INFO has them.
@@ -247,10 +354,13 @@ const LEVELS: [(&str, &str, &str); 11] = [
 
 /// What the answers say, put where reports look for it.
 fn fill(snapshot: &mut Snapshot, answers: &Answers) {
-    let field = |name: &str| {
-        let lines = answers.info.lines().map(|line| line.trim_end_matches('\r'));
-        lines.filter_map(|line| line.split_once(':')).find(|(key, _)| *key == name).map(|(_, value)| value)
-    };
+    let lines = answers.info.lines().map(|line| line.trim_end_matches('\r'));
+    let lines = lines.filter(|line| !line.starts_with("cmdstat_")).filter_map(|line| line.split_once(':'));
+    let mut fields: BTreeMap<&str, &str> = BTreeMap::new();
+    for (name, value) in lines.take(MOST_ENTRIES) {
+        fields.entry(name).or_insert(value);
+    }
+    let field = |name: &str| fields.get(name).copied();
     let number = |name: &str| field(name).and_then(|value| value.parse::<u64>().ok());
     snapshot.missing.extend(answers.missing.iter().cloned());
     // Which rows there are depends on what the user may ask, which may change between two snapshots.
@@ -259,15 +369,15 @@ fn fill(snapshot: &mut Snapshot, answers: &Answers) {
     let source = &mut snapshot.source;
     source.product = if valkey { "Valkey" } else { "Redis" }.to_owned();
     source.version =
-        field(if valkey { "valkey_version" } else { "redis_version" }).unwrap_or_default().to_owned();
-    source.instance = field("run_id").unwrap_or_default().to_owned();
+        field(if valkey { "valkey_version" } else { "redis_version" }).map(short).unwrap_or_default();
+    source.instance = field("run_id").map(short).unwrap_or_default();
     source.database = match number("tcp_port") {
         Some(port) if port > 0 => format!("port {port}"),
         _ => source.product.to_lowercase(),
     };
     for name in SETTINGS {
         if let Some(value) = field(name) {
-            source.settings.insert(name.to_owned(), value.to_owned());
+            source.settings.insert(name.to_owned(), short(value));
         }
     }
     snapshot.sessions = number("connected_clients");
@@ -288,11 +398,15 @@ fn fill(snapshot: &mut Snapshot, answers: &Answers) {
     if let Some(entries) = answers.slow {
         snapshot.add_level("entries in the slow log", "commands", entries);
     }
-    for event in &answers.latency {
+    if answers.latency.len() > MOST_EVENTS {
+        snapshot.missing.push(format!("events of the latency monitor after the first {MOST_EVENTS}"));
+    }
+    for event in answers.latency.iter().take(MOST_EVENTS) {
         if let [name, _, latest, highest, ..] = event.list()
             && let (Some(name), Some(latest), Some(highest)) =
                 (name.text(), latest.number(), highest.number())
         {
+            let name = short(name);
             snapshot.add_level(&format!("latency of {name}, latest"), "ms", latest);
             snapshot.add_level(&format!("latency of {name}, highest"), "ms", highest);
         }
@@ -304,6 +418,7 @@ fn fill(snapshot: &mut Snapshot, answers: &Answers) {
 fn commands(snapshot: &mut Snapshot, answers: &Answers) {
     let mut total_us: Option<u64> = None;
     let mut executions = 0u64;
+    let mut seen = BTreeSet::new();
     for line in answers.info.lines() {
         let Some((name, rest)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(':')) else {
             continue;
@@ -316,18 +431,28 @@ fn commands(snapshot: &mut Snapshot, answers: &Answers) {
                 .and_then(|(_, value)| value.parse::<u64>().ok())
         };
         let (Some(calls), Some(us)) = (of("calls"), of("usec")) else { continue };
+        let name = name.get(..200).unwrap_or(name);
+        if seen.contains(name) {
+            continue;
+        }
+        if seen.len() == MOST_ENTRIES {
+            // Sums over a part of the commands would rise and fall with the order in which they come.
+            snapshot.statements.clear();
+            snapshot.missing.push(format!(
+                "commands and their time: the server has more than {MOST_ENTRIES}, too many to record"
+            ));
+            return;
+        }
+        seen.insert(name);
         total_us = Some(total_us.unwrap_or(0).saturating_add(us));
         executions = executions.saturating_add(calls);
-        let same = snapshot.statements.iter().any(|row| row.id == name);
-        if !same {
-            snapshot.statements.push(StatementStat {
-                id: name.to_owned(),
-                text: name.to_uppercase().replace('|', " "),
-                calls,
-                total_ns: us.saturating_mul(1000),
-                ..StatementStat::default()
-            });
-        }
+        snapshot.statements.push(StatementStat {
+            id: short(name),
+            text: short(&name.to_uppercase().replace('|', " ")),
+            calls,
+            total_ns: us.saturating_mul(1000),
+            ..StatementStat::default()
+        });
     }
     if let Some(us) = total_us {
         snapshot.db_time_ns = Some(us.saturating_mul(1000));

@@ -1,11 +1,15 @@
 //! The Redis protocol, as much as asking needs: a command out, one reply in, with limits.
 //!
+//! A stream that is given a deadline (a read timeout before each read) makes it end in time; this file knows no clock.
+//!
 //! Invariants: a reply larger than the limits, or deeper nested, is an error and not memory; no byte makes it panic.
 
 use std::io::{self, BufRead, Read, Write};
 
-/// The largest string of a reply.
+/// The most bytes of a reply: INFO of a server with thousands of commands has less than one MiB.
 const MOST_BYTES: u64 = 16 << 20;
+/// The longest line: simple strings, errors, and what goes before strings and lists.
+const LONGEST_LINE: u64 = 64 << 10;
 /// The most elements in all lists of a reply together.
 const MOST_ELEMENTS: usize = 1 << 18;
 /// The deepest nesting.
@@ -13,7 +17,7 @@ const DEEPEST: usize = 8;
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub enum Reply {
     /// Text, simple or bulk; what is not UTF-8 is replaced.
     Text(String),
     /// A number.
@@ -27,21 +31,24 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    pub(super) fn text(&self) -> Option<&str> {
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<&str> {
         match self {
             Reply::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    pub(super) fn number(&self) -> Option<u64> {
+    /// The number, if it is one and not negative.
+    pub fn number(&self) -> Option<u64> {
         match self {
             Reply::Number(number) => u64::try_from(*number).ok(),
             _ => None,
         }
     }
 
-    pub(super) fn list(&self) -> &[Reply] {
+    /// The elements; none if it is no list.
+    pub fn list(&self) -> &[Reply] {
         match self {
             Reply::List(list) => list,
             _ => &[],
@@ -50,7 +57,10 @@ impl Reply {
 }
 
 /// Sends a command.
-pub(super) fn send(out: &mut impl Write, words: &[&str]) -> io::Result<()> {
+///
+/// # Errors
+/// Those of the stream.
+pub fn send(out: &mut impl Write, words: &[&str]) -> io::Result<()> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         bytes.extend(format!("${}\r\n", word.len()).into_bytes());
@@ -62,18 +72,35 @@ pub(super) fn send(out: &mut impl Write, words: &[&str]) -> io::Result<()> {
 }
 
 /// Reads one reply.
-pub(super) fn receive(from: &mut impl BufRead) -> io::Result<Reply> {
-    let mut left = MOST_ELEMENTS;
+///
+/// # Errors
+/// Those of the stream, and what is not in the protocol, nested too deeply, or too large: the stream is of no use after it.
+pub fn receive(from: &mut impl BufRead) -> io::Result<Reply> {
+    let mut left = Left { elements: MOST_ELEMENTS, bytes: MOST_BYTES };
     element(from, DEEPEST, &mut left)
+}
+
+/// How much of a reply may come still.
+struct Left {
+    elements: usize,
+    bytes: u64,
+}
+
+impl Left {
+    fn take(&mut self, bytes: u64) -> io::Result<()> {
+        self.bytes = self.bytes.checked_sub(bytes).ok_or_else(|| wrong("it is too long"))?;
+        Ok(())
+    }
 }
 
 fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the answer is not in Redis's protocol: {what}"))
 }
 
-fn line(from: &mut impl BufRead) -> io::Result<String> {
+fn line(from: &mut impl BufRead, left: &mut Left) -> io::Result<String> {
     let mut bytes = Vec::new();
-    from.take(64 << 10).read_until(b'\n', &mut bytes)?;
+    from.take(LONGEST_LINE).read_until(b'\n', &mut bytes)?;
+    left.take(bytes.len() as u64)?;
     if bytes.is_empty() {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -83,9 +110,9 @@ fn line(from: &mut impl BufRead) -> io::Result<String> {
     }
 }
 
-fn element(from: &mut impl BufRead, depth: usize, left: &mut usize) -> io::Result<Reply> {
-    *left = left.checked_sub(1).ok_or_else(|| wrong("it has too many elements"))?;
-    let line = line(from)?;
+fn element(from: &mut impl BufRead, depth: usize, left: &mut Left) -> io::Result<Reply> {
+    left.elements = left.elements.checked_sub(1).ok_or_else(|| wrong("it has too many elements"))?;
+    let line = line(from, left)?;
     let mut chars = line.chars();
     let kind = chars.next().unwrap_or(' ');
     let rest = chars.as_str();
@@ -97,9 +124,7 @@ fn element(from: &mut impl BufRead, depth: usize, left: &mut usize) -> io::Resul
         '_' => Ok(Reply::Nothing),
         '$' | '=' | '!' => {
             let Ok(length) = u64::try_from(length()?) else { return Ok(Reply::Nothing) };
-            if length > MOST_BYTES {
-                return Err(wrong("a string is too long"));
-            }
+            left.take(length)?;
             let mut bytes = Vec::new();
             from.take(length + 2).read_to_end(&mut bytes)?;
             if bytes.len() as u64 != length + 2 {
@@ -111,7 +136,7 @@ fn element(from: &mut impl BufRead, depth: usize, left: &mut usize) -> io::Resul
         '*' | '~' | '>' | '%' => {
             let Ok(count) = usize::try_from(length()?) else { return Ok(Reply::Nothing) };
             let count = if kind == '%' { count.saturating_mul(2) } else { count };
-            if depth == 0 || count > *left {
+            if depth == 0 || count > left.elements {
                 return Err(wrong("it is nested too deeply or has too many elements"));
             }
             (0..count).map(|_| element(from, depth - 1, left)).collect::<io::Result<_>>().map(Reply::List)
@@ -139,6 +164,9 @@ mod tests {
             assert!(read(bytes).is_err());
         }
         assert!(read("*1\r\n".repeat(50).as_bytes()).is_err());
+        // No line and no string of it is too long, all of them together are.
+        let many = format!("*2000\r\n{}", format!("+{}\r\n", "x".repeat(60 << 10)).repeat(2000));
+        assert!(read(many.as_bytes()).expect_err("too long").to_string().contains("too long"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::json;
 use tiersmith_awr::record::{Plan, Recorded, Recorder};
 use tiersmith_awr::sources::{self, Address, Asking, LiveSource, Surroundings};
-use tiersmith_awr::{AnyRepository, Redaction, Sampling, Snapshot};
+use tiersmith_awr::{AnyRepository, NamesKey, Redaction, Sampling, Snapshot};
 
 use super::super::{print, print_json};
 use crate::Outcome;
@@ -92,18 +92,18 @@ enum Sql {
 }
 
 impl HowToAsk {
-    fn asking(&self) -> Asking {
+    fn asking(&self) -> Result<Asking> {
         let redaction = match self.sql {
             Sql::Redacted => Redaction::Literals,
             Sql::None => Redaction::Text,
-            Sql::Anonymous => Redaction::Names,
+            Sql::Anonymous => Redaction::Names(NamesKey::of_user()?),
         };
-        Asking { redaction, statements: self.statements, ..Asking::default() }
+        Ok(Asking { redaction, statements: self.statements, ..Asking::default() })
     }
 
     /// The source of this name: an address, or a mounted home.
     pub(super) fn open(&self, source: &str) -> Result<Box<dyn LiveSource>> {
-        let asking = self.asking();
+        let asking = self.asking()?;
         if Address::is_one(source) {
             return Ok(sources::open(&Address::parse(source)?, &asking, &Surroundings::of_process())?);
         }
