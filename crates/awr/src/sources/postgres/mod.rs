@@ -309,7 +309,6 @@ fn part(
 ///
 /// # Errors
 /// If the service that is named is not there.
-#[allow(dead_code, reason = "for the repository on PostgreSQL")]
 pub(crate) fn config(
     address: &Address,
     asking: &Asking,
