@@ -381,7 +381,8 @@ fn with_a_log(place: &Place, log_bytes: usize) {
 
 fn bound(place: &Place, doubt: Option<&str>) -> Result<AttachedHome, Error> {
     let logs = vec!["no.redo".into(), "a.redo".into()];
-    let bound = Bound { file: "a.d8".into(), logs, doubt: doubt.map(Into::into) };
+    let bound =
+        Bound { file: "a.d8".into(), logs, doubt: doubt.map(Into::into), aside: Some("aside.d4".into()) };
     attach(&place.home(), &[place.tier(MIB)], Options { bound: Some(bound), ..place::options() })
 }
 
@@ -396,6 +397,10 @@ fn a_changed_file_is_refused_while_its_log_holds_something() {
         let_the_clock_tick();
         change(&path);
         let changed = fs::read(&path).unwrap();
+        let refused = bound(&place, None).map(drop).unwrap_err().to_string();
+        let since = time.duration_since(std::time::UNIX_EPOCH).unwrap();
+        let remedy = format!("touch -d @{}.{:09})", since.as_secs(), since.subsec_nanos());
+        assert!(refused.contains(&remedy), "{what}: {refused}");
         let Err(Error::LogOfAnother { path: named, log, log_bytes: 5000, expected: Some(expected), .. }) =
             bound(&place, None)
         else {
@@ -447,4 +452,32 @@ fn a_doubt_is_enough_to_refuse_a_file_that_looks_unchanged() {
     assert!(matches!(refused, Error::LogOfAnother { expected: Some(_), .. }), "{refused}");
     assert!(refused.to_string().contains("its guard is gone"), "{refused}");
     drop(bound(&place, None).unwrap());
+}
+
+#[test]
+fn a_file_that_only_tells_something_refuses_nothing() {
+    let changes: [fn(&Path); 3] = [
+        |path| fs::remove_file(path).unwrap(),
+        |path| fs::write(path, "other").unwrap(),
+        |path| {
+            fs::remove_file(path).unwrap();
+            fs::write(path, "other").unwrap();
+        },
+    ];
+    for change in changes {
+        let place = Place::new();
+        with_a_log(&place, 5000);
+        let attached = open(&place);
+        attached.open("aside.d4", OpenMode::CREATE).unwrap().write(0, b"tells").unwrap();
+        drop(attached);
+        let_the_clock_tick();
+        change(&place.aside().join("aside.d4"));
+        assert!(matches!(refusal(&place), Error::HomeChanged { .. }));
+        let attached = bound(&place, None).unwrap();
+        assert!(place::read(&attached, "a.redo") == place::pattern(3, 0, 5000));
+        place::assert_accounted(&attached.stats());
+        let left = fs::read(place.aside().join("aside.d4")).unwrap_or_default();
+        let file = attached.open("aside.d4", OpenMode::CREATE).unwrap();
+        assert!(place::contents(&file) == left);
+    }
 }
