@@ -316,9 +316,9 @@ fn a_database_written_past_tiersmith_is_explained_and_both_versions_are_kept() {
     assert!(text(&again).contains("is not attached"), "{}", text(&again));
 }
 
-/// The tier is as full as reading makes it, and has a part of the file only: the rest is as it was found, and how much that is is said.
+/// The tier has a part of the file only, and could not have all of it: the rest is as it was found, and how much that is is said.
 #[test]
-fn both_versions_are_kept_when_the_tier_is_full() {
+fn both_versions_are_kept_when_the_tier_is_smaller_than_the_file() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -328,7 +328,7 @@ fn both_versions_are_kept_when_the_tier_is_full() {
         std::os::unix::fs::FileExt::write_all_at(&file, &[1, 2, 3, 4], 96).unwrap();
     });
     let changed = std::fs::read(dir.join("app.db-tiersmith/db")).unwrap();
-    // How full it is depends on how far the store's own thread came; that it cannot hold the file does not.
+    // How much of it is in use depends on how far the store's own thread came; that it cannot hold the file does not.
     let cold = json(&tiersmith(dir, &["check", "app.db", "--cold", "--json"]));
     let frames = |name: &str| cold["summary"][name].as_u64().unwrap();
     println!(

@@ -247,3 +247,34 @@ fn with_empty_logs_a_foreign_write_is_the_database_s_next_version() {
         is_refused(&bench, place);
     }
 }
+
+/// The stamp only tells of foreign writes: without it the WAL is what it was.
+#[test]
+fn a_stamp_that_was_removed_or_changed_locks_nothing() {
+    let changes: [fn(&Path); 3] = [
+        |stamp| std::fs::remove_file(stamp).unwrap(),
+        |stamp| {
+            let file = std::fs::File::options().write(true).open(stamp).unwrap();
+            file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(600)).unwrap();
+        },
+        |stamp| {
+            let copy = stamp.with_extension("copy");
+            std::fs::copy(stamp, &copy).unwrap();
+            std::fs::rename(copy, stamp).unwrap();
+        },
+    ];
+    for change in changes {
+        let bench = ahead_by_wal("redo");
+        change(&bench.home().join("stamp"));
+        drop(bench.open().unwrap().unwrap());
+        // And the stamp is one again: a foreign write is noticed.
+        let db = std::fs::File::options().write(true).open(bench.home().join("db")).unwrap();
+        let time = db.metadata().unwrap().modified().unwrap();
+        db.set_modified(time + std::time::Duration::from_secs(60)).unwrap();
+        assert!(matches!(bench.open().unwrap_err(), PlaceError::Changed { .. }));
+        db.set_modified(time).unwrap();
+        drop(db);
+        bench.detach().unwrap();
+        assert_eq!(rows(&bench.database()).unwrap(), 11);
+    }
+}

@@ -3,12 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
+mod support;
 mod vfs_support;
 
 use rusqlite::ffi;
 use std::ffi::{CStr, c_char, c_int};
 use std::process::Command;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, SystemTime};
+use support::{fold, patiently};
+use tiersmith_sqlite::place::{Place, PlaceError, Want};
+use tiersmith_store::OpenMode;
 use vfs_support::{Bench, assert_whole, text};
 
 /// Set for the process that ends: the two URIs, and when it ends.
@@ -119,4 +124,37 @@ fn a_transaction_over_two_databases_is_in_both_or_in_none() {
             }
         }
     }
+}
+
+/// With no newer block of the file in the tier, but clean copies, and a journal that only SQLite can judge.
+#[test]
+fn what_keeping_both_leaves_to_sqlite_can_be_opened_and_detached() {
+    let (one, two) = cut("delete", "before");
+    let place = patiently(|| Place::open(&one.database(), &Want::default(), &fold)).unwrap().unwrap();
+    place.home().flush_all().unwrap();
+    let (dirty, clean) = place.home().open("db", OpenMode::READ).unwrap().blocks_in_tier();
+    assert!(dirty == 0 && clean > 0, "{dirty} newer blocks, {clean} clean copies");
+    drop(place);
+    let db = one.dir.path().join("app.db-tiersmith/db");
+    let file = std::fs::File::options().write(true).open(&db).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[1, 2, 3, 4], 96).unwrap();
+    // A minute ahead: another time on each file system.
+    file.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
+    drop(file);
+    let changed = std::fs::read(&db).unwrap();
+    let refused = patiently(|| Place::open(&one.database(), &Want::default(), &fold)).unwrap_err();
+    assert!(refused.to_string().contains("--keep-both"), "{refused}");
+
+    let left = patiently(|| Place::detach_keeping_both(&one.database(), &fold)).unwrap_err();
+    assert!(matches!(left, PlaceError::SuperJournal { .. }), "{left}");
+    for bench in [&one, &two] {
+        let connection = bench.reopen();
+        assert_eq!(text(&connection, "SELECT sum(n) FROM t"), "0");
+        assert_whole(&connection);
+    }
+    one.detach();
+    let stock = rusqlite::Connection::open(one.database()).unwrap();
+    assert_eq!(text(&stock, "SELECT sum(n) FROM t"), "0");
+    assert_whole(&stock);
+    assert!(std::fs::read(one.dir.path().join("app.db-changed")).unwrap() == changed);
 }

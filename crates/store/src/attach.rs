@@ -175,6 +175,8 @@ pub struct Bound {
     pub logs: Vec<PathBuf>,
     /// Why the file may have been changed although nothing is seen of it (a guard of the door's own is gone): refused as if it had been.
     pub doubt: Option<String>,
+    /// A file that only tells something about the others: when it was changed or removed, what the tier has of it is dropped, and refuses nothing.
+    pub aside: Option<PathBuf>,
 }
 
 /// How to attach.

@@ -94,6 +94,7 @@ impl Inner {
         flag: u64,
         size: Option<u64>,
     ) -> Result<FileTime> {
+        file.home.widen_own();
         let mtime = self.times_before_change(file, placed)?;
         let mut meta = placed.meta.lock();
         let now = self.home.now_ns();

@@ -64,8 +64,8 @@ pub enum Error {
     /// The home was changed while Tiersmith was not attached, and the tier has newer blocks for the same file.
     #[error(
         "{} changed while the tier held {dirty_blocks} newer blocks of it ({how}); attaching would mix the two. Nothing \
-         was changed. Put the same file back as it was, its modification time too (touch -d), and attach again",
-        path.display()
+         was changed. Put the same file back as it was, its modification time too ({}), and attach again",
+        path.display(), touch(*expected)
     )]
     HomeChanged {
         /// The file, relative to home.
@@ -80,8 +80,8 @@ pub enum Error {
     /// A file was changed, or may have been, while a log that is to be played into it was not empty.
     #[error(
         "{} {how}, and {} holds {log_bytes} bytes that belong to it as it was; attaching would mix the two. Nothing was changed. Put \
-         the same file back as it was, its modification time too (touch -d), and attach again",
-        path.display(), log.display()
+         the same file back as it was, its modification time too ({}), and attach again",
+        path.display(), log.display(), touch(*expected)
     )]
     LogOfAnother {
         /// The file, relative to home.
@@ -152,6 +152,14 @@ pub struct HomeStamp {
     pub size: u64,
     /// Modification time, as [`crate::home::HomeStat`] has it.
     pub mtime_ns: u64,
+}
+
+/// How to give a file its time back.
+fn touch(expected: Option<HomeStamp>) -> String {
+    match expected.map(|stamp| crate::home::FileTime::from_ns(stamp.mtime_ns)) {
+        Some(time) if time.sec >= 0 => format!("touch -d @{}.{:09}", time.sec, time.nsec),
+        _ => "touch -d".to_owned(),
+    }
 }
 
 fn remedy(e: &io::Error) -> &'static str {

@@ -110,7 +110,7 @@ pub(crate) fn recover(
     if !planted && recovered.iter().any(|file| file.flags & (UNLINKING | TRUNCATING | DESTAGING) != 0) {
         home.sync_all().map_err(Error::io("cannot sync the file system of", ""))?;
     }
-    compare(&recovered)?;
+    compare(&recovered, bound.and_then(|bound| bound.aside.as_deref()))?;
     if let Some(bound) = bound {
         compare_bound(&**home, &recovered, bound)?;
     }
@@ -508,8 +508,8 @@ fn find_renamed(home: &Arc<dyn Home>, recovered: &mut [Recovered]) -> Result<()>
     Ok(())
 }
 
-/// Ends the attach when home has changed under dirty blocks.
-fn compare(recovered: &[Recovered]) -> Result<()> {
+/// Ends the attach when home has changed under dirty blocks, other than those of `aside`.
+fn compare(recovered: &[Recovered], aside: Option<&Path>) -> Result<()> {
     for file in recovered {
         let (dirty, _) = file.placed.map.counts();
         if dirty == 0 || (file.home.is_none() && file.flags & UNLINKING != 0) {
@@ -517,6 +517,10 @@ fn compare(recovered: &[Recovered]) -> Result<()> {
         }
         if let Some(how) = changed(file) {
             let path = file.home.as_ref().map_or(&file.hint, |at| &at.path).clone();
+            if aside == Some(&path) {
+                log::warn!("{} {how}: what the tier had of it is dropped", path.display());
+                continue;
+            }
             let line = file.placed.meta.lock().line.clone();
             let stamp = HomeStamp { size: line.home_size, mtime_ns: line.home_mtime_ns };
             let expected = file.home.as_ref().map(|_| stamp);

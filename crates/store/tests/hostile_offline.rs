@@ -7,14 +7,14 @@ mod place;
 
 use place::Place;
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tiersmith_pmem::Mapping;
 use tiersmith_store::home::SimHome;
 use tiersmith_store::home::sim::SimOptions;
-use tiersmith_store::{AttachedHome, Error, OpenMode, attach, testing};
+use tiersmith_store::{AttachedHome, Bound, Error, OpenMode, Options, attach, testing};
 
 const MIB: u64 = 1 << 20;
 
@@ -303,5 +303,181 @@ fn an_inode_number_reused_at_once_is_told_by_birth_time_or_generation() {
         let tiers = vec![(spec.clone(), place::loaded(&place::image(&dirty)))];
         let error = testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options());
         assert!(matches!(error, Err(Error::HomeChanged { .. })), "{:?}", error.err());
+    }
+}
+
+/// What a tier held of somebody's file is his, whatever mode the file has by now; what is another's is not touched.
+#[test]
+fn a_file_that_its_owner_may_only_read_is_destaged_and_keeps_its_mode() {
+    let place = Place::new();
+    let expected = with_a_dirty_block(&place);
+    let path = place.aside().join("a.d8");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+    // Permissions do not bind root: this thread, and no other, is somebody else for the while.
+    let root = rustix::process::geteuid().is_root();
+    let somebody = 65534;
+    let as_somebody = || {
+        let id = rustix::process::Uid::from_raw(somebody);
+        let skipped = if root && rustix::thread::set_thread_res_uid(id, id, id).is_err() {
+            "this thread cannot be another user"
+        } else if fs::metadata(&path).is_err() {
+            "another user cannot reach the temporary directory"
+        } else {
+            return true;
+        };
+        eprintln!("skipped: a file that its owner may only read, because {skipped}");
+        false
+    };
+    let look = |attached: &AttachedHome| {
+        let dirty = attached.open("a.d8", OpenMode::READ).unwrap().blocks_in_tier().0;
+        (dirty, fs::metadata(&path).unwrap().mode() & 0o7777)
+    };
+    if root {
+        give(place.path(), somebody);
+        std::os::unix::fs::chown(&path, Some(somebody - 1), None).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+        let others = || {
+            if as_somebody() {
+                let attached = open(&place);
+                assert!(attached.flush_all().is_err());
+                assert_eq!(look(&attached), (1, 0o444));
+            }
+        };
+        std::thread::scope(|scope| scope.spawn(others).join().unwrap());
+        give(place.path(), somebody);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+    }
+    let own = || {
+        if as_somebody() {
+            let attached = open(&place);
+            assert_eq!(look(&attached), (1, 0o400));
+            attached.flush_all().unwrap();
+            assert_eq!(look(&attached), (0, 0o400));
+            assert!(fs::read(&path).unwrap() == expected);
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(own).join().unwrap());
+}
+
+/// Everything below `path` gets an owner.
+fn give(path: &Path, uid: u32) {
+    std::os::unix::fs::lchown(path, Some(uid), None).unwrap();
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            give(&entry.unwrap().path(), uid);
+        }
+    }
+}
+
+/// `a.d8` and its log, which has `log_bytes` bytes in the tier. Of `a.d8` the tier has clean copies only.
+fn with_a_log(place: &Place, log_bytes: usize) {
+    with_clean_copies(place);
+    let attached = open(place);
+    let log = attached.open("a.redo", OpenMode::CREATE).unwrap();
+    if log_bytes > 0 {
+        log.write(0, &place::pattern(3, 0, log_bytes)).unwrap();
+    }
+}
+
+fn bound(place: &Place, doubt: Option<&str>) -> Result<AttachedHome, Error> {
+    let logs = vec!["no.redo".into(), "a.redo".into()];
+    let bound =
+        Bound { file: "a.d8".into(), logs, doubt: doubt.map(Into::into), aside: Some("aside.d4".into()) };
+    attach(&place.home(), &[place.tier(MIB)], Options { bound: Some(bound), ..place::options() })
+}
+
+#[test]
+fn a_changed_file_is_refused_while_its_log_holds_something() {
+    for (what, change) in CHANGES {
+        let place = Place::new();
+        with_a_log(&place, 5000);
+        let path = place.aside().join("a.d8");
+        let (before, time) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+        let tier = fs::read(place.member("fast")).unwrap();
+        let_the_clock_tick();
+        change(&path);
+        let changed = fs::read(&path).unwrap();
+        let refused = bound(&place, None).map(drop).unwrap_err().to_string();
+        let since = time.duration_since(std::time::UNIX_EPOCH).unwrap();
+        let remedy = format!("touch -d @{}.{:09})", since.as_secs(), since.subsec_nanos());
+        assert!(refused.contains(&remedy), "{what}: {refused}");
+        let Err(Error::LogOfAnother { path: named, log, log_bytes: 5000, expected: Some(expected), .. }) =
+            bound(&place, None)
+        else {
+            panic!("{what}: it must be refused")
+        };
+        assert_eq!((named.as_path(), log.as_path()), (Path::new("a.d8"), Path::new("a.redo")), "{what}");
+        assert_eq!(expected.size, 20_000, "{what}");
+        assert!(fs::read(&path).unwrap() == changed, "{what}: the home was touched");
+        assert!(fs::read(place.member("fast")).unwrap() == tier, "{what}: the tier was touched");
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(before.len() as u64).unwrap();
+        file.write_all_at(&before, 0).unwrap();
+        file.set_modified(time).unwrap();
+        let attached = bound(&place, None).unwrap();
+        assert!(place::read(&attached, "a.redo") == place::pattern(3, 0, 5000), "{what}");
+    }
+}
+
+#[test]
+fn a_file_that_another_was_put_over_is_refused_while_its_log_holds_something() {
+    let place = Place::new();
+    with_a_log(&place, 5000);
+    let path = place.aside().join("a.d8");
+    let new = place.aside().join("new");
+    fs::write(&new, place::pattern(1, 0, 20_000)).unwrap();
+    fs::rename(&new, &path).unwrap();
+    let refused = bound(&place, None).map(drop).unwrap_err();
+    assert!(matches!(refused, Error::LogOfAnother { expected: None, .. }), "{refused}");
+}
+
+#[test]
+fn a_changed_file_whose_log_is_empty_is_taken_as_it_is() {
+    for doubt in [None, Some("its guard is gone")] {
+        let place = Place::new();
+        with_a_log(&place, 0);
+        let path = place.aside().join("a.d8");
+        let_the_clock_tick();
+        fs::write(&path, place::pattern(7, 0, 20_000)).unwrap();
+        let attached = bound(&place, doubt).unwrap();
+        assert!(place::read(&attached, "a.d8") == place::pattern(7, 0, 20_000), "{doubt:?}");
+    }
+}
+
+#[test]
+fn a_doubt_is_enough_to_refuse_a_file_that_looks_unchanged() {
+    let place = Place::new();
+    with_a_log(&place, 5000);
+    let refused = bound(&place, Some("its guard is gone")).map(drop).unwrap_err();
+    assert!(matches!(refused, Error::LogOfAnother { expected: Some(_), .. }), "{refused}");
+    assert!(refused.to_string().contains("its guard is gone"), "{refused}");
+    drop(bound(&place, None).unwrap());
+}
+
+#[test]
+fn a_file_that_only_tells_something_refuses_nothing() {
+    let changes: [fn(&Path); 3] = [
+        |path| fs::remove_file(path).unwrap(),
+        |path| fs::write(path, "other").unwrap(),
+        |path| {
+            fs::remove_file(path).unwrap();
+            fs::write(path, "other").unwrap();
+        },
+    ];
+    for change in changes {
+        let place = Place::new();
+        with_a_log(&place, 5000);
+        let attached = open(&place);
+        attached.open("aside.d4", OpenMode::CREATE).unwrap().write(0, b"tells").unwrap();
+        drop(attached);
+        let_the_clock_tick();
+        change(&place.aside().join("aside.d4"));
+        assert!(matches!(refusal(&place), Error::HomeChanged { .. }));
+        let attached = bound(&place, None).unwrap();
+        assert!(place::read(&attached, "a.redo") == place::pattern(3, 0, 5000));
+        place::assert_accounted(&attached.stats());
+        let left = fs::read(place.aside().join("aside.d4")).unwrap_or_default();
+        let file = attached.open("aside.d4", OpenMode::CREATE).unwrap();
+        assert!(place::contents(&file) == left);
     }
 }

@@ -13,7 +13,7 @@
 //! | 2 | the marker `keep-both` is written in the directory | **begun**: every open and every other detach refuses; `detach_keeping_both` goes on |
 //! | 3 | a WAL or journal that a stock SQLite left takes its name beside the copy; the bars are raised | begun |
 //! | 4 | length and modification time of `db` become what the tier expects, and the store attaches | begun |
-//! | 5 | blocks in the tier, clean copies too, that differ at home are written to `db` | begun |
+//! | 5 | blocks in the tier, clean copies too, that differ at home are written to `db`, which keeps its modification time | begun |
 //! | 6 | the marker is written again, with the figures to report | begun; the figures are these |
 //! | 7 | the store brings its newer blocks home and gives the tier back | begun; the directory has the whole database |
 //! | 8 | steps 2 to 5 of `detach.rs`; the marker is the last file to go | begun, or, after the rename, the plain database |
@@ -348,6 +348,9 @@ fn write_clean_copies(
     block_size: u32,
 ) -> Result<Figures, PlaceError> {
     let file = home.open(DB, OpenMode::READ)?;
+    // The store's stamp: with no dirty block nothing makes it write another, and the next open would take this write for a foreign one.
+    let known =
+        db.metadata().and_then(|found| found.modified()).map_err(PlaceError::io("cannot stat", path))?;
     let block = u64::from(block_size);
     let blocks = file.len()?.div_ceil(block);
     let mut theirs = vec![0; block as usize];
@@ -364,6 +367,7 @@ fn write_clean_copies(
             db.write_all_at(&ours, offset).map_err(PlaceError::io("cannot write", path))?;
         }
     }
+    db.set_modified(known).map_err(PlaceError::io("cannot set the time of", path))?;
     db.sync_all().map_err(PlaceError::io("cannot sync", path))?;
     let (dirty, cached) = file.blocks_in_tier();
     if in_tier != dirty + cached {

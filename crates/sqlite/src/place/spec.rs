@@ -11,7 +11,7 @@
 //! Read next: `record.rs`, which keeps a `FastSpec` beside the database.
 
 use super::error::PlaceError;
-use super::layout::{DB, JOURNAL, WAL};
+use super::layout::{DB, JOURNAL, STAMP, WAL};
 use std::path::{Path, PathBuf};
 use tiersmith_store::{Bound, Guard, Medium, Options, Profile, TierSpec};
 
@@ -225,7 +225,7 @@ impl FastSpec {
 /// That the WAL and the journal belong to the database file as it is.
 #[must_use]
 pub fn bound() -> Bound {
-    Bound { file: DB.into(), logs: vec![WAL.into(), JOURNAL.into()], doubt: None }
+    Bound { file: DB.into(), logs: vec![WAL.into(), JOURNAL.into()], doubt: None, aside: Some(STAMP.into()) }
 }
 
 fn wrong<T>(parameter: &'static str, value: String, why: &str) -> Result<T, PlaceError> {

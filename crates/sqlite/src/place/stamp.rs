@@ -12,6 +12,9 @@
 //! At an open a `db` that is not as the stamp says is refused while its WAL or journal is not empty, for those belong to what it was. With both
 //! empty `db` is a whole database, whoever wrote it, and is taken as it is.
 //!
+//! The file only tells: when it was itself removed or changed, the tier's copy of it is dropped ([`tiersmith_store::Bound::aside`]), and what it says
+//! at home counts: nothing, as with `writing`, or an older stamp, which refuses what it should not rather than the other way round.
+//!
 //! Not seen: a foreign write while the file says `writing`, which is so between a crash in the middle of a checkpoint (or, with a rollback journal,
 //! of a commit) and the next open; and always with `synchronous = OFF`, for then nothing is synced. There only the bars tell (`bars.rs`).
 

@@ -109,6 +109,16 @@ impl HomeHandle {
             let _ = self.wide.set(file);
         }
     }
+
+    /// Before home is written: what may only be read becomes writable, if the file is ours. If it does not, the write says why.
+    pub(crate) fn widen_own(&self) {
+        if self.read_only
+            && self.wide.get().is_none()
+            && let Ok(file) = self.first.open_own()
+        {
+            let _ = self.wide.set(file);
+        }
+    }
 }
 
 impl std::ops::Deref for HomeHandle {

@@ -386,6 +386,20 @@ pub trait HomeFile: Send + Sync + Debug {
     /// After [`HomeFile::sync`].
     fn set_times(&self, atime: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()>;
 
+    /// The same file for writing, when it could be opened for reading only because its mode forbids more to its owner, who we are. A mode is for
+    /// programs; what they had written before it changed must still come home.
+    ///
+    /// # Errors
+    /// `PermissionDenied` when the file is somebody else's, else what the file system says; `Unsupported` where there is no such way. Writing
+    /// to what is open fails then, and loses nothing.
+    ///
+    /// # Durability
+    /// Nothing of the file changes but the time of its last change of attributes. A process that is killed in it may leave it its owner's to
+    /// write.
+    fn open_own(&self) -> io::Result<Arc<dyn HomeFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Makes `len` bytes at `off` zero; the size stays. Parts of blocks of the file system are zeroed, whole ones treated as `how` says.
     ///
     /// # Errors

@@ -253,6 +253,10 @@ impl HomeFile for SlowFile {
         self.file.set_len(len)
     }
 
+    fn open_own(&self) -> io::Result<Arc<dyn HomeFile>> {
+        Ok(Arc::new(Self { file: self.file.open_own()?, pace: self.pace.clone() }))
+    }
+
     fn sync(&self) -> io::Result<()> {
         let start = Instant::now();
         let result = self.file.sync();

@@ -10,7 +10,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -396,6 +396,21 @@ impl HomeFile for RealFile {
 
     fn set_times(&self, atime: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()> {
         super::range::set_times(&self.file, atime, mtime)
+    }
+
+    /// Through the descriptor, not by a path: it is the same file, whatever has its name by now.
+    fn open_own(&self) -> io::Result<Arc<dyn HomeFile>> {
+        let found = status(&self.file, OsStr::new(""))?;
+        if found.stx_uid != rustix::process::geteuid().as_raw() {
+            return Err(Errno::ACCESS.into());
+        }
+        let mode = Mode::from_raw_mode(u32::from(found.stx_mode) & 0o7777);
+        rustix::fs::fchmod(&self.file, mode | Mode::RUSR | Mode::WUSR)?;
+        let link = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOATIME;
+        let opened = rustix::fs::open(link, flags, Mode::empty());
+        rustix::fs::fchmod(&self.file, mode)?;
+        Ok(Arc::new(Self { file: File::from(opened?) }))
     }
 
     fn clear(&self, off: u64, len: u64, how: Clear) -> io::Result<()> {
