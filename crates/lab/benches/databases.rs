@@ -1,6 +1,6 @@
 //! PostgreSQL and MariaDB on a mounted home, against the same servers on the home's disk, under their own load programs.
 //!
-//! `cargo bench -p tiersmith-lab --bench databases -- [--quick] [--home-model NAME]`; writes `target/bench/databases.json`.
+//! `cargo bench -p tiersmith-lab --bench databases -- [--quick] [--rounds N] [--home-model NAME]`; writes `target/bench/databases.json`.
 //!
 //! Each arrangement is one server that stays up: on the disk; with data and redo on the tier, mounted as `tiersmith attach` mounts. They
 //! are copies of one loaded directory and take turns, load by load and round by round. A run is a number of transactions, the same for
@@ -24,8 +24,11 @@
 //! | `pg_read_only_over_disk` | pgbench SELECT only, data in the page cache: 1 is as good as the disk |
 //! | `mariadb_rw_over_disk`, `mariadb_rw_p99_over_disk` | sysbench oltp_read_write, 4 threads; also `ro` (read_only), `wo` (write_only) |
 //!
-//! Each is the median of its rounds; one whose rounds lie further apart than [`SPREAD`] is marked. `--quick` makes three short rounds, the
-//! full form seven long ones.
+//! Each is the median of its rounds; one whose rounds lie further apart than [`SPREAD`] is marked, and so is a 99th percentile of runs of
+//! fewer than [`ENOUGH`] transactions. The full form makes seven rounds, its runs take about five seconds. `--quick` makes three, of about
+//! one second, and leaves out what reads only, `mariadb_wo` and `pg_tpcb_8_fpw_off_over_on`.
+//!
+//! An interrupted benchmark removes what it made.
 //!
 //! Deliberately absent: what the mount costs per operation (`crates/mount/benches`), SLOB's load (`tiersmith study`).
 
@@ -44,6 +47,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use report::Report;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tiersmith_lab::case::{self, Case, Load};
 use tiersmith_lab::place::{self, Leftovers, Places, Wishes};
 use tiersmith_lab::run::{Measured, Plans, Program};
@@ -66,7 +71,11 @@ const SPREAD: f64 = 0.15;
 /// Runs that find out how many transactions fit the time.
 const FIRST: u64 = 300;
 /// Least and most transactions of a run.
-const TRANSACTIONS: (u64, u64) = (100, 200_000);
+const TRANSACTIONS: (u64, u64) = (400, 200_000);
+/// Of fewer transactions a 99th percentile is the chance of a handful.
+const ENOUGH: u64 = 1000;
+/// How long an interrupted benchmark may take to stop by itself.
+const PATIENCE: Duration = Duration::from_millis(400);
 /// How often the disk's own sync is timed in a round.
 const SYNCS: usize = 60;
 
@@ -77,22 +86,25 @@ struct Group {
     clients: u32,
     /// Its share of a round's time.
     share: f64,
+    /// Whether `--quick` has it.
+    quick: bool,
 }
 
 const POSTGRES: [Group; 3] = [
-    Group { name: "pg_tpcb_1", load: Load::Tpcb, clients: 1, share: 1.0 },
-    Group { name: "pg_tpcb_8", load: Load::Tpcb, clients: 8, share: 1.0 },
-    Group { name: "pg_read_only", load: Load::SelectOnly, clients: 2, share: 0.7 },
+    Group { name: "pg_tpcb_1", load: Load::Tpcb, clients: 1, share: 1.0, quick: true },
+    Group { name: "pg_tpcb_8", load: Load::Tpcb, clients: 8, share: 1.0, quick: true },
+    Group { name: "pg_read_only", load: Load::SelectOnly, clients: 2, share: 0.7, quick: false },
 ];
 const MARIADB: [Group; 3] = [
-    Group { name: "mariadb_rw", load: Load::ReadWrite, clients: 4, share: 1.0 },
-    Group { name: "mariadb_ro", load: Load::ReadOnly, clients: 4, share: 0.7 },
-    Group { name: "mariadb_wo", load: Load::WriteOnly, clients: 4, share: 0.7 },
+    Group { name: "mariadb_rw", load: Load::ReadWrite, clients: 4, share: 1.0, quick: true },
+    Group { name: "mariadb_ro", load: Load::ReadOnly, clients: 4, share: 0.7, quick: false },
+    Group { name: "mariadb_wo", load: Load::WriteOnly, clients: 4, share: 0.7, quick: false },
 ];
 
 /// How a benchmark was called.
 struct Called {
     home_model: Option<String>,
+    quick: bool,
     /// A run's length, about.
     seconds: f64,
     rounds: usize,
@@ -112,19 +124,58 @@ fn main() -> ExitCode {
     let name = if home_model.is_some() { "databases-modelled" } else { "databases" };
     let mut report =
         Report::from_args(name, "PostgreSQL and MariaDB on a mounted home, against the home's disk");
+    let quick = report.quick();
+    let rounds = match option("--rounds").map(|text| text.parse::<usize>()) {
+        None => {
+            if quick {
+                3
+            } else {
+                7
+            }
+        }
+        Some(Ok(rounds)) if rounds > 0 => rounds,
+        Some(_) => {
+            eprintln!("databases: --rounds wants a number, 1 or more");
+            return ExitCode::from(2);
+        }
+    };
     let called = Called {
         home_model,
-        seconds: if report.quick() { 0.4 } else { 5.0 },
-        rounds: if report.quick() { 3 } else { 7 },
+        quick,
+        seconds: if quick { 1.0 } else { 5.0 },
+        rounds,
         leftovers: Leftovers::default(),
     };
-    let done = all(&mut report, &called);
+    let done = clean_up_on_interruption(&called.leftovers).and_then(|()| all(&mut report, &called));
+    if called.leftovers.stopped() {
+        // The thread that was told of the signal removes everything and ends the program.
+        loop {
+            std::thread::park();
+        }
+    }
     called.leftovers.clean();
     if let Err(error) = done {
         eprintln!("databases: {error}");
         return ExitCode::from(2);
     }
     report.finish()
+}
+
+/// Removes what was made when the program is interrupted, and ends it.
+fn clean_up_on_interruption(leftovers: &Leftovers) -> Result<(), Failed> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let leftovers = leftovers.clone();
+    let watch = move || {
+        let Some(signal) = signals.forever().next() else { return };
+        leftovers.stop();
+        // What runs ends within a step of its load, so that nothing is made while everything is removed.
+        std::thread::sleep(PATIENCE);
+        leftovers.clean();
+        eprintln!("databases: interrupted; what was made is removed");
+        std::process::exit(128 + signal);
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch)?;
+    Ok(())
 }
 
 /// The word behind an option.
@@ -150,8 +201,14 @@ fn all(report: &mut Report, called: &Called) -> Result<(), Failed> {
     }
     report.config("seconds_per_run_about", called.seconds);
     report.note("a run's figure is one sample; the 99th percentile is of the transactions of a run");
-    product(report, called, "postgres", &POSTGRES)?;
-    product(report, called, "mariadb", &MARIADB)
+    if called.quick {
+        report.note("left out by --quick: pg_read_only, pg_tpcb_8_fpw_off_over_on, mariadb_ro, mariadb_wo");
+    }
+    for (name, groups) in [("postgres", POSTGRES), ("mariadb", MARIADB)] {
+        let groups: Vec<Group> = groups.into_iter().filter(|group| group.quick || !called.quick).collect();
+        product(report, called, name, &groups)?;
+    }
+    Ok(())
 }
 
 /// Measures one product, if it is here.
@@ -173,7 +230,8 @@ fn product(report: &mut Report, called: &Called, name: &str, groups: &[Group]) -
     for case in &mut cases {
         case.server.load = groups.first().map_or(Load::Slob, |group| group.load);
         case.server.cache = ByteSize(128 << 20);
-        case.slob.scale = ByteSize(120 << 20);
+        // pgbench's clients wait for each other's branches where there are fewer branches than clients; sysbench's data are slow to load.
+        case.slob.scale = ByteSize(if called.quick && name == "mariadb" { 40 << 20 } else { 120 << 20 });
         let settings = case.server.settings.entry(name.into()).or_default();
         if name == "postgres" {
             // No checkpoint but those that are asked for.
@@ -193,7 +251,7 @@ fn product(report: &mut Report, called: &Called, name: &str, groups: &[Group]) -
         };
         places.push(place::choose(&wishes, called.leftovers.clone())?);
     }
-    let go_on = |_: f64| true;
+    let go_on = |_: f64| !called.leftovers.stopped();
     let ground = |n: usize| -> Option<Ground<'_>> {
         let (case, places) = (cases.get(n)?, places.get(n)?);
         let home_model = called.home_model.as_deref();
@@ -208,6 +266,7 @@ fn product(report: &mut Report, called: &Called, name: &str, groups: &[Group]) -
     fs::create_dir(&template)?;
     say(&format!("{name}: loading"));
     kind.load(&first, &template)?;
+    say(&format!("{name}: copying, mounting, starting, reading everything once"));
     let mut opened = Vec::new();
     for ground in (0..cases.len()).filter_map(ground) {
         let server = kind.open(&ground, &template, &ground.places.home.join("run"))?;
@@ -227,6 +286,7 @@ fn product(report: &mut Report, called: &Called, name: &str, groups: &[Group]) -
     for opened in bench.opened {
         opened.close()?;
     }
+    say(&format!("{name}: done"));
     Ok(())
 }
 
@@ -256,18 +316,22 @@ impl Bench<'_> {
                 }
             }
             if let (true, Some(group), Some(count)) = (postgres, groups.get(1), counts.get(1)) {
-                self.once(group, *count, round)?;
+                // Bytes of a transaction need no long run.
+                let count = if self.called.quick { *count / 3 } else { *count };
+                self.once(group, count.next_multiple_of(u64::from(group.clients)), round)?;
             }
         }
-        for group in groups {
-            self.ratios(group);
+        for (group, count) in groups.iter().zip(&counts) {
+            self.ratios(group, *count);
         }
         if postgres {
             let name = "pg_tpcb_8";
             self.ratio("pg_wal_wait_over_disk", "pg_tpcb_1", "redo waits per transaction", MOUNT, DISK);
             self.ratio("pg_wal_bytes_over_disk", name, "redo", MOUNT, DISK);
             self.ratio("pg_wal_bytes_fpw_off_over_on", name, "redo", ONCE, PAGES_TWICE);
-            self.ratio("pg_tpcb_8_fpw_off_over_on", name, "transactions", ONCE, PAGES_TWICE);
+            if !self.called.quick {
+                self.ratio("pg_tpcb_8_fpw_off_over_on", name, "transactions", ONCE, PAGES_TWICE);
+            }
         }
         Ok(())
     }
@@ -276,7 +340,7 @@ impl Bench<'_> {
     fn fitting(&self, group: &Group) -> Result<u64, Failed> {
         let mut rate = f64::INFINITY;
         for n in 0..self.opened.len() {
-            let first = if self.called.home_model.is_some() { FIRST / 5 } else { FIRST };
+            let first = if self.called.home_model.is_some() || self.called.quick { FIRST / 3 } else { FIRST };
             rate = rate.min(self.run(n, group, first)?.transactions_per_s());
         }
         let count = (rate * self.called.seconds * group.share) as u64;
@@ -294,7 +358,7 @@ impl Bench<'_> {
             run_time: Duration::ZERO,
             program: Some(Program { load: group.load, clients: group.clients, transactions }),
             progress: &|_| {},
-            stopped: &|| false,
+            stopped: &|| self.called.leftovers.stopped(),
         };
         Ok(opened.measure(&plans)?)
     }
@@ -360,8 +424,13 @@ impl Bench<'_> {
         }
     }
 
-    fn ratios(&mut self, group: &Group) {
+    fn ratios(&mut self, group: &Group, count: u64) {
         let name = group.name;
+        if count < ENOUGH {
+            self.report.warn(format!(
+                "{name}_p99_over_disk: of runs of {count} transactions, few for a 99th percentile"
+            ));
+        }
         self.ratio(&format!("{name}_over_disk"), name, "transactions", MOUNT, DISK);
         self.ratio(&format!("{name}_p99_over_disk"), name, "99th percentile", MOUNT, DISK);
     }

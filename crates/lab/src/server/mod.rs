@@ -17,7 +17,6 @@ mod mariadb;
 mod postgres;
 pub mod process;
 mod redis;
-mod resp;
 mod running;
 mod sql;
 

@@ -1,23 +1,25 @@
 //! Redis, with its append-only file synced at each command: the smallest [`Product`], to copy.
 //!
-//! SLOB's row is a key with a string as value; a range of rows is one MGET or MSET, which is one transaction of Redis.
+//! SLOB's row is a key with a string as value; a range of rows is one MGET or MSET, which is one transaction of Redis; a scan is an MGET for
+//! every 64 rows.
 //!
 //! **Deliberately absent**: snapshots (RDB), replication, clusters.
 
 use std::ffi::OsString;
+use std::io::{self, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
+use tiersmith_awr::resp::{self, Reply};
 use tiersmith_awr::{Snapshot, statistic};
 
 use super::client::{Client, Deadlock, Range, Rows, first_words};
-use super::resp::{Connection, Reply, encode};
 use super::{Product, Programs, Site, refused};
 use crate::error::Result;
 
-/// Commands sent before their replies are read, while loading.
-const PIPELINE: u64 = 64;
+/// The most keys of a command that loads or looks through a table.
+const AT_ONCE: u64 = 64;
 
 /// The product.
 #[derive(Debug)]
@@ -100,9 +102,10 @@ impl Product for Redis {
     }
 
     fn connect(&self, socket: &Path) -> Result<Box<dyn Client>> {
-        let connection = UnixStream::connect(socket).and_then(Connection::new);
-        let connection = connection.map_err(|e| refused("connecting", socket)(e.to_string()))?;
-        Ok(Box::new(RedisClient { connection, socket: socket.into() }))
+        let streams =
+            UnixStream::connect(socket).and_then(|stream| Ok((BufReader::new(stream.try_clone()?), stream)));
+        let (input, output) = streams.map_err(|e| refused("connecting", socket)(e.to_string()))?;
+        Ok(Box::new(RedisClient { input, output, socket: socket.into() }))
     }
 
     fn redo_within(&self) -> &'static str {
@@ -155,36 +158,44 @@ impl Product for Redis {
 }
 
 struct RedisClient {
-    connection: Connection,
+    input: BufReader<UnixStream>,
+    output: UnixStream,
     socket: PathBuf,
 }
 
 impl RedisClient {
-    fn command(&mut self, words: &[&[u8]]) -> Result<Reply> {
-        let mut bytes = Vec::new();
-        encode(&mut bytes, words);
-        self.exchange(&bytes, words.first().copied().unwrap_or_default())
-    }
-
-    fn exchange(&mut self, bytes: &[u8], what: &[u8]) -> Result<Reply> {
-        let reply = self.connection.send(bytes).and_then(|()| self.connection.receive());
-        reply.map_err(|e| refused(&String::from_utf8_lossy(what), &self.socket)(e.to_string()))
+    /// What is refused is an error.
+    fn command(&mut self, words: &[&str]) -> Result<Reply> {
+        let reply = resp::send(&mut self.output, words).and_then(|()| resp::receive(&mut self.input));
+        let reply = match reply {
+            Ok(Reply::Refused(reason)) => Err(io::Error::other(reason)),
+            other => other,
+        };
+        let what = words.first().copied().unwrap_or_default();
+        reply.map_err(|e| refused(what, &self.socket)(e.to_string()))
     }
 
     fn spoken(&mut self, command: &str) -> Result<Reply> {
-        let words: Vec<&[u8]> = command.split_whitespace().map(str::as_bytes).collect();
+        let words: Vec<&str> = command.split_whitespace().collect();
         self.command(&words)
     }
 
+    /// How many of these keys have a value.
     fn get(&mut self, keys: &[String]) -> Result<u64> {
-        let words: Vec<&[u8]> =
-            std::iter::once("MGET").chain(keys.iter().map(String::as_str)).map(str::as_bytes).collect();
-        match self.command(&words)? {
-            Reply::Array(values) => {
-                Ok(values.iter().filter(|value| matches!(value, Reply::Bulk(Some(_)))).count() as u64)
-            }
-            _ => Ok(0),
+        let words: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
+        let reply = self.command(&words)?;
+        Ok(reply.list().iter().filter(|value| value.text().is_some()).count() as u64)
+    }
+
+    /// How many of a table's first rows are there.
+    fn get_rows(&mut self, table: &str, schema: u32, rows: u64) -> Result<u64> {
+        let mut found = 0;
+        for first in (1..=rows).step_by(AT_ONCE as usize) {
+            let last = rows.min(first + AT_ONCE - 1);
+            let keys: Vec<String> = (first..=last).map(|n| key(table, schema, n as i64)).collect();
+            found += self.get(&keys)?;
         }
+        Ok(found)
     }
 }
 
@@ -197,26 +208,18 @@ fn keys(range: Range) -> Vec<String> {
 }
 
 fn lines(reply: &Reply, out: &mut Vec<Vec<String>>) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match reply {
-        Reply::Simple(line) => out.push(vec![line.clone()]),
-        Reply::Integer(number) => out.push(vec![number.to_string()]),
-        Reply::Bulk(bytes) => {
-            let text = text(bytes.as_deref().unwrap_or_default());
-            out.extend(text.lines().map(|line| match line.split_once(':') {
-                Some((name, value)) => vec![name.to_owned(), value.to_owned()],
-                None => vec![line.to_owned()],
-            }));
+        Reply::Text(text) => out.extend(text.lines().map(|line| match line.split_once(':') {
+            Some((name, value)) => vec![name.to_owned(), value.to_owned()],
+            None => vec![line.to_owned()],
+        })),
+        Reply::Number(number) => out.push(vec![number.to_string()]),
+        // A row of numbers.
+        Reply::List(replies) if replies.iter().all(|reply| matches!(reply, Reply::Number(_))) => {
+            out.push(replies.iter().filter_map(Reply::number).map(|number| number.to_string()).collect());
         }
-        Reply::Array(replies) if replies.iter().all(|reply| matches!(reply, Reply::Integer(_))) => {
-            out.push(
-                replies
-                    .iter()
-                    .filter_map(|r| if let Reply::Integer(n) = r { Some(n.to_string()) } else { None })
-                    .collect(),
-            );
-        }
-        Reply::Array(replies) => replies.iter().for_each(|reply| lines(reply, out)),
+        Reply::List(replies) => replies.iter().for_each(|reply| lines(reply, out)),
+        Reply::Nothing | Reply::Refused(_) => {}
     }
 }
 
@@ -232,10 +235,9 @@ impl Client for RedisClient {
 
     fn ask(&mut self, statement: &str) -> Result<String> {
         match self.spoken(statement)? {
-            Reply::Simple(text) => Ok(text),
-            Reply::Integer(number) => Ok(number.to_string()),
-            Reply::Bulk(Some(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Reply::Bulk(None) | Reply::Array(_) => {
+            Reply::Text(text) => Ok(text),
+            Reply::Number(number) => Ok(number.to_string()),
+            Reply::Nothing | Reply::List(_) | Reply::Refused(_) => {
                 Err(refused(first_words(statement), &self.socket)("it returned no value".into()))
             }
         }
@@ -244,35 +246,29 @@ impl Client for RedisClient {
     fn table(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
         let reply = self.spoken(statement)?;
         let mut rows = Vec::new();
-        if reply != Reply::Array(Vec::new()) {
+        if reply != Reply::List(Vec::new()) {
             lines(&reply, &mut rows);
         }
         Ok(rows)
     }
 
     fn load(&mut self, rows: &Rows) -> Result<()> {
-        let value = vec![b'x'; rows.width * 19];
+        let value = "x".repeat(rows.width * 19);
         for (table, count) in [("cf1", rows.rows), ("cf2", rows.scan_rows)] {
-            for first in (1..=count).step_by(PIPELINE as usize) {
-                let last = count.min(first + PIPELINE - 1);
+            for first in (1..=count).step_by(AT_ONCE as usize) {
+                let last = count.min(first + AT_ONCE - 1);
                 let keys: Vec<String> = (first..=last).map(|n| key(table, rows.schema, n as i64)).collect();
-                let mut words: Vec<&[u8]> = vec![b"MSET"];
-                keys.iter().for_each(|key| words.extend([key.as_bytes(), value.as_slice()]));
+                let mut words = vec!["MSET"];
+                keys.iter().for_each(|key| words.extend([key.as_str(), &value]));
                 self.command(&words)?;
             }
         }
         let scanned = rows.scan_rows.to_string();
-        self.command(&[b"SET", format!("user{}:scan", rows.schema + 1).as_bytes(), scanned.as_bytes()])
-            .map(|_| ())
+        self.command(&["SET", &format!("user{}:scan", rows.schema + 1), &scanned]).map(|_| ())
     }
 
     fn count(&mut self, schema: u32, rows: u64) -> Result<u64> {
-        let mut found = 0;
-        for first in (0..rows).step_by(PIPELINE as usize) {
-            let before = rows.min(first + PIPELINE) + 1;
-            found += self.get(&keys(Range { schema, after: first as i64, before: before as i64 }))?;
-        }
-        Ok(found)
+        self.get_rows("cf1", schema, rows)
     }
 
     fn select(&mut self, range: Range) -> Result<u64> {
@@ -281,8 +277,7 @@ impl Client for RedisClient {
 
     fn scan(&mut self, schema: u32) -> Result<u64> {
         let rows = self.number(&format!("GET user{}:scan", schema + 1))?;
-        let keys: Vec<String> = (1..=rows as i64).map(|n| key("cf2", schema, n)).collect();
-        self.get(&keys)
+        self.get_rows("cf2", schema, rows)
     }
 
     fn update(
@@ -293,8 +288,8 @@ impl Client for RedisClient {
     ) -> Result<std::result::Result<u64, Deadlock>> {
         let keys = keys(range);
         let value = value.repeat(if is_heavy { 19 } else { 2 });
-        let mut words: Vec<&[u8]> = vec![b"MSET"];
-        keys.iter().for_each(|key| words.extend([key.as_bytes(), value.as_bytes()]));
+        let mut words = vec!["MSET"];
+        keys.iter().for_each(|key| words.extend([key.as_str(), &value]));
         self.command(&words).map(|_| Ok(keys.len() as u64))
     }
 

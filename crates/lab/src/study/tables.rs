@@ -135,6 +135,11 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
         table.row(cells);
     }
     add_notes(&mut table, result, &rows);
+    if table.rows.iter().flatten().any(|cell| *cell == Cell::Empty) {
+        table.note(
+            "An empty cell was not measured: the case has no such thing, or the database does not tell it.",
+        );
+    }
     table
 }
 
@@ -180,7 +185,8 @@ pub fn beside_published(result: &StudyResult) -> Option<Table> {
                     table.row(vec![
                         Cell::text(&case.id),
                         Cell::text(&published.id),
-                        Cell::text(figure.label()),
+                        // The long word would be broken in the text, which has a hundred columns.
+                        Cell::text(figure.label().replace("transactions", "trans")),
                         Cell::number(printed),
                         Cell::number(here),
                     ]);

@@ -4,6 +4,7 @@
 //!
 //! **Invariant**: a limit is a constant here, with its reason. **Deliberately absent**: significance tests; several rounds show more.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -87,16 +88,28 @@ pub fn before(machine: &Machine, busy: Option<f64>, cases: &[Case]) -> Vec<Warni
                         writes a journal instead. Set LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE when building.";
         found.push(warning("no-batch-atomic", sentence.into()));
     }
+    let is_slob = |case: &Case| case.target == SQLITE || case.server.load == Load::Slob;
+    let blocks = |case: &Case| case.slob.blocks(case.block_bytes());
+    let is_small = |case: &&Case| is_slob(case) && blocks(case) < SLOB_SCALE_MIN_BLOCKS;
+    // The same of every case is said once.
+    let small: BTreeSet<u64> = cases.iter().filter(is_small).map(blocks).collect();
+    for blocks_of_case in small {
+        let those: Vec<&Case> =
+            cases.iter().filter(is_small).filter(|case| blocks(case) == blocks_of_case).collect();
+        let who = match those.as_slice() {
+            [] => continue,
+            those if those.len() == cases.len() => "Every case".to_owned(),
+            [case] => case.id.clone(),
+            [case, others @ ..] => format!("{}, and {} more", case.id, others.len()),
+        };
+        let sentence = format!(
+            "{who}: the scale is {blocks_of_case} blocks, and SLOB's smallest is {SLOB_SCALE_MIN_BLOCKS}: caches hold more of it than of a \
+             real database."
+        );
+        found.push(warning("small-scale", sentence));
+    }
     for case in cases {
-        let is_slob = case.target == SQLITE || case.server.load == Load::Slob;
-        let blocks = case.slob.blocks(case.block_bytes());
-        if is_slob && blocks < SLOB_SCALE_MIN_BLOCKS {
-            let sentence = format!(
-                "{}: the scale is {blocks} blocks, and SLOB's smallest is {SLOB_SCALE_MIN_BLOCKS}: caches hold more of it than of a real database.",
-                case.id
-            );
-            found.push(warning("small-scale", sentence));
-        }
+        let is_slob = is_slob(case);
         if is_slob && case.slob.sessions() > machine.cpus {
             let sentence =
                 format!("{}: {} sessions share {} processors.", case.id, case.slob.sessions(), machine.cpus);

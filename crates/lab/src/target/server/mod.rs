@@ -195,17 +195,25 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
 /// Reads every file once, on the way that the server takes, so that the page cache has them: those of a copy on a plain file system are
 /// there already, those of a mount are not.
 fn read_tree(dir: &Path) -> Result<()> {
-    // By another process: this one may be serving the mount. Files that the server removes meanwhile are none of our business.
+    // By another process: this one may be serving the mount.
     let words = ["-type", "f", "-size", "+0", "-exec", "cat", "--", "{}", "+"];
-    let nothing = Stdio::null;
-    let read = Command::new("find")
-        .arg(dir)
-        .args(words)
-        .stdin(nothing())
-        .stdout(nothing())
-        .stderr(nothing())
-        .status();
-    read.map(|_| ()).during("run find for", dir)
+    let mut find = Command::new("find");
+    find.arg(dir).args(words).env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null());
+    let read = find.stderr(Stdio::piped()).output().during("run find for", dir)?;
+    let said = String::from_utf8_lossy(&read.stderr);
+    let root = format!("find: '{}'", dir.display());
+    // Files that the server removes meanwhile are none of our business.
+    let mut reasons = said
+        .lines()
+        .filter(|line| !line.ends_with(": No such file or directory") || line.starts_with(&root))
+        .map(str::to_owned);
+    let silent = (!read.status.success() && said.is_empty()).then(|| read.status.to_string());
+    match reasons.next().or(silent) {
+        None => Ok(()),
+        Some(reason) => {
+            Err(Error::Target { what: "reading every file once".into(), database: dir.into(), reason })
+        }
+    }
 }
 
 fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String, String> {
@@ -340,5 +348,19 @@ impl Opened for ServerTarget {
         drop(control);
         server.stop()?;
         placed.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_read_is_not_taken_for_one_that_was() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), [1; 9000]).unwrap();
+        read_tree(dir.path()).unwrap();
+        let error = read_tree(&dir.path().join("data")).unwrap_err().to_string();
+        assert!(error.contains("No such file or directory"), "{error}");
     }
 }
