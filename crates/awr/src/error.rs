@@ -53,7 +53,8 @@ pub enum Error {
     /// Between the snapshots the source began to count anew.
     #[error(
         "the source was restarted between the snapshots: {reason}. Its counters began again at zero, so the \
-         difference means nothing; choose two snapshots after the restart"
+         difference means nothing; choose two snapshots after the restart. Of a repository that has snapshots of both \
+         runs in between, a report adds up what was counted before and after"
     )]
     Restarted {
         /// What showed it.
@@ -62,7 +63,8 @@ pub enum Error {
     /// Between the snapshots a group of counters was set to zero.
     #[error(
         "counters were reset between the snapshots: {reason}. A difference across a reset means nothing; choose two \
-         snapshots after it"
+         snapshots after it. Of a repository that has snapshots on both sides, a report adds up what was counted before and \
+         after"
     )]
     Reset {
         /// Which group, and when.

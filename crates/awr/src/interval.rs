@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tiersmith_events::{Histogram, WaitClass};
 
 use crate::host::{CpuTimes, DiskStat, HostStat, Pressure};
+use crate::joined::{Inside, LeftOut};
 use crate::report::Timeline;
 use crate::sampling::Sampling;
 use crate::series::Series;
@@ -62,6 +63,10 @@ pub struct Interval {
     pub warnings: Vec<String>,
     /// What happened in between, step by step, if somebody has it: reports draw it.
     pub timeline: Option<Timeline>,
+    /// Times between its ends of which nothing is in it, for the source was restarted or counters were reset; empty if it is of the two
+    /// snapshots alone. The elapsed time is without them.
+    pub left_out: Vec<LeftOut>,
+    pub(crate) inside: Inside,
 }
 
 /// A wait event in an interval.
@@ -121,10 +126,7 @@ impl Interval {
         let statements =
             statement::between(&begin.statements, begin.partial.contains("statements"), &end.statements);
         if statements.lost > 0 {
-            warnings.push(format!(
-                "{} statements are left out: they were not in the lists of both snapshots, or were counted anew.",
-                statements.lost
-            ));
+            warnings.push(statements_lost(statements.lost));
         }
         let sampling = match (&begin.sampling, &end.sampling) {
             (Some(before), Some(now)) => {
@@ -159,6 +161,8 @@ impl Interval {
             pressure: pressure(&begin.host, &end.host),
             warnings,
             timeline: None,
+            left_out: Vec::new(),
+            inside: Inside::default(),
         })
     }
 
@@ -244,7 +248,12 @@ impl Interval {
 
     /// Whether a medium of the source only stood for another, at its beginning or its end.
     pub fn is_emulated(&self) -> bool {
-        self.begin.is_emulated() || self.end.is_emulated()
+        self.begin.is_emulated() || self.end.is_emulated() || !self.inside.emulated.is_empty()
+    }
+
+    /// Whether rows may be missing in this list of one of its snapshots.
+    pub(crate) fn is_partial(&self, list: &str) -> bool {
+        is_partial(&self.begin, &self.end, list) || self.inside.partial.contains(list)
     }
 }
 
@@ -372,20 +381,20 @@ fn is_partial(begin: &Snapshot, end: &Snapshot, list: &str) -> bool {
 }
 
 /// Says what was left out because only one of the snapshots has it, or it was counted in another way.
-fn left_out(what: &str, names: Vec<String>, warnings: &mut Vec<String>) {
+pub(crate) fn left_out(what: &str, names: Vec<String>, warnings: &mut Vec<String>) {
     let more = names.len().saturating_sub(NAMED);
     let and = if more > 0 { format!(" and {more} more") } else { String::new() };
     let shown: Vec<_> = names.into_iter().take(NAMED).map(|name| crate::figure::visible(&name)).collect();
     if !shown.is_empty() {
         let shown = shown.join("; ");
         warnings.push(format!(
-            "Not told, or not told alike, at both ends of the interval, so left out: {what} {shown}{and}."
+            "Not told, or not told alike, at both ends of the interval, so left out: {what}{shown}{and}."
         ));
     }
 }
 
 /// So many names stand in a warning.
-const NAMED: usize = 10;
+pub(crate) const NAMED: usize = 10;
 
 fn waits(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Vec<WaitDelta>> {
     let partial = is_partial(begin, end, "waits");
@@ -405,7 +414,7 @@ fn waits(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result
             before => rows.push(wait(before.copied(), now)?),
         }
     }
-    left_out("the waits", out, warnings);
+    left_out("the waits ", out, warnings);
     Ok(rows)
 }
 
@@ -477,7 +486,7 @@ fn counters(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Res
             )?,
         });
     }
-    left_out("the counters", out, warnings);
+    left_out("the counters ", out, warnings);
     Ok(rows)
 }
 
@@ -516,8 +525,8 @@ fn io(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Ve
         }
         rows.push(row);
     }
-    left_out("the reads and writes of", out, warnings);
-    left_out("the times of the reads and writes of", untimed, warnings);
+    left_out("the reads and writes of ", out, warnings);
+    left_out("the times of the reads and writes of ", untimed, warnings);
     Ok(rows)
 }
 
@@ -555,12 +564,22 @@ fn disks(begin: &HostStat, end: &HostStat, warnings: &mut Vec<String>) -> Vec<Di
         match disk_since(before, disk) {
             Some(delta) if delta.reads > 0 || delta.writes > 0 => busy.push(delta),
             Some(_) => {}
-            None => {
-                warnings.push(format!("The counters of disk {} went backwards: it is left out.", disk.name))
-            }
+            None => warnings.push(disk_backwards(&disk.name)),
         }
     }
     busy
+}
+
+/// The warning of a disk whose counters went backwards.
+pub(crate) fn disk_backwards(name: &str) -> String {
+    format!("The counters of disk {name} went backwards: it is left out.")
+}
+
+/// The warning of statements that could not be followed.
+pub(crate) fn statements_lost(lost: usize) -> String {
+    format!(
+        "{lost} statements are left out: they were not in the lists of both snapshots, or were counted anew."
+    )
 }
 
 fn disk_since(before: &DiskStat, now: &DiskStat) -> Option<DiskStat> {

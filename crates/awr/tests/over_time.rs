@@ -132,6 +132,53 @@ fn a_restart_is_a_gap_with_its_reason_and_no_figure_is_negative() {
 }
 
 #[test]
+fn what_the_source_did_not_tell_for_a_while_is_a_hole_and_not_a_dip() {
+    let mut all = snapshots(Day { minutes: 30, ..Day::default() });
+    // A view that timed out once: neither of the two steps at this snapshot tells DB time. Then the waits were not told.
+    (all[10].db_time_ns, all[10].db_cpu_ns) = (None, None);
+    all[20].waits.clear();
+    for snapshot in &mut all {
+        snapshot.partial.insert("waits".to_owned());
+    }
+    let interval = over(&all);
+    let report = report(&interval);
+    let (measured, _) = areas(&report)[0];
+    let begins: Vec<u64> =
+        measured.gaps.iter().map(|gap| (gap.from_unix_ns - all[0].taken_unix_ns) / 60_000_000_000).collect();
+    assert_eq!(begins, [9, 10, 19, 20], "{:?}", measured.gaps);
+    assert!(measured.gaps[0].reason.contains("DB time") && measured.gaps[2].reason.contains("the waits"));
+    assert_eq!(measured.slots.len(), 26);
+    let listed = table(&report, &measured.title);
+    assert!(
+        listed.rows.len() == 26 && listed.notes.iter().any(|note| note.contains("4 slots")),
+        "{:?}",
+        listed.notes
+    );
+    // Where nothing is missing the parts are the DB time of the step.
+    for slot in &measured.slots {
+        assert!(slot.values.iter().sum::<f64>() > 0.3, "{slot:?}");
+    }
+}
+
+#[test]
+fn samples_that_are_far_from_what_was_measured_say_so() {
+    let mut all = snapshots(Day::default());
+    // Lines of text are broken anywhere.
+    let said = |all: &[Snapshot]| {
+        let text = report(&over(all)).text();
+        text.split_whitespace().collect::<Vec<_>>().join(" ").contains("further from the samples")
+    };
+    assert!(said(&all), "the made-up samples are not of the made-up load");
+    // As many as were measured.
+    let last = all.len() - 1;
+    let measured = over(&all).active_sessions().unwrap();
+    let sampling = all[last].sampling.as_mut().unwrap();
+    sampling.events.truncate(1);
+    sampling.events[0].seen = (measured * sampling.looks as f64).round() as u64;
+    assert!(!said(&all));
+}
+
+#[test]
 fn two_intervals_are_drawn_on_one_scale_and_axes_of_one_length() {
     let first = over(&snapshots(Day::default()));
     let second = over(&snapshots(Day { minutes: 30, slower: 3, ..Day::default() }));

@@ -80,11 +80,18 @@ fn a_baseline_over_a_restart_keeps_its_snapshots_and_says_that_there_is_no_repor
         fs::write(dir.join(format!("{number}.json")), snapshot.to_json()).unwrap();
     }
     good(dir, &["awr", "load", "1.json", "2.json", "3.json", "--to", "x.db"]);
-    let output = tiersmith(dir, &["awr", "baseline", "add", "over", "1", "3", "--in", "x.db"]);
+    let output = tiersmith(dir, &["awr", "baseline", "add", "over", "1", "2", "--in", "x.db"]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("there is no report") && said.contains("was restarted"), "{said}");
     refused(dir, &["awr", "report", "--in", "x.db", "--baseline", "over"], "baseline `over` is no interval");
+    // With a second snapshot after the restart there is something to count.
+    good(dir, &["awr", "baseline", "add", "counted", "1", "3", "--in", "x.db"]);
+    for of in [&["--baseline", "counted"][..], &["1", "3"]] {
+        let said = good(dir, &[&["awr", "report", "--in", "x.db"], of].concat());
+        assert!(said.contains("INCOMPLETE: restarted between snapshots 1"), "{said}");
+    }
+    good(dir, &["awr", "baseline", "drop", "counted", "--in", "x.db"]);
     let said = good(dir, &["awr", "baseline", "add", "whole", "2", "3", "--in", "x.db", "--json"]);
     assert!(serde_json::from_str::<serde_json::Value>(&said).unwrap()["no_report"].is_null(), "{said}");
     assert!(good(dir, &["awr", "purge", "--older", "0", "--in", "x.db"]).contains("0 snapshots removed"));

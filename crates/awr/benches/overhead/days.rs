@@ -20,7 +20,12 @@ fn later(of: &Snapshot, minute: u64) -> Snapshot {
     for wait in &mut snapshot.waits {
         wait.count += minute * 60;
         wait.total_ns += minute * 1_000_000_000;
-        wait.buckets.clear();
+        // Latencies that change: there is a heat map to draw.
+        let slow = minute / 60 * 900 + (minute % 60) * (minute % 60) / 4;
+        let before = wait.count - minute * 60;
+        wait.buckets = vec![(524_288, before), (1_048_576, minute * 60 - slow), (8_388_608, slow)];
+        wait.buckets.retain(|(_, count)| *count > 0);
+        wait.max_ns = wait.max_ns.max(16_777_215);
     }
     snapshot.counters.iter_mut().for_each(|counter| counter.value += minute * 6_000);
     for statement in &mut snapshot.statements {
@@ -35,13 +40,17 @@ pub(crate) fn compare_of(archive: &Archive, days: [(SnapshotId, SnapshotId); 2])
     let intervals = days.map(|(first, last)| {
         let series = archive.series(first, last).unwrap();
         sizes += series.steps().filter(|step| step.what.is_ok()).count();
-        Interval::between(&archive.find(first).unwrap(), &archive.find(last).unwrap()).unwrap()
+        Interval::between(&archive.find(first).unwrap(), &archive.find(last).unwrap()).unwrap().over(&series)
     });
     assert_eq!(sizes as u64, 2 * MINUTES, "every minute of both days is there");
     let report = tiersmith_awr::compare(&intervals[0], &intervals[1]);
     let mut page = Page::new("two days");
     report.add_to(&mut page);
-    report.text().len() + page.render().len()
+    let (text, page) = (report.text(), page.render());
+    for what in ["Activity Over Time", "<svg"] {
+        assert!(page.contains(what), "the page has its {what}, as the program's has");
+    }
+    text.len() + page.len()
 }
 
 /// Measures the comparison of two days that are made from one snapshot.

@@ -58,6 +58,7 @@ fn summary(both: [&Interval; 2]) -> Section {
     let mut section = Section::new("Report Summary");
     section.table(sets(both));
     section.table(periods(both));
+    section.table_if_any(tables::left_out(&both));
     for warning in tables::warnings(&both) {
         section.text(format!("Warning: {warning}"));
     }
@@ -474,7 +475,7 @@ fn io_table(both: [&Interval; 2]) -> Table {
             let figures = both.map(|of| {
                 let row = of.io.iter().find(|io| io.file_class == file_class && io.tier == tier);
                 // What a partial list does not have was not told; what a whole one does not have did not happen.
-                let told = row.is_some() || ![&of.begin, &of.end].iter().any(|at| at.partial.contains("io"));
+                let told = row.is_some() || !of.is_partial("io");
                 told.then(|| row.map_or([0; 3], pick).map(|value| value as f64))
             });
             if figures.iter().flatten().all(|figures| figures[0] == 0.0) {

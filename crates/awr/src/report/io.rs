@@ -166,7 +166,7 @@ pub(super) fn tables_compared(both: [&Interval; 2], section: &mut Section) {
         }
         let names: BTreeSet<&String> = sides.iter().flat_map(BTreeMap::keys).collect();
         // What a partial list does not have was not told; what a whole one does not have did not happen.
-        let told = both.map(|of| ![&of.begin, &of.end].iter().any(|at| at.partial.contains("io")));
+        let told = both.map(|of| !of.is_partial("io"));
         let mut rows: Vec<(f64, Vec<Cell>)> = Vec::new();
         for name in names {
             let found = [0, 1].map(|of: usize| sides[of].get(name).copied().or(told[of].then(Sums::default)));

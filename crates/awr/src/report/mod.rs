@@ -35,6 +35,7 @@ use serde::{Deserialize, Serialize};
 pub use compare::compare;
 pub use single::report;
 pub use timeline::Timeline;
+pub(crate) use timeline::passed;
 
 use crate::page::{Chart, Page};
 use crate::{Interval, Snapshot, Table, delimited, text};

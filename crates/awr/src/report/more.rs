@@ -191,7 +191,7 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
         .text("Wait Class", "The class of the wait, or CPU.")
         .figures("Seen", "", "Sessions seen in it, summed over all looks.")
         .figures("% Activity", "", "Its share of all sessions seen.")
-        .figures("+-", "points", "The standard error of the share, from the number of sightings alone.")
+        .figures("+-", "points", "The standard error of the share: of chance alone, not of looking late.")
         .figures("Avg Active Sessions", "", "Sessions seen in it by looks.");
         let all = sampling.seen();
         for event in &sampling.events {
@@ -206,10 +206,25 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
             ]);
         }
         table.first(super::single::ROWS, super::io::REST);
+        if let Some(measured) = far_apart(of_one) {
+            table.note(format!(
+                "Measured were {} active sessions on average: further from the samples than chance explains. On a busy machine the \
+                 sampler gets a processor when others have stopped, and sees less.",
+                figure::number(measured)
+            ));
+        }
         table.note("An estimate: what began and ended between two looks was not seen. It is not added to measured time.");
         section.table(table);
     }
     section
+}
+
+/// The measured average of active sessions, where the sampled one is more than three standard errors from it.
+fn far_apart(of: &Interval) -> Option<f64> {
+    let (measured, sampling) = (of.active_sessions()?, of.sampling.as_ref()?);
+    let sampled = sampling.active_sessions()?;
+    let error = (sampling.seen().max(1) as f64).sqrt() / sampling.looks.max(1) as f64;
+    ((measured - sampled).abs() > 3.0 * error).then_some(measured)
 }
 
 /// Pressure on the host.

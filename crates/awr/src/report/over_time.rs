@@ -28,6 +28,8 @@ struct Layers {
     series: Vec<Series>,
     lines: Vec<Line>,
     slots: Vec<TimeSlot>,
+    /// Slots of which the source did not tell all of this: they are holes, not zeros.
+    untold: Vec<TimeGap>,
 }
 
 /// Charts of all intervals that have steps: measured, then sampled.
@@ -43,7 +45,9 @@ pub(super) fn charts(of: &[&Interval]) -> Vec<Chart> {
         for (index, layers) in all.into_iter().enumerate() {
             let Some(layers) = layers else { continue };
             let over = over(of, index, &title(of[index]), explained(of[index], *sampled), layers.unit);
-            let over = OverTime { slots: layers.slots, top, ..over };
+            let mut over = OverTime { slots: layers.slots, top, ..over };
+            over.gaps.extend(layers.untold);
+            over.gaps.sort_by_key(|gap| gap.from_unix_ns);
             charts.push(Chart::Area { of: over, series: layers.series, lines: layers.lines });
         }
     }
@@ -132,21 +136,47 @@ fn host_lines<'a>(slots: impl Iterator<Item = &'a Slot> + Clone) -> (Vec<Line>, 
 }
 
 /// DB CPU, wait classes and what is not accounted for, as they were measured.
-fn measured(_: &Interval, line: &Timeline) -> Option<Layers> {
-    let told = |slot: &&Slot| slot.db_time_ns.is_some() || !slot.classes.is_empty();
-    let slots: Vec<&Slot> = line.slots.iter().filter(told).collect();
-    if !line.is_worth_drawing() || slots.is_empty() {
+fn measured(of: &Interval, line: &Timeline) -> Option<Layers> {
+    // What the interval tells and a slot does not is not zero there.
+    let time = of.db_time_ns.is_some() && line.slots.iter().any(|slot| slot.db_time_ns.is_some());
+    let cpu = of.db_cpu_ns.is_some() && line.slots.iter().any(|slot| slot.db_cpu_ns.is_some());
+    let waits =
+        line.slots.iter().any(|slot| slot.classes.as_ref().is_some_and(|classes| !classes.is_empty()));
+    if !line.is_worth_drawing() || !(time || waits) {
         return None;
     }
-    let cpu = slots.iter().any(|slot| slot.db_cpu_ns.is_some());
+    let missing = |slot: &Slot| {
+        let lacks = [
+            (time && slot.db_time_ns.is_none(), "DB time"),
+            (cpu && slot.db_cpu_ns.is_none(), "DB CPU"),
+            (waits && slot.classes.is_none(), "the waits"),
+        ];
+        let names: Vec<&str> = lacks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, name)| name).collect();
+        (!names.is_empty()).then(|| format!("the source did not tell {} in all of it", names.join(", ")))
+    };
+    let (mut slots, mut untold) = (Vec::new(), Vec::new());
+    for slot in &line.slots {
+        match missing(slot) {
+            None => slots.push(slot),
+            Some(reason) => {
+                untold.push(TimeGap { from_unix_ns: slot.from_unix_ns, to_unix_ns: slot.to_unix_ns, reason })
+            }
+        }
+    }
+    if slots.is_empty() {
+        return None;
+    }
+    let class_of =
+        |slot: &Slot, class: &WaitClass| slot.classes.as_ref().and_then(|of| of.get(class)).copied();
     let classes: Vec<WaitClass> = WaitClass::ALL
         .into_iter()
-        .filter(|class| slots.iter().any(|slot| slot.classes.contains_key(class)))
+        .filter(|class| slots.iter().any(|slot| class_of(slot, class).is_some()))
         .collect();
     let rest_of = |slot: &Slot| {
+        let cpu_ns = slot.db_cpu_ns.filter(|_| cpu).unwrap_or(0);
         let named =
-            slot.classes.values().fold(slot.db_cpu_ns.unwrap_or(0), |sum, ns| sum.saturating_add(*ns));
-        slot.db_time_ns.map_or(0, |time| time.saturating_sub(named))
+            slot.classes.iter().flat_map(|of| of.values()).fold(cpu_ns, |sum, ns| sum.saturating_add(*ns));
+        slot.db_time_ns.filter(|_| time).map_or(0, |time| time.saturating_sub(named))
     };
     let rest = slots.iter().any(|slot| rest_of(slot) > 0);
     let mut names = Vec::new();
@@ -164,8 +194,7 @@ fn measured(_: &Interval, line: &Timeline) -> Option<Layers> {
         if cpu {
             values.push(slot.average(slot.db_cpu_ns.unwrap_or(0)));
         }
-        values
-            .extend(classes.iter().map(|class| slot.average(slot.classes.get(class).copied().unwrap_or(0))));
+        values.extend(classes.iter().map(|class| slot.average(class_of(slot, class).unwrap_or(0))));
         if rest {
             values.push(slot.average(rest_of(slot)));
         }
@@ -177,7 +206,7 @@ fn measured(_: &Interval, line: &Timeline) -> Option<Layers> {
         }
     });
     let slots = points.collect();
-    Some(Layers { unit: "active sessions", series: names, lines, slots })
+    Some(Layers { unit: "active sessions", series: names, lines, slots, untold })
 }
 
 /// Work and wait classes, as samples saw them.
@@ -210,7 +239,7 @@ fn sampled(_: &Interval, line: &Timeline) -> Option<Layers> {
         }
     });
     let slots = points.collect();
-    Some(Layers { unit: "active sessions", series: names, lines, slots })
+    Some(Layers { unit: "active sessions", series: names, lines, slots, untold: Vec::new() })
 }
 
 /// The events whose latency is drawn: those with the most time in any of the intervals, foreground before background.
@@ -366,6 +395,14 @@ fn layers_table(caption: &str, layers: &Layers) -> Table {
         cells.extend(slot.values.iter().map(|value| Cell::number(*value)));
         cells.extend(slot.lines.iter().map(|value| Cell::of(Quantity::Number, *value)));
         table.row(cells);
+    }
+    if let Some(first) = layers.untold.first() {
+        table.note(format!(
+            "Left out: {} slots, the first from {} UTC: {}.",
+            layers.untold.len(),
+            figure::instant(first.from_unix_ns),
+            first.reason
+        ));
     }
     table
 }

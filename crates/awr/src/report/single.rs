@@ -62,6 +62,7 @@ fn summary(of: &Interval) -> Section {
     section.table(database(of));
     section.table_if_any(tables::host(&[of]));
     section.table(snapshots(of));
+    section.table_if_any(tables::left_out(&[of]));
     for warning in tables::warnings(&[of]) {
         section.text(format!("Warning: {warning}"));
     }
@@ -127,6 +128,10 @@ fn snapshots(of: &Interval) -> Table {
         ]);
     }
     table.row(vec![Cell::text("Elapsed:"), Cell::Empty, Cell::text(load::seconds(of.elapsed_ns))]);
+    if !of.left_out.is_empty() {
+        let ns = tables::left_out_ns(of);
+        table.row(vec![Cell::text("Left Out:"), Cell::Empty, Cell::text(load::seconds(ns))]);
+    }
     if let Some(ns) = of.db_time_ns {
         table.row(vec![Cell::text("DB Time:"), Cell::Empty, Cell::text(load::seconds(ns))]);
     }

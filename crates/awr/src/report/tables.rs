@@ -13,23 +13,112 @@ pub(super) const ROWS: usize = 600;
 /// What two intervals are called beside each other.
 pub(super) const ORDINALS: [&str; 2] = ["First (1st)", "Second (2nd)"];
 
-/// The banner of emulated media, if there are any.
+/// What must not be overlooked: emulated media, and times that are left out.
 pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
     let mut emulated: BTreeSet<String> = BTreeSet::new();
     for of in intervals {
-        for medium in of.begin.media.iter().chain(&of.end.media).filter(|medium| medium.emulated) {
+        for medium in of
+            .begin
+            .media
+            .iter()
+            .chain(&of.end.media)
+            .chain(&of.inside.emulated)
+            .filter(|medium| medium.emulated)
+        {
             emulated.insert(format!("{} ({})", medium.name, medium.kind));
         }
     }
-    if emulated.is_empty() {
-        return Vec::new();
+    let mut banners = Vec::new();
+    if !emulated.is_empty() {
+        let media: Vec<String> = emulated.into_iter().collect();
+        banners.push(format!(
+            "EMULATED: the medium of {} only stands for persistent memory. Its figures are not those of a real \
+             one, and what it holds need not survive a power cut.",
+            media.join(", ")
+        ));
     }
-    let media: Vec<String> = emulated.into_iter().collect();
-    vec![format!(
-        "EMULATED: the medium of {} only stands for persistent memory. Its figures are not those of a real \
-         one, and what it holds need not survive a power cut.",
-        media.join(", ")
-    )]
+    for (index, of) in intervals.iter().enumerate() {
+        let whose = if intervals.len() > 1 { format!("{}: ", ORDINALS[index.min(1)]) } else { String::new() };
+        banners.extend(incomplete(of).map(|text| format!("{whose}{text}")));
+    }
+    banners
+}
+
+/// Says that figures are of a part of the interval: of which, and why.
+fn incomplete(of: &Interval) -> Option<String> {
+    let first = of.left_out.first()?;
+    let seconds = |ns: u64| super::load::seconds(ns);
+    let mut why: BTreeMap<&str, usize> = BTreeMap::new();
+    for left in &of.left_out {
+        *why.entry(left.what).or_default() += 1;
+    }
+    let what = match &of.left_out[..] {
+        [one] => format!(
+            "{} between snapshots {} ({}) and {} ({} UTC): {}",
+            one.what,
+            one.first,
+            figure::instant(one.from_unix_ns),
+            one.last,
+            figure::instant(one.to_unix_ns),
+            one.reason
+        ),
+        all => {
+            let kinds: Vec<String> =
+                why.iter().map(|(what, times)| format!("{what} {times} times")).collect();
+            format!(
+                "{}, first after {}, last before {} UTC (see Times Left Out)",
+                kinds.join(", "),
+                figure::instant(first.from_unix_ns),
+                figure::instant(all.last().map_or(0, |last| last.to_unix_ns))
+            )
+        }
+    };
+    let out_ns = left_out_ns(of);
+    Some(figure::visible(&format!(
+        "INCOMPLETE: {what}. What happened in these {} is not known and left out; the figures are what was counted in the other {}, \
+         added up.",
+        seconds(out_ns),
+        seconds(of.elapsed_ns)
+    )))
+}
+
+/// How long the times are that are left out, together.
+pub(super) fn left_out_ns(of: &Interval) -> u64 {
+    of.left_out.iter().fold(0, |sum, left| sum.saturating_add(left.elapsed_ns))
+}
+
+/// How many times left out are listed.
+const LEFT_OUT: usize = 50;
+
+/// The times that are left out of the figures.
+pub(super) fn left_out(intervals: &[&Interval]) -> Table {
+    let mut table = Table::new("Times Left Out");
+    if intervals.len() > 1 {
+        table = table.text("Set", "Which of the two intervals.");
+    }
+    table = table
+        .figures("After Snap", "", "The last snapshot before it.")
+        .figures("From", "UTC", "When that was taken.")
+        .figures("Before Snap", "", "The first snapshot after it.")
+        .figures("To", "UTC", "When that was taken.")
+        .figures("Length", "s", "How much time passed between them.")
+        .text("Why", "What was found.");
+    for (index, of) in intervals.iter().enumerate() {
+        for left in &of.left_out {
+            let set = (intervals.len() > 1).then(|| Cell::text(["1st", "2nd"][index.min(1)]));
+            let cells = [
+                Cell::count(Some(left.first.number())),
+                Cell::text(figure::instant(left.from_unix_ns)),
+                Cell::count(Some(left.last.number())),
+                Cell::text(figure::instant(left.to_unix_ns)),
+                Cell::seconds(left.elapsed_ns as f64 / 1e9),
+                Cell::text(format!("{}: {}", left.what, left.reason)),
+            ];
+            table.row(set.into_iter().chain(cells).collect());
+        }
+    }
+    table.first(LEFT_OUT, super::io::REST);
+    table
 }
 
 /// What an interval is called: its label, else its database.

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use tiersmith_events::WaitClass;
 
 use crate::figure;
+use crate::joined::Broken;
 use crate::series::{Series, Step};
 use crate::{Interval, Snapshot, SnapshotId};
 
@@ -36,6 +37,8 @@ pub struct Timeline {
     pub(crate) breaks: Vec<Missing>,
     /// Steps that the slots were made of.
     pub(crate) steps: usize,
+    /// Steps that are no interval, in their order.
+    pub(crate) broken: Vec<Broken>,
 }
 
 /// What happened in a slot.
@@ -46,8 +49,8 @@ pub(crate) struct Slot {
     pub(crate) elapsed_ns: u64,
     pub(crate) db_time_ns: Option<u64>,
     pub(crate) db_cpu_ns: Option<u64>,
-    /// Foreground waits by class, without those inside others.
-    pub(crate) classes: BTreeMap<WaitClass, u64>,
+    /// Foreground waits by class, without those inside others; nothing if the source did not tell its waits.
+    pub(crate) classes: Option<BTreeMap<WaitClass, u64>>,
     /// Looks at the sessions, and sessions seen by class.
     pub(crate) sampled: Option<(u64, BTreeMap<String, u64>)>,
     /// Processors of the host that worked, by time: busy and all, and how many there are.
@@ -69,8 +72,9 @@ impl Timeline {
     /// The steps of a series. A step with a gap in it is true on average and too long to be drawn like the others: it is a break, whose
     /// reason has the average.
     pub fn of(series: &Series) -> Timeline {
+        let mut broken = Vec::new();
         let passed = series.snapshots.windows(2).map(|pair| passed(&pair[0], &pair[1]));
-        let steps = series.steps().zip(passed).map(|(step, passed_ns)| {
+        let steps = series.steps().zip(passed).enumerate().map(|(at, (step, passed_ns))| {
             let why = holes(&step);
             match step.what {
                 Ok(interval) if why.is_empty() => Made::Slot(Box::new(Slot::of(&interval))),
@@ -80,10 +84,15 @@ impl Timeline {
                     });
                     Made::Break(interval.elapsed_ns, format!("{why}{average}"))
                 }
-                Err(reason) => Made::Break(passed_ns, format!("{}: {}", reason.name(), reason.error())),
+                Err(reason) => {
+                    broken.push(Broken::new(at, reason.name(), reason.error()));
+                    Made::Break(passed_ns, format!("{}: {}", reason.name(), reason.error()))
+                }
             }
         });
-        Timeline::made(series.snapshots.first().map_or(0, |first| first.taken_unix_ns), steps.collect())
+        let steps = steps.collect();
+        let from_unix_ns = series.snapshots.first().map_or(0, |first| first.taken_unix_ns);
+        Timeline { broken, ..Timeline::made(from_unix_ns, steps) }
     }
 
     /// As [`Timeline::of`], of snapshots that are not in a repository.
@@ -174,7 +183,7 @@ fn holes(step: &Step<'_>) -> String {
 }
 
 /// How much time passed, as far as the two can tell.
-pub(super) fn passed(begin: &Snapshot, end: &Snapshot) -> u64 {
+pub(crate) fn passed(begin: &Snapshot, end: &Snapshot) -> u64 {
     let rebooted = matches!((&begin.host.boot, &end.host.boot), (Some(before), Some(now)) if before != now);
     match end.monotonic_ns.checked_sub(begin.monotonic_ns) {
         Some(ns) if !rebooted => ns,
@@ -215,7 +224,7 @@ impl Slot {
             elapsed_ns: interval.elapsed_ns,
             db_time_ns: interval.db_time_ns,
             db_cpu_ns: interval.db_cpu_ns,
-            classes,
+            classes: (!interval.waits.is_empty() || !interval.is_partial("waits")).then_some(classes),
             sampled,
             host,
             processors: interval.end.host.cpus.map(|cpus| cpus.threads),
@@ -230,10 +239,13 @@ impl Slot {
         self.elapsed_ns = self.elapsed_ns.saturating_add(next.elapsed_ns);
         self.db_time_ns = both(self.db_time_ns, next.db_time_ns);
         self.db_cpu_ns = both(self.db_cpu_ns, next.db_cpu_ns);
-        for (class, ns) in next.classes {
-            let sum = self.classes.entry(class).or_default();
-            *sum = sum.saturating_add(ns);
-        }
+        self.classes = self.classes.take().zip(next.classes).map(|(mut classes, next)| {
+            for (class, ns) in next {
+                let sum = classes.entry(class).or_default();
+                *sum = sum.saturating_add(ns);
+            }
+            classes
+        });
         // Looks are counted, so a step without any only makes the estimate rest on fewer.
         self.sampled = match (self.sampled.take(), next.sampled) {
             (Some((looks, mut seen)), Some((more, others))) => {

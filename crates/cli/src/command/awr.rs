@@ -174,10 +174,10 @@ impl Awr {
             Awr::Record(record) => record.run(),
             Awr::Snapshot(take) => take.run(),
             Awr::List(list) => list.run(),
-            Awr::Report(one) => one.output.write(&report(&one.output.over(one.interval()?)?)),
+            Awr::Report(one) => one.output.write(&report(&one.interval()?)),
             Awr::Compare(two) => {
                 let (first, second) = two.intervals()?;
-                two.output.write(&compare(&two.output.over(first)?, &two.output.over(second)?))
+                two.output.write(&compare(&first, &second))
             }
             Awr::Baseline(baseline) => baseline.run(),
             Awr::Export(export) => export.run(),
@@ -258,10 +258,10 @@ impl Output {
                     path.display()
                 ))
             })?;
-        let (begin, end) = (archive.find(found.first)?, archive.find(found.last)?);
-        let interval = Interval::between(&begin, &end)
+        let interval = AnyRepository::Archive(archive)
+            .interval(found.first, found.last)
             .map_err(|error| Error::Usage(format!("baseline `{name}` is no interval: {error}")))?;
-        Ok(interval.with_ids(found.first, found.last).labelled(name))
+        Ok(interval.labelled(name))
     }
 
     /// From the last snapshot but one of the source that was recorded last to its last one.
@@ -276,24 +276,15 @@ impl Output {
         let before = entries.iter().rev().skip(1).find(|entry| entry.source == last.source);
         let before = before.map(|entry| entry.id);
         let begin = before.filter(|_| first.id != last.id).ok_or_else(too_few)?;
-        let interval = Interval::between(&repository.find(begin)?, &repository.find(last.id)?)?;
-        Ok(interval.with_ids(begin, last.id))
+        Ok(repository.interval(begin, last.id)?)
     }
 
     fn interval(&self, begin: &str, end: &str) -> Result<Interval> {
         let ((begin, first), (end, second)) = (self.find(begin)?, self.find(end)?);
-        let interval = Interval::between(&begin, &end)?;
-        Ok(match first.zip(second) {
-            Some((first, second)) => interval.with_ids(first, second),
-            None => interval,
-        })
-    }
-
-    /// The interval with the snapshots that lie between its ends, if it is of a repository.
-    fn over(&self, interval: Interval) -> Result<Interval> {
-        let Some((first, last)) = interval.ids else { return Ok(interval) };
-        let series = AnyRepository::existing(&self.path())?.series(first, last)?;
-        Ok(interval.over(&series))
+        match first.zip(second) {
+            Some((first, second)) => Ok(AnyRepository::existing(&self.path())?.interval(first, second)?),
+            None => Ok(Interval::between(&begin, &end)?),
+        }
     }
 
     fn write(&self, report: &Report) -> Result<Outcome> {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tiersmith_awr::archive::Archive;
-use tiersmith_awr::{AnyRepository, Interval, Repository, SnapshotId, read_snapshot};
+use tiersmith_awr::{AnyRepository, Repository, SnapshotId, read_snapshot};
 
 use super::super::{print, print_json};
 use super::record::duration;
@@ -132,7 +132,7 @@ impl Baseline {
                 let archive = archive(&add.file)?;
                 archive.add_baseline(&add.name, ids[0], ids[1])?;
                 // A name keeps its snapshots, also where there is no report from the first to the last.
-                let broken = Interval::between(&archive.find(ids[0])?, &archive.find(ids[1])?).err();
+                let broken = AnyRepository::Archive(archive).interval(ids[0], ids[1]).err();
                 if add.json {
                     print_json(&json!({
                         "name": add.name, "first": ids[0], "last": ids[1], "no_report": broken.as_ref().map(ToString::to_string),
