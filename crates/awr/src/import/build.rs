@@ -116,6 +116,7 @@ fn to_zero(snapshot: &mut Snapshot) {
     snapshot.counters.iter_mut().for_each(|counter| counter.value = 0);
     snapshot.io.iter_mut().for_each(|io| io.numbers_mut().into_iter().for_each(|number| *number = 0));
     snapshot.statements.clear();
+    snapshot.files.clear();
     snapshot.host.cpu = snapshot.host.cpu.map(|_| CpuTimes::default());
 }
 
@@ -435,7 +436,12 @@ impl Taking<'_> {
                         self.snapshot.levels.push(LevelStat { name, unit: String::new(), value });
                     }
                     Some(value) => {
-                        if !self.snapshot.levels.iter().any(|level| level.name == name && level.value == value) {
+                        if !self
+                            .snapshot
+                            .levels
+                            .iter()
+                            .any(|level| level.name == name && level.value == value)
+                        {
                             self.hidden.push(name);
                         }
                     }
@@ -474,7 +480,8 @@ impl Taking<'_> {
                 .collect();
             let taken = |column: &str| column == "I#" || of_rac.iter().any(|(title, _)| *title == column);
             let others = grid.columns.iter().filter(|column| !column.is_empty() && !taken(column));
-            let others: Vec<String> = others.map(|column| format!("{} of all instances", short(column))).collect();
+            let others: Vec<String> =
+                others.map(|column| format!("{} of all instances", short(column))).collect();
             self.hidden.extend(others);
             for (name, value) in sums {
                 self.count(name, value);
@@ -504,11 +511,7 @@ impl Taking<'_> {
                 help,
                 value,
             });
-        } else if !self
-            .snapshot
-            .counters
-            .iter()
-            .any(|counter| counter.name == name && counter.value == value)
+        } else if !self.snapshot.counters.iter().any(|counter| counter.name == name && counter.value == value)
         {
             self.hidden.push(name.to_owned());
         }
@@ -594,7 +597,8 @@ impl Taking<'_> {
             for row in &grid.rows {
                 let (name, value) = (cell(row, name).trim(), cell(row, at).trim());
                 if name.to_lowercase().contains("password") || name.chars().count() > LONGEST {
-                    self.left_out.because("a parameter that speaks of a password, or has a name that is too long");
+                    self.left_out
+                        .because("a parameter that speaks of a password, or has a name that is too long");
                     last.clear();
                     continue;
                 }

@@ -256,12 +256,7 @@ fn end_row(grid: &mut Option<Grid>, row: &mut Option<Row>, left_out: &mut LeftOu
     }
 }
 
-fn finish(
-    grids: &mut Vec<Grid>,
-    grid: &mut Option<Grid>,
-    row: &mut Option<Row>,
-    left_out: &mut LeftOut,
-) {
+fn finish(grids: &mut Vec<Grid>, grid: &mut Option<Grid>, row: &mut Option<Row>, left_out: &mut LeftOut) {
     end_row(grid, row, left_out);
     *row = None;
     grids.extend(grid.take());
@@ -307,7 +302,8 @@ mod tests {
         let read = grids(&tables(MOST_GRIDS + 1));
         assert_eq!((read.grids.len(), times(&read, "tables")), (MOST_GRIDS, 1));
         // A tag as long as tags may be, and one byte more: then it is text, and the table is not one.
-        let tag = |bytes: usize| format!("<table {}><tr><td>x</table>", "a".repeat(bytes - "<table >".len() + 1));
+        let tag =
+            |bytes: usize| format!("<table {}><tr><td>x</table>", "a".repeat(bytes - "<table >".len() + 1));
         assert_eq!(grids(&tag(LONGEST_TAG)).grids.len(), 1);
         let read = grids(&tag(LONGEST_TAG + 1));
         assert_eq!((read.grids.len(), times(&read, "tag")), (0, 1));
@@ -327,8 +323,7 @@ mod tests {
 
     #[test]
     fn cells_that_span_columns_are_bounded_too() {
-        let page =
-            format!("<table>{}</table>", format!("<tr>{}", "<td colspan=64>".repeat(60)).repeat(1000));
+        let page = format!("<table>{}</table>", format!("<tr>{}", "<td colspan=64>".repeat(60)).repeat(1000));
         let read = grids(&page);
         let cells: usize = read.grids.iter().flat_map(|grid| &grid.rows).map(Vec::len).sum();
         assert!((MOST_CELLS..MOST_CELLS + 64).contains(&cells), "{cells}");

@@ -62,7 +62,7 @@ const MOST_STATEMENTS: usize = 5_000;
 const LONGEST: usize = 8_000;
 
 /// A query of performance_schema or information_schema, and what is lost without it.
-const VIEWS: [(&str, &str, &str); 6] = [
+const VIEWS: [(&str, &str, &str); 7] = [
     (
         "waits",
         "SELECT event_name AS name, IF(user IS NULL, 1, 0) AS background, SUM(count_star) AS count, SUM(sum_timer_wait) AS ps \
@@ -75,6 +75,13 @@ const VIEWS: [(&str, &str, &str); 6] = [
          sum_timer_write AS write_ps, sum_number_of_bytes_write AS write_bytes, count_misc, sum_timer_misc AS misc_ps \
          FROM performance_schema.file_summary_by_event_name WHERE count_star > 0",
         "reads and writes by file",
+    ),
+    (
+        "tables",
+        "SELECT file_name AS name, sum_number_of_bytes_read AS bytes, sum_timer_read AS ps \
+         FROM performance_schema.file_summary_by_instance WHERE event_name = 'wait/io/file/innodb/innodb_data_file' AND count_read > 0 \
+         ORDER BY sum_number_of_bytes_read DESC LIMIT 100",
+        "reads by table",
     ),
     (
         "statement_time",
