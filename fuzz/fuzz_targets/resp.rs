@@ -2,10 +2,7 @@
 
 #![no_main]
 
-use tiersmith_awr::resp::receive;
+#[allow(dead_code, reason = "each target uses its part")]
+mod foreign;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    let mut from = input;
-    // Every reply takes at least a byte.
-    while !from.is_empty() && receive(&mut from).is_ok() {}
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| foreign::resp(input));

@@ -15,7 +15,8 @@ struct Home {
 }
 
 fn names(at: &std::path::Path) -> Vec<PathBuf> {
-    let mut names: Vec<_> = std::fs::read_dir(at).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let mut names: Vec<_> =
+        std::fs::read_dir(at).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     names.sort();
     names
 }
@@ -27,7 +28,8 @@ fn home() -> Home {
     std::fs::write(home.join("a"), [7; 9000]).expect("a file");
     std::fs::write(home.join("dir/b"), [8; 5000]).expect("a file");
     let spec = TierSpec::new("fast", around.path().join("tier"), Medium::Emulated, 8 << 20);
-    let attached = attach(&home, &[spec], Options { background: false, ..Options::default() }).expect("it attaches");
+    let attached =
+        attach(&home, &[spec], Options { background: false, ..Options::default() }).expect("it attaches");
     let messages = Messages::new(attached).expect("it opens");
     let before = names(around.path());
     Home { messages, around, before }

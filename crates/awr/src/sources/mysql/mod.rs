@@ -368,12 +368,16 @@ mod tests {
 
     /// Tables and the columns that are asked of them, as the manuals of MySQL 8.0 and 8.4 (Performance Schema Table Descriptions, The
     /// INFORMATION_SCHEMA INNODB_METRICS Table) and the pages of MariaDB 10.5 and later list them.
-    const TABLES: [(&str, &str); 8] = [
+    const TABLES: [(&str, &str); 9] = [
         ("events_waits_summary_by_user_by_event_name", "user event_name count_star sum_timer_wait"),
         (
             "file_summary_by_event_name",
             "event_name count_star count_read sum_timer_read sum_number_of_bytes_read count_write sum_timer_write \
              sum_number_of_bytes_write count_misc sum_timer_misc",
+        ),
+        (
+            "file_summary_by_instance",
+            "file_name event_name count_read sum_timer_read sum_number_of_bytes_read",
         ),
         ("events_statements_summary_global_by_event_name", "event_name count_star sum_timer_wait"),
         ("events_transactions_summary_global_by_event_name", "event_name count_star"),
@@ -389,7 +393,7 @@ mod tests {
     #[test]
     fn the_tables_and_columns_that_are_asked_for_are_documented_for_both_products() {
         const WORDS: &str = "select as if is null sum from where group by and like in performance_schema information_schema name \
-                             background count ps read_ps read_bytes write_ps write_bytes misc_ps files statements";
+                             background count ps read_ps read_bytes write_ps write_bytes misc_ps files statements order desc limit bytes";
         for (name, query, _) in VIEWS {
             let table = TABLES
                 .iter()
