@@ -14,7 +14,7 @@
 //! Invariant: a text in which one byte was changed or the end is missing is refused, with the place and what
 //! to do; no text makes the reader panic. A changed field of the body means a new format number.
 //!
-//! Format 2 adds to the body: `missing`, `resets`, `statements`, `sampling`, and to the host `boot`, `queue`, `pressure`; each may be
+//! Format 2 adds to the body: `missing`, `resets`, `statements`, `files`, `sampling`, and to the host `boot`, `queue`, `pressure`; each may be
 //! left out. What was written as format 1 reads as before, and what needs no more is still written as format 1.
 //!
 //! Deliberately absent: compression, and reading formats of other programs.

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tiersmith_events::{Histogram, WaitClass};
 
+use crate::file::{self, FileStat};
 use crate::host::{CpuTimes, DiskStat, HostStat, Pressure};
 use crate::joined::{Inside, LeftOut};
 use crate::report::Timeline;
@@ -55,6 +56,8 @@ pub struct Interval {
     pub disks: Vec<DiskStat>,
     /// Statements.
     pub statements: StatementDeltas,
+    /// Files and tables that were read in it, most bytes first, as far as the source tells.
+    pub files: Vec<FileStat>,
     /// Samples of active sessions: an estimate, apart from everything that was measured.
     pub sampling: Option<Sampling>,
     /// Pressure on the host.
@@ -157,6 +160,7 @@ impl Interval {
             host_cpu,
             disks,
             statements,
+            files: file::between(&begin.files, begin.partial.contains("files"), &end.files),
             sampling,
             pressure: pressure(&begin.host, &end.host),
             warnings,

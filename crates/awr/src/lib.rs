@@ -44,6 +44,7 @@ mod delimited;
 mod encoding;
 mod error;
 pub mod figure;
+mod file;
 pub mod findings;
 pub mod host;
 pub mod import;
@@ -67,6 +68,7 @@ mod text;
 
 pub use encoding::FORMAT;
 pub use error::{Error, Result};
+pub use file::FileStat;
 pub use interval::{CounterDelta, Interval, WaitDelta};
 pub use joined::LeftOut;
 pub use keep::AnyRepository;

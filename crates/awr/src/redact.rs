@@ -171,6 +171,9 @@ impl Redaction {
         source.settings.clear();
         // MySQL's begin with the name of the database.
         snapshot.statements.iter_mut().for_each(|statement| statement.id = mark(&statement.id));
+        for file in &mut snapshot.files {
+            (file.id, file.name) = (mark(&file.id), mark(&file.name));
+        }
         for line in snapshot.missing.iter_mut().filter(|line| line.ends_with(')')) {
             // In brackets at the end stands what the server said, names included.
             line.truncate(line.find(" (").unwrap_or(line.len()));

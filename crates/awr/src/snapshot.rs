@@ -18,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tiersmith_events::{Histogram, HistogramError, Totals, WaitClass};
 
+use crate::file::FileStat;
 use crate::host::{self, HostStat};
 use crate::known;
 use crate::sampling::Sampling;
@@ -63,10 +64,13 @@ pub struct Snapshot {
     /// Statements, as far as the source tells them apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statements: Vec<StatementStat>,
+    /// Files and tables that were read most, if the source tells them apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileStat>,
     /// Samples of active sessions: estimates, never added to what was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
-    /// Lists that may lack rows which the source counts, by the names of these fields: `waits`, `counters`, `io`, `statements`. What is
+    /// Lists that may lack rows which the source counts, by the names of these fields: `waits`, `counters`, `io`, `statements`, `files`. What is
     /// absent from such a list was not told; from any other list it is zero.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub partial: BTreeSet<String>,
@@ -214,6 +218,7 @@ impl Snapshot {
             missing: Vec::new(),
             resets: BTreeMap::new(),
             statements: Vec::new(),
+            files: Vec::new(),
             sampling: None,
             partial: BTreeSet::new(),
         }
@@ -229,6 +234,7 @@ impl Snapshot {
         let plain = self.missing.is_empty()
             && self.resets.is_empty()
             && self.statements.is_empty()
+            && self.files.is_empty()
             && self.sampling.is_none()
             && self.partial.is_empty()
             && !self.io.iter().any(|io| io.untimed)
@@ -348,6 +354,7 @@ impl Snapshot {
             }
         }
         distinct("statement", self.statements.iter().map(|statement| &statement.id))?;
+        distinct("file", self.files.iter().map(|file| &file.id))?;
         if let Some(sampling) = &self.sampling {
             sampling.check()?;
         }

@@ -387,3 +387,101 @@ fn damaged_reports_make_an_error_or_a_snapshot_and_no_panic() {
         }
     }
 }
+
+/// A page of one report, with these tables in it.
+fn page(tables: &str) -> String {
+    format!(
+        "<h1>WORKLOAD REPOSITORY report for</h1><table><tr><th></th><th>Snap Time</th></tr><tr><td>Begin Snap:</td><td>24-Aug-26 10:00:00</td>\
+         </tr><tr><td>End Snap:</td><td>24-Aug-26 10:10:00</td></tr></table>{tables}"
+    )
+}
+
+#[test]
+fn a_figure_that_is_hidden_or_no_number_is_listed_and_no_zero() {
+    let rows = [
+        ("user commits", "1.2E+10"),
+        ("redo size", "1,234.5K"),
+        ("hidden one", "########"),
+        ("blank one", ""),
+        ("negative one", "-5"),
+        ("european one", "1.234,5"),
+        ("too large one", "9.9E+99"),
+        ("twice", "1"),
+        ("twice", "2"),
+    ];
+    let rows: String =
+        rows.iter().map(|(name, value)| format!("<tr><td>{name}</td><td>{value}</td></tr>")).collect();
+    let text = page(&format!("<table><tr><th>Statistic</th><th>Total</th></tr>{rows}</table>"));
+    let imported = imported(&text);
+    let of = interval(&imported);
+    assert_eq!(
+        (of.counter("user commits"), of.counter("redo size")),
+        (Some(12_000_000_000), Some(1_234_500))
+    );
+    let [listed] = &imported.left_out[..] else { panic!("{:?}", imported.left_out) };
+    for name in ["hidden one", "blank one", "negative one", "european one", "too large one", "twice"] {
+        assert!(listed.contains(name), "{name} of {listed}");
+        assert!(name == "twice" || of.counter(name).is_none(), "{name}");
+    }
+    assert!(imported.end.missing.contains(listed), "the report says so too");
+}
+
+#[test]
+fn a_sum_of_instances_needs_all_of_them() {
+    let hidden = RAC.replace("<td>800.0</td>", "<td>#####</td>").replace("<td>200,000</td>", "<td></td>");
+    let imported = imported(&hidden);
+    let of = interval(&imported);
+    assert_eq!((of.db_time_ns, of.transactions()), (None, None));
+    let listed = imported.left_out.join("\n");
+    assert!(listed.contains("DB time (s) of all instances") && listed.contains("user commits"), "{listed}");
+}
+
+#[test]
+fn more_names_than_are_taken_are_counted_and_said() {
+    let rows = |count: usize, row: &dyn Fn(usize) -> String| (0..count).map(row).collect::<String>();
+    let statistics = rows(5001, &|n| format!("<tr><td>statistic {n}</td><td>{n}</td></tr>"));
+    let events = rows(5001, &|n| format!("<tr><td>event {n}</td><td>{n}</td><td>1</td></tr>"));
+    let parameters = rows(5001, &|n| format!("<tr><td>parameter{n}</td><td>{n}</td></tr>"));
+    let text = page(&format!(
+        "<table><tr><th>Statistic</th><th>Total</th></tr>{statistics}</table><h3>Foreground Wait Events</h3><table><tr><th>Event</th>\
+         <th>Waits</th><th>Total Wait Time (s)</th></tr>{events}</table><table><tr><th>Parameter Name</th><th>Begin value</th></tr>\
+         {parameters}</table>"
+    ));
+    let imported = imported(&text);
+    assert_eq!((imported.end.counters.len(), imported.end.waits.len()), (5000, 5000));
+    assert_eq!(imported.end.source.settings.len(), 5000);
+    for what in ["a statistic behind", "an event behind", "a parameter behind"] {
+        let line = imported.left_out.iter().find(|line| line.contains(what));
+        assert!(line.is_some_and(|line| line.ends_with("(times: 1)")), "{what} of {:?}", imported.left_out);
+    }
+}
+
+#[test]
+fn a_value_goes_on_below_and_one_that_is_too_long_is_cut_and_said() {
+    let rows = "<tr><td>control_files</td><td>/a/control01.ctl, </td></tr><tr><td></td><td>/b/control02.ctl</td></tr>";
+    let long = "x".repeat(2001);
+    let text = page(&format!(
+        "<table><tr><th>Statistic</th><th>Total</th></tr><tr><td>user commits</td><td>1</td></tr></table>\
+         <table><tr><th>Parameter Name</th><th>Begin value</th></tr>{rows}<tr><td>long</td><td>{long}</td></tr></table>"
+    ));
+    let imported = imported(&text);
+    let settings = &imported.end.source.settings;
+    assert_eq!(settings["control_files"], "/a/control01.ctl,/b/control02.ctl");
+    assert_eq!(settings["long"].len(), 2000);
+    assert!(
+        imported.left_out.iter().any(|line| line.contains("value that is too long")),
+        "{:?}",
+        imported.left_out
+    );
+}
+
+#[test]
+fn a_file_just_over_the_bound_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large.html");
+    let file = std::fs::File::create(&path).unwrap();
+    // A hole: nothing is written to the disk.
+    file.set_len((64 << 20) + 1).unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(error.contains("larger than any report"), "{error}");
+}

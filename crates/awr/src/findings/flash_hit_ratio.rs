@@ -1,4 +1,7 @@
 //! The flash cache misses often, and requests wait for home.
+//!
+//! Deliberately absent: what a larger tier would hit. The store keeps no distances of reuse, so its hit ratio is known at the size it has, and
+//! the finding says that.
 
 use super::{Finding, of_db_time};
 use crate::known::statistic;
@@ -23,16 +26,39 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     let hit = hits as f64 / all as f64 * 100.0;
     let home = of.wait("db file sequential read")?;
     let percent = of_db_time(of, home.total_ns)?;
-    (hit < LOW_PERCENT && percent >= LEAST_PERCENT).then(|| Finding {
+    if hit >= LOW_PERCENT || percent < LEAST_PERCENT {
+        return None;
+    }
+    let level =
+        |name: &str| of.end.levels.iter().find(|level| level.name == name).map(|level| level.value as f64);
+    let mut more = Vec::new();
+    if let (Some(cached), Some(dirty), Some(free)) =
+        (level("tier cached"), level("tier dirty"), level("tier free"))
+    {
+        more.push(format!(
+            "At the end the tier held {} of clean copies and {} of dirty blocks, {} were free.",
+            figure::bytes(cached),
+            figure::bytes(dirty),
+            figure::bytes(free)
+        ));
+    }
+    if of.is_emulated() {
+        more.push("The tier is emulated.".to_owned());
+    }
+    Some(Finding {
         name: "Flash cache hit ratio low".to_owned(),
         impact_percent: Some(percent),
-        evidence: vec![format!(
+        evidence: [format!(
             "{} % of {} blocks were in the tier; reads of home are {} % of DB time.",
             figure::percent(hit),
             figure::count(all),
             figure::percent(percent)
-        )],
-        advice: "If the tier was attached recently, wait until it is warm and look again; else give it more room, or pin what matters."
+        )]
+        .into_iter()
+        .chain(more)
+        .collect(),
+        advice: "If the tier was attached recently or much of it is free, wait until it is warm and look again; else give it more room, or \
+                 pin what matters. What a larger tier would hit was not measured: try one."
             .to_owned(),
     })
 }

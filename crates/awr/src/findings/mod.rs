@@ -17,6 +17,7 @@ mod doublewrite;
 mod flash_hit_ratio;
 mod free_buffers;
 mod full_pages;
+mod hot_files;
 mod hot_statement;
 mod run_queue;
 mod short_interval;
@@ -44,12 +45,13 @@ pub struct Finding {
 type Rule = fn(&Interval) -> Option<Finding>;
 
 /// Every rule.
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     commit_waits::find,
     slow_redo::find,
     checkpoints::find,
     cache_too_small::find,
     flash_hit_ratio::find,
+    hot_files::find,
     hot_statement::find,
     full_pages::find,
     doublewrite::find,

@@ -14,21 +14,27 @@
 //! | SQL by elapsed time (HTML) | statements, literals taken out |
 //! | parameters | settings |
 //!
-//! Invariant: a figure that is not in the report is absent from the snapshot, never zero.
+//! A row whose figure is hidden behind `####`, is no number, or is more than there is room for, is listed; so is what one name stands for
+//! twice. A sum of which one part is not known is not known.
+//!
+//! Invariant: a figure that is not in the report is absent from the snapshot, never zero; what is not taken is listed.
 
 use std::collections::BTreeSet;
 
 use tiersmith_events::WaitClass;
 
-use super::{Grid, Imported, MOST_NAMES, value};
+use super::{Grid, Grids, Imported, LeftOut, MOST_NAMES, value};
 use crate::host::{CpuTimes, Cpus, Memory};
-use crate::known::statistic;
+use crate::known::{self, statistic};
 use crate::redact::Redaction;
 use crate::statement::StatementStat;
-use crate::{IoStat, Snapshot, Source, WaitStat};
+use crate::{CounterStat, IoStat, LevelStat, Snapshot, Source, WaitStat};
 
 /// The longest name that is taken from a report.
 const LONGEST: usize = 200;
+
+/// The longest value of a parameter that is taken.
+const LONGEST_VALUE: usize = 2000;
 
 /// A report being taken apart.
 struct Taking<'a> {
@@ -36,14 +42,23 @@ struct Taking<'a> {
     taken: BTreeSet<usize>,
     text: &'a str,
     snapshot: Snapshot,
-    /// Rows whose figures the report hides behind `####` or does not print.
+    /// Rows whose figures the report hides behind `####` or does not print, or which are no numbers.
     hidden: Vec<String>,
+    /// What was beyond a bound.
+    left_out: LeftOut,
+    /// Names of counters and levels that are taken.
+    names: BTreeSet<String>,
 }
 
+/// So many rows whose figures are not known are named.
+const NAMED: usize = 20;
+
 /// Two snapshots from the tables of a report; what is wrong with it if that cannot be.
-pub(super) fn snapshots(kind: &'static str, grids: Vec<Grid>, text: &str) -> Result<Imported, String> {
+pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<Imported, String> {
     let snapshot = Snapshot::at(Source::default(), 0, 0);
-    let mut taking = Taking { grids, taken: BTreeSet::new(), text, snapshot, hidden: Vec::new() };
+    let Grids { grids, left_out } = read;
+    let (taken, names) = (BTreeSet::new(), BTreeSet::new());
+    let mut taking = Taking { grids, taken, text, snapshot, hidden: Vec::new(), left_out, names };
     taking.identity();
     let (begin_s, elapsed_s) = taking.instants()?;
     taking.time();
@@ -75,18 +90,22 @@ pub(super) fn snapshots(kind: &'static str, grids: Vec<Grid>, text: &str) -> Res
     end.monotonic_ns = elapsed_s.saturating_mul(1_000_000_000);
     end.missing
         .push(format!("times of reads and writes by file, and histograms: the {kind} has no sums of them"));
+    let mut left_out: Vec<String> = taking.left_out.lines().collect();
     if !taking.hidden.is_empty() {
-        let more = taking.hidden.len().saturating_sub(20);
+        let more = taking.hidden.len().saturating_sub(NAMED);
         let and = if more > 0 { format!(" and {more} more") } else { String::new() };
         let names = taking.hidden[..taking.hidden.len() - more].join("; ");
-        end.missing.push(format!("rows whose figures the report prints as #### or not at all: {names}{and}"));
+        left_out.push(format!(
+            "rows whose figures the report prints as #### or not at all, which are no numbers, or of which there are several: {names}{and}"
+        ));
     }
+    end.missing.extend(left_out.iter().cloned());
     end.check()?;
     let mut begin = end.clone();
     begin.taken_unix_ns = begin_s.saturating_mul(1_000_000_000);
     begin.monotonic_ns = 0;
     to_zero(&mut begin);
-    Ok(Imported { kind, begin, end, unknown })
+    Ok(Imported { kind, begin, end, unknown, left_out })
 }
 
 /// The same snapshot before anything was counted.
@@ -97,6 +116,7 @@ fn to_zero(snapshot: &mut Snapshot) {
     snapshot.counters.iter_mut().for_each(|counter| counter.value = 0);
     snapshot.io.iter_mut().for_each(|io| io.numbers_mut().into_iter().for_each(|number| *number = 0));
     snapshot.statements.clear();
+    snapshot.files.clear();
     snapshot.host.cpu = snapshot.host.cpu.map(|_| CpuTimes::default());
 }
 
@@ -249,7 +269,10 @@ impl Taking<'_> {
                 match cell(row, name).to_lowercase().as_str() {
                     "db time" => self.snapshot.db_time_ns = ns,
                     "db cpu" => self.snapshot.db_cpu_ns = ns,
-                    _ => {}
+                    _ => continue,
+                }
+                if ns.is_none() {
+                    self.hidden.push(short(cell(row, name)));
                 }
             }
             self.taken.insert(index);
@@ -263,8 +286,16 @@ impl Taking<'_> {
                 let at = grid.column(&[title])?;
                 let rows =
                     grid.rows.iter().filter(|row| value::count(cell(row, grid.column(&["I#"]))).is_some());
-                rows.filter_map(|row| value::seconds_ns(cell(row, Some(at)))).reduce(u64::saturating_add)
+                // Of one instance that is not known nothing is known of the sum.
+                let times: Option<Vec<u64>> =
+                    rows.map(|row| value::seconds_ns(cell(row, Some(at)))).collect();
+                times?.into_iter().reduce(u64::saturating_add)
             };
+            for title in ["DB time (s)", "DB CPU (s)"] {
+                if sum(title).is_none() {
+                    self.hidden.push(format!("{title} of all instances"));
+                }
+            }
             (self.snapshot.db_time_ns, self.snapshot.db_cpu_ns) = (sum("DB time (s)"), sum("DB CPU (s)"));
             self.taken.insert(index);
         }
@@ -325,15 +356,17 @@ impl Taking<'_> {
                 continue;
             }
             let name = full_name(cell(row, event));
-            // What is too wide for its column is the longest of all, and not zero.
-            if cell(row, waits).contains('#') || cell(row, time).contains('#') {
-                self.hidden.push(name);
+            // Without a count it is DB CPU or not an event; without both it is the rest of a line above.
+            if name.is_empty() || cell(row, waits).is_empty() {
                 continue;
             }
-            // A time that is left out is less than is printed; without a count it is DB CPU or not an event.
+            // A time that is left out is less than is printed. What is too wide for its column is the longest of all, and not zero.
             let printed = cell(row, time);
             let total_ns = if printed.is_empty() { Some(0) } else { value::seconds_ns(printed) };
-            let (Some(count), Some(total_ns)) = (value::count(cell(row, waits)), total_ns) else { continue };
+            let (Some(count), Some(total_ns)) = (value::count(cell(row, waits)), total_ns) else {
+                self.hidden.push(name);
+                continue;
+            };
             // Waits that are in no DB time have no share of it: whatever they are called, they are idle.
             let in_db_time = self.snapshot.db_time_ns.unwrap_or(0);
             let no_share = share.is_some()
@@ -345,9 +378,16 @@ impl Taking<'_> {
                 None if no_share && !background => WaitClass::Idle,
                 None => class_of(&name),
             };
-            let twice =
-                self.snapshot.waits.iter().any(|wait| wait.key() == (name.as_str(), class, background));
-            if name.is_empty() || twice || self.snapshot.waits.len() >= MOST_NAMES {
+            if self.snapshot.waits.len() >= MOST_NAMES {
+                self.left_out.because("an event behind the first five thousand");
+                continue;
+            }
+            let key = (name.as_str(), class, background);
+            if let Some(there) = self.snapshot.waits.iter().find(|wait| wait.key() == key) {
+                // The same row in a second table is no other one.
+                if (there.count, there.total_ns) != (count, total_ns) {
+                    self.hidden.push(name);
+                }
                 continue;
             }
             self.snapshot.waits.push(WaitStat {
@@ -371,9 +411,7 @@ impl Taking<'_> {
             let (name, total) = (grid.column(&["Statistic"]), grid.column(&["Total"]));
             let mut found = Vec::new();
             for row in &grid.rows {
-                if let Some(value) = value::count(cell(row, total)) {
-                    found.push((short(cell(row, name)), value));
-                }
+                found.push((short(cell(row, name)), value::count(cell(row, total))));
             }
             for (name, value) in found {
                 self.count(&name, value);
@@ -385,10 +423,29 @@ impl Taking<'_> {
             let (name, end) = (grid.column(&["Statistic"]), grid.column(&["End Value"]));
             for row in &grid.rows {
                 let name = short(cell(row, name));
-                let there = self.snapshot.levels.len() >= MOST_NAMES
-                    || self.snapshot.levels.iter().any(|level| level.name == name);
-                if let Some(value) = value::count(cell(row, end)).filter(|_| !there && !name.is_empty()) {
-                    self.snapshot.add_level(&name, "", value);
+                if name.is_empty() {
+                    continue;
+                }
+                if self.snapshot.levels.len() >= MOST_NAMES {
+                    self.left_out.because("a level behind the first five thousand");
+                    continue;
+                }
+                match value::count(cell(row, end)) {
+                    // Names of counters and of levels are told apart by where they are: the space stands for that.
+                    Some(value) if self.names.insert(format!(" {name}")) => {
+                        self.snapshot.levels.push(LevelStat { name, unit: String::new(), value });
+                    }
+                    Some(value) => {
+                        if !self
+                            .snapshot
+                            .levels
+                            .iter()
+                            .any(|level| level.name == name && level.value == value)
+                        {
+                            self.hidden.push(name);
+                        }
+                    }
+                    None => self.hidden.push(name),
                 }
             }
             self.taken.insert(index);
@@ -412,14 +469,20 @@ impl Taking<'_> {
                 .iter()
                 .filter(|row| value::count(cell(row, grid.column(&["I#"]))).is_some())
                 .collect();
-            let sums: Vec<(&str, u64)> = of_rac
+            let sums: Vec<(&str, Option<u64>)> = of_rac
                 .iter()
                 .filter_map(|(title, name)| {
                     let at = grid.column(&[title])?;
-                    let values = rows.iter().filter_map(|row| value::count(cell(row, Some(at))));
-                    Some((*name, values.reduce(u64::saturating_add)?))
+                    let values: Option<Vec<u64>> =
+                        rows.iter().map(|row| value::count(cell(row, Some(at)))).collect();
+                    Some((*name, values.and_then(|values| values.into_iter().reduce(u64::saturating_add))))
                 })
                 .collect();
+            let taken = |column: &str| column == "I#" || of_rac.iter().any(|(title, _)| *title == column);
+            let others = grid.columns.iter().filter(|column| !column.is_empty() && !taken(column));
+            let others: Vec<String> =
+                others.map(|column| format!("{} of all instances", short(column))).collect();
+            self.hidden.extend(others);
             for (name, value) in sums {
                 self.count(name, value);
             }
@@ -427,11 +490,30 @@ impl Taking<'_> {
         }
     }
 
-    fn count(&mut self, name: &str, value: u64) {
-        let full = self.snapshot.counters.len() >= MOST_NAMES;
-        if !full && !name.is_empty() && !self.snapshot.counters.iter().any(|counter| counter.name == name) {
+    fn count(&mut self, name: &str, value: Option<u64>) {
+        if name.is_empty() {
+            return;
+        }
+        if self.snapshot.counters.len() >= MOST_NAMES {
+            self.left_out.because("a statistic behind the first five thousand");
+            return;
+        }
+        let Some(value) = value else {
+            self.hidden.push(name.to_owned());
+            return;
+        };
+        if self.names.insert(name.to_owned()) {
             let unit = if name == statistic::REDO_SIZE || name.contains("bytes") { "bytes" } else { "" };
-            self.snapshot.add_counter(name, unit, value);
+            let help = known::help_of_statistic(name).to_owned();
+            self.snapshot.counters.push(CounterStat {
+                name: name.to_owned(),
+                unit: unit.to_owned(),
+                help,
+                value,
+            });
+        } else if !self.snapshot.counters.iter().any(|counter| counter.name == name && counter.value == value)
+        {
+            self.hidden.push(name.to_owned());
         }
     }
 
@@ -510,11 +592,32 @@ impl Taking<'_> {
         for index in self.with(&[&["Parameter Name"], &["Begin value", "Value"]]) {
             let grid = &self.grids[index];
             let (name, at) = (grid.column(&["Parameter Name"]), grid.column(&["Begin value", "Value"]));
+            let settings = &mut self.snapshot.source.settings;
+            let mut last = String::new();
             for row in &grid.rows {
-                let (name, value) = (short(cell(row, name)), short(cell(row, at)));
-                if !name.is_empty() && !name.contains("password") {
-                    self.snapshot.source.settings.insert(name, value);
+                let (name, value) = (cell(row, name).trim(), cell(row, at).trim());
+                if name.to_lowercase().contains("password") || name.chars().count() > LONGEST {
+                    self.left_out
+                        .because("a parameter that speaks of a password, or has a name that is too long");
+                    last.clear();
+                    continue;
                 }
+                if !name.is_empty() {
+                    if settings.len() >= MOST_NAMES && !settings.contains_key(name) {
+                        self.left_out.because("a parameter behind the first five thousand");
+                        last.clear();
+                        continue;
+                    }
+                    name.clone_into(&mut last);
+                    settings.insert(last.clone(), String::new());
+                }
+                // A value goes on in lines without a name.
+                let Some(so_far) = settings.get_mut(&last) else { continue };
+                let room = LONGEST_VALUE.saturating_sub(so_far.chars().count());
+                if value.chars().count() > room {
+                    self.left_out.because("the end of a parameter's value that is too long");
+                }
+                so_far.extend(value.chars().take(room));
             }
             self.taken.insert(index);
         }
@@ -536,11 +639,19 @@ impl Taking<'_> {
             ];
             for row in &grid.rows {
                 let [id, total_ns, calls, text] = columns.map(|at| cell(row, at));
-                let Some(total_ns) = value::seconds_ns(total_ns) else { continue };
                 let id = short(id);
-                if id.is_empty() || self.snapshot.statements.iter().any(|row| row.id == id) {
+                if id.is_empty() {
                     continue;
                 }
+                if self.snapshot.statements.len() >= MOST_NAMES {
+                    self.left_out.because("a statement behind the first five thousand");
+                    continue;
+                }
+                let twice = self.snapshot.statements.iter().any(|row| row.id == id);
+                let Some(total_ns) = value::seconds_ns(total_ns).filter(|_| !twice) else {
+                    self.hidden.push(format!("statement {id}"));
+                    continue;
+                };
                 self.snapshot.statements.push(StatementStat {
                     id,
                     text: Redaction::Literals.statement(text),

@@ -1,11 +1,12 @@
 //! The tables of an HTML page, however it was saved: tags in any case, attributes with or without quotes, cells that are not closed.
 //!
-//! Invariants: linear in the size of the page; a table in a table ends the outer one; no bytes make it panic.
+//! Invariants: linear in the size of the page; a table in a table ends the outer one; no bytes make it panic; tables, rows, columns and
+//! cells are bounded, and what is beyond is not read and is counted.
 
-use super::{Grid, MOST_CELLS, MOST_GRIDS, MOST_ROWS};
+use super::{Grid, Grids, LeftOut, MOST_CELLS, MOST_COLUMNS, MOST_GRIDS, MOST_ROWS};
 
-/// More tags and texts than any report has.
-const MOST_PIECES: usize = 6_000_000;
+/// More bytes than any tag of a report has: a longer one is text in which somebody wrote `<`.
+const LONGEST_TAG: usize = 16 << 10;
 
 /// A piece of a page.
 enum Piece<'a> {
@@ -16,39 +17,86 @@ enum Piece<'a> {
 }
 
 /// Cuts a page into tags and text; comments, scripts and styles are left out.
-fn pieces(page: &str) -> Vec<Piece<'_>> {
-    let mut pieces = Vec::new();
-    let mut rest = page;
-    while let Some(at) = rest.find('<') {
-        if pieces.len() >= MOST_PIECES {
-            return pieces;
-        }
-        if at > 0 {
-            pieces.push(Piece::Text(&rest[..at]));
-        }
-        rest = &rest[at..];
-        if let Some(comment) = rest.strip_prefix("<!--") {
-            rest = comment.find("-->").map_or("", |end| &comment[end + 3..]);
-            continue;
-        }
-        let Some(end) = rest.find('>') else { return pieces };
-        let inside = &rest[1..end];
-        rest = &rest[end + 1..];
-        let split = inside.find(|c: char| c.is_whitespace()).unwrap_or(inside.len());
-        let name = inside[..split].trim_end_matches('/').to_ascii_lowercase();
-        if name == "script" || name == "style" {
-            // Up to its end; an end that is not there ends the page.
-            let close = format!("</{name}");
-            let found = rest
-                .as_bytes()
-                .windows(close.len())
-                .position(|part| part.eq_ignore_ascii_case(close.as_bytes()));
-            rest = found.map_or("", |at| &rest[at..]);
-        }
-        pieces.push(Piece::Tag(name, &inside[split..]));
+struct Pieces<'a> {
+    rest: &'a str,
+    /// How much of the rest is known to hold no `>`: it is looked through once.
+    without_end: usize,
+    left_out: LeftOut,
+}
+
+impl<'a> Pieces<'a> {
+    fn of(page: &'a str) -> Pieces<'a> {
+        Pieces { rest: page, without_end: 0, left_out: LeftOut::default() }
     }
-    pieces.push(Piece::Text(rest));
-    pieces
+
+    fn skip(&mut self, bytes: usize) {
+        self.rest = &self.rest[bytes..];
+        self.without_end = self.without_end.saturating_sub(bytes);
+    }
+
+    /// Where the tag that begins here ends, if it does.
+    fn end_of_tag(&mut self) -> Option<usize> {
+        let found = self.rest.as_bytes()[self.without_end..].iter().position(|byte| *byte == b'>');
+        self.without_end = found.map_or(self.rest.len(), |at| self.without_end + at);
+        found.map(|_| self.without_end).filter(|end| *end <= LONGEST_TAG)
+    }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        loop {
+            if self.rest.is_empty() {
+                return None;
+            }
+            if !self.rest.starts_with('<') {
+                let end = self.rest.find('<').unwrap_or(self.rest.len());
+                let text = &self.rest[..end];
+                self.skip(end);
+                return Some(Piece::Text(text));
+            }
+            if let Some(comment) = self.rest.strip_prefix("<!--") {
+                let end = comment.find("-->").map(|end| 4 + end + 3);
+                if end.is_none() {
+                    self.left_out.because("all behind a comment that does not end");
+                }
+                self.skip(end.unwrap_or(self.rest.len()));
+                continue;
+            }
+            let opens = self.rest.as_bytes().get(1);
+            if opens.is_some_and(|byte| !byte.is_ascii_alphabetic() && !b"/!?".contains(byte)) {
+                // Somebody wrote a comparison.
+                let text = &self.rest[..1];
+                self.skip(1);
+                return Some(Piece::Text(text));
+            }
+            let Some(end) = self.end_of_tag() else {
+                self.left_out.because("a tag that does not end or is longer than tags are; taken as text");
+                let text = &self.rest[..1];
+                self.skip(1);
+                return Some(Piece::Text(text));
+            };
+            let inside = &self.rest[1..end];
+            self.skip(end + 1);
+            let split = inside.find(|c: char| c.is_whitespace()).unwrap_or(inside.len());
+            let name = inside[..split].trim_end_matches('/').to_ascii_lowercase();
+            if name == "script" || name == "style" {
+                // Up to its end; an end that is not there ends the page.
+                let close = format!("</{name}");
+                let found = self
+                    .rest
+                    .as_bytes()
+                    .windows(close.len())
+                    .position(|part| part.eq_ignore_ascii_case(close.as_bytes()));
+                if found.is_none() {
+                    self.left_out.because("all behind a script or style that does not end");
+                }
+                self.skip(found.unwrap_or(self.rest.len()));
+            }
+            return Some(Piece::Tag(name, &inside[split..]));
+        }
+    }
 }
 
 /// The value of an attribute.
@@ -107,17 +155,21 @@ fn decoded(text: &str) -> String {
 }
 
 /// Every table of the page, with the heading above it and its summary.
-pub(super) fn grids(page: &str) -> Vec<Grid> {
+pub(super) fn grids(page: &str) -> Grids {
+    let mut left_out = LeftOut::default();
     let mut grids = Vec::new();
     let mut heading = String::new();
     let mut in_heading = false;
     let mut grid: Option<Grid> = None;
     let mut row: Option<Row> = None;
     let mut cells = 0;
-    for piece in pieces(page) {
+    let mut pieces = Pieces::of(page);
+    while let Some(piece) = pieces.next() {
         match piece {
             Piece::Text(text) => {
-                if let Some(cell) = row.as_mut().and_then(|row| row.cells.last_mut()) {
+                if row.as_ref().is_some_and(|row| row.is_full) {
+                    // The text of a cell that is not read.
+                } else if let Some(cell) = row.as_mut().and_then(|row| row.cells.last_mut()) {
                     cell.push_str(text);
                 } else if in_heading && grid.is_none() {
                     heading.push_str(text);
@@ -130,22 +182,28 @@ pub(super) fn grids(page: &str) -> Vec<Grid> {
                 }
                 "/h1" | "/h2" | "/h3" | "/h4" => in_heading = false,
                 "table" => {
-                    finish(&mut grids, &mut grid, &mut row);
+                    finish(&mut grids, &mut grid, &mut row, &mut left_out);
                     let summary = attribute(rest, "summary").unwrap_or_default();
                     let section = format!("{} | {summary}", decoded(&heading));
                     if grids.len() >= MOST_GRIDS {
-                        return grids;
+                        left_out.because("all tables behind the first five thousand");
+                        break;
                     }
                     grid = Some(Grid { section, ..Grid::default() });
                 }
-                "/table" => finish(&mut grids, &mut grid, &mut row),
+                "/table" => finish(&mut grids, &mut grid, &mut row, &mut left_out),
                 "tr" if grid.is_some() => {
-                    end_row(&mut grid, &mut row);
+                    end_row(&mut grid, &mut row, &mut left_out);
                     row = Some(Row::default());
                 }
-                "/tr" => end_row(&mut grid, &mut row),
-                "th" | "td" if grid.is_some() && cells < MOST_CELLS => {
+                "/tr" => end_row(&mut grid, &mut row, &mut left_out),
+                "th" | "td" if grid.is_some() => {
                     let row = row.get_or_insert_default();
+                    if cells >= MOST_CELLS || row.cells.len() >= MOST_COLUMNS {
+                        left_out.because("a cell behind the columns or cells that are read");
+                        row.is_full = true;
+                        continue;
+                    }
                     row.is_header = name == "th" && (row.cells.is_empty() || row.is_header);
                     let span = attribute(rest, "colspan").and_then(|span| span.parse::<usize>().ok());
                     let span = span.unwrap_or(1).clamp(1, 64);
@@ -158,8 +216,11 @@ pub(super) fn grids(page: &str) -> Vec<Grid> {
             },
         }
     }
-    finish(&mut grids, &mut grid, &mut row);
-    grids
+    finish(&mut grids, &mut grid, &mut row, &mut left_out);
+    for (why, times) in pieces.left_out.0 {
+        *left_out.0.entry(why).or_default() += times;
+    }
+    Grids { grids, left_out }
 }
 
 /// A row being read.
@@ -168,9 +229,11 @@ struct Row {
     cells: Vec<String>,
     spans: Vec<usize>,
     is_header: bool,
+    /// Whether there were more cells than are read.
+    is_full: bool,
 }
 
-fn end_row(grid: &mut Option<Grid>, row: &mut Option<Row>) {
+fn end_row(grid: &mut Option<Grid>, row: &mut Option<Row>, left_out: &mut LeftOut) {
     let (Some(grid), Some(row)) = (grid, row.take()) else { return };
     if row.cells.is_empty() {
         return;
@@ -188,11 +251,13 @@ fn end_row(grid: &mut Option<Grid>, row: &mut Option<Row>) {
         grid.columns = cells;
     } else if grid.rows.len() < MOST_ROWS {
         grid.rows.push(cells);
+    } else {
+        left_out.because("a row of a table behind the rows or cells that are read");
     }
 }
 
-fn finish(grids: &mut Vec<Grid>, grid: &mut Option<Grid>, row: &mut Option<Row>) {
-    end_row(grid, row);
+fn finish(grids: &mut Vec<Grid>, grid: &mut Option<Grid>, row: &mut Option<Row>, left_out: &mut LeftOut) {
+    end_row(grid, row, left_out);
     *row = None;
     grids.extend(grid.take());
 }
@@ -208,7 +273,7 @@ mod tests {
         let saved = "<H3 class=awr>Waits</H3><TABLE border=0 summary='This table displays x'><TBODY><TR><TH>Event<TH>Waits\
                      <TR><TD>log&nbsp;file\n sync<TD>1,234</TBODY></TABLE>";
         for page in [original, saved] {
-            let grids = grids(page);
+            let grids = grids(page).grids;
             assert_eq!(grids.len(), 1, "{page}");
             assert_eq!(grids[0].section, "Waits | This table displays x");
             assert_eq!(grids[0].columns, ["Event", "Waits"]);
@@ -216,12 +281,53 @@ mod tests {
         }
     }
 
+    /// How often something was left out.
+    fn times(read: &Grids, why: &str) -> usize {
+        read.left_out.0.iter().filter(|(reason, _)| reason.contains(why)).map(|(_, times)| times).sum()
+    }
+
+    #[test]
+    fn what_is_just_over_a_bound_is_not_read_and_is_said() {
+        let row = |cells: usize| format!("<table><tr>{}</table>", "<td>x</td>".repeat(cells));
+        assert_eq!(times(&grids(&row(MOST_COLUMNS)), "cell"), 0);
+        let read = grids(&row(MOST_COLUMNS + 1));
+        assert_eq!((read.grids[0].rows[0].len(), times(&read, "cell")), (MOST_COLUMNS, 1));
+        assert!(read.grids[0].rows[0].iter().all(|cell| cell == "x"));
+        let rows = |rows: usize| format!("<table>{}</table>", "<tr><td>x".repeat(rows));
+        assert_eq!(times(&grids(&rows(MOST_ROWS)), "row"), 0);
+        let read = grids(&rows(MOST_ROWS + 1));
+        assert_eq!((read.grids[0].rows.len(), times(&read, "row")), (MOST_ROWS, 1));
+        let tables = |tables: usize| "<table><tr><td>x</table>".repeat(tables);
+        assert_eq!(times(&grids(&tables(MOST_GRIDS)), "tables"), 0);
+        let read = grids(&tables(MOST_GRIDS + 1));
+        assert_eq!((read.grids.len(), times(&read, "tables")), (MOST_GRIDS, 1));
+        // A tag as long as tags may be, and one byte more: then it is text, and the table is not one.
+        let tag =
+            |bytes: usize| format!("<table {}><tr><td>x</table>", "a".repeat(bytes - "<table >".len() + 1));
+        assert_eq!(grids(&tag(LONGEST_TAG)).grids.len(), 1);
+        let read = grids(&tag(LONGEST_TAG + 1));
+        assert_eq!((read.grids.len(), times(&read, "tag")), (0, 1));
+        for open in ["<!-- ", "<script>", "<style>"] {
+            let read = grids(&format!("<table><tr><td>x</table>{open}<table><tr><td>x</table>"));
+            assert_eq!((read.grids.len(), times(&read, "all behind")), (1, 1), "{open}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_openings_is_read_once_and_text_with_one_is_not_lost() {
+        assert_eq!(times(&grids(&"<a".repeat(1 << 20)), "tag"), 1 << 20);
+        assert!(times(&grids(&format!("{}>", "<a".repeat(1 << 20))), "tag") > 1 << 19);
+        let read = grids("<table><tr><td>a < b and 1<2</table>").grids;
+        assert_eq!(read[0].rows, [["a < b and 1<2"]]);
+    }
+
     #[test]
     fn cells_that_span_columns_are_bounded_too() {
-        let page =
-            format!("<table>{}</table>", format!("<tr>{}", "<td colspan=64>".repeat(100)).repeat(1000));
-        let cells: usize = grids(&page).iter().flat_map(|grid| &grid.rows).map(Vec::len).sum();
+        let page = format!("<table>{}</table>", format!("<tr>{}", "<td colspan=64>".repeat(60)).repeat(1000));
+        let read = grids(&page);
+        let cells: usize = read.grids.iter().flat_map(|grid| &grid.rows).map(Vec::len).sum();
         assert!((MOST_CELLS..MOST_CELLS + 64).contains(&cells), "{cells}");
+        assert!(times(&read, "cell") > 0);
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //! tables are known by their columns, because titles and summaries change more often. Instants carry no time zone and are taken as they
 //! stand.
 //!
-//! Invariants: no bytes make a reader panic; tables, rows and cells are bounded, far above what reports have; a table that is not taken is listed.
+//! Invariants: no bytes make a reader panic; lines, tables, rows, cells and names are bounded, far above what reports have; what is beyond a
+//! bound, a figure that is none, and a table that is not taken are listed.
 //!
 //! Deliberately absent: Oracle's Compare Periods and ASH reports (import the two AWR reports instead), histograms (the reports have shares
 //! only), advisories.
@@ -33,6 +34,12 @@ use crate::{Error, Result, Snapshot};
 
 /// The largest report that is read.
 const MOST_BYTES: u64 = 64 << 20;
+
+/// More lines than any text report has.
+const MOST_LINES: usize = 2_000_000;
+
+/// More columns than any table of a report has.
+const MOST_COLUMNS: usize = 64;
 
 /// More tables than any report has.
 const MOST_GRIDS: usize = 5_000;
@@ -57,6 +64,31 @@ pub struct Imported {
     pub end: Snapshot,
     /// Sections that are not known, and so not in the snapshots.
     pub unknown: Vec<String>,
+    /// What was left out of sections that are known, and why: figures that are hidden or no numbers, and what is beyond a bound.
+    pub left_out: Vec<String>,
+}
+
+/// The tables of a report, and what of it was beyond a bound.
+#[derive(Clone, Debug, Default)]
+struct Grids {
+    grids: Vec<Grid>,
+    left_out: LeftOut,
+}
+
+/// How often each bound left something out.
+#[derive(Clone, Debug, Default)]
+struct LeftOut(std::collections::BTreeMap<&'static str, usize>);
+
+impl LeftOut {
+    /// Something was left out because of this.
+    fn because(&mut self, why: &'static str) {
+        *self.0.entry(why).or_default() += 1;
+    }
+
+    /// What was left out, a line for each reason.
+    fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.0.iter().map(|(why, times)| format!("{why} (times: {times})"))
+    }
 }
 
 /// A table of a report, as text.

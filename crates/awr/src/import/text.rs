@@ -10,21 +10,18 @@
 //! A figure may be wider than its column and reach to the left into the gap: a cell ends where its dashes end, and begins where the one
 //! before ended.
 //!
-//! Invariants: no bytes make it panic; columns, rows and cells are bounded, what is beyond is not read.
+//! Invariants: no bytes make it panic; lines, columns, rows and cells are bounded; what is beyond is not read and is counted.
 
-use super::{Grid, MOST_CELLS, MOST_GRIDS, MOST_ROWS};
+use super::{Grid, Grids, LeftOut, MOST_CELLS, MOST_COLUMNS, MOST_GRIDS, MOST_LINES, MOST_ROWS};
 
 /// Titles stand on so many lines at most.
 const TITLE_LINES: usize = 5;
-
-/// More columns than any report has.
-const MOST_COLUMNS: usize = 64;
 
 /// More bytes than any line of a report has.
 const LONGEST_LINE: usize = 4096;
 
 /// Where the columns are, if the line is one of dashes: begin and end in characters.
-fn spans(line: &str) -> Option<Vec<(usize, usize)>> {
+fn spans(line: &str, left_out: &mut LeftOut) -> Option<Vec<(usize, usize)>> {
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let mut open = false;
     let mut dashes = 0;
@@ -44,7 +41,11 @@ fn spans(line: &str) -> Option<Vec<(usize, usize)>> {
         }
     }
     // One group alone is the end of a section, or underlines a heading.
-    (spans.len() > 1 && spans.len() <= MOST_COLUMNS && dashes > 3).then_some(spans)
+    if spans.len() > MOST_COLUMNS {
+        left_out.because("a table with more columns than are read");
+        return None;
+    }
+    (spans.len() > 1 && dashes > 3).then_some(spans)
 }
 
 /// The beginning of a line that is too long.
@@ -76,22 +77,40 @@ fn heading(line: &str) -> Option<String> {
 }
 
 /// Every table of the report.
-pub(super) fn grids(text: &str) -> Vec<Grid> {
-    let whole = text.lines().map(|line| line.trim_end().trim_start_matches('\u{c}'));
-    let lines: Vec<&str> =
-        whole.map(|line| if line.len() > LONGEST_LINE { cut_off(line) } else { line }).collect();
+pub(super) fn grids(text: &str) -> Grids {
+    let mut left_out = LeftOut::default();
+    let mut whole = text.lines().map(|line| line.trim_end().trim_start_matches('\u{c}'));
+    let lines: Vec<&str> = whole
+        .by_ref()
+        .take(MOST_LINES)
+        .map(|line| {
+            if line.len() > LONGEST_LINE {
+                left_out.because("the end of a line that is longer than lines are read");
+                cut_off(line)
+            } else {
+                line
+            }
+        })
+        .collect();
+    if whole.next().is_some() {
+        left_out.because("all lines behind the first two million");
+    }
     let mut count = 0;
     let mut grids = Vec::new();
     let mut section = String::new();
     let mut at = 0;
-    while at < lines.len() && grids.len() < MOST_GRIDS {
+    while at < lines.len() {
         if let Some(title) = heading(lines[at]) {
             section = title;
         }
-        let Some(spans) = spans(lines[at]) else {
+        let Some(spans) = spans(lines[at], &mut left_out) else {
             at += 1;
             continue;
         };
+        if grids.len() >= MOST_GRIDS {
+            left_out.because("all tables behind the first five thousand");
+            break;
+        }
         let mut titles = vec![String::new(); spans.len()];
         let first = (at.saturating_sub(TITLE_LINES)..at)
             .rev()
@@ -130,12 +149,14 @@ pub(super) fn grids(text: &str) -> Vec<Grid> {
             if grid.rows.len() < MOST_ROWS && count < MOST_CELLS {
                 count += spans.len();
                 grid.rows.push(cells(lines[at], &spans));
+            } else {
+                left_out.because("a row of a table behind the rows or cells that are read");
             }
             at += 1;
         }
         grids.push(grid);
     }
-    grids
+    Grids { grids, left_out }
 }
 
 /// A line of dashes and spaces only.
@@ -152,20 +173,40 @@ fn is_title(line: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// How often something was left out, of what was read just over a bound.
+    fn times(read: &Grids, why: &str) -> usize {
+        read.left_out.0.iter().filter(|(reason, _)| reason.contains(why)).map(|(_, times)| times).sum()
+    }
+
     #[test]
-    fn lines_and_tables_of_any_size_take_bounded_memory() {
-        let wide = format!("{}\n{}", "- ".repeat(500_000), "x\n".repeat(1000));
-        assert!(grids(&wide).is_empty());
-        let columns = "-- ".repeat(MOST_COLUMNS);
-        let long = format!("{columns}\n{}\n{columns}\n", "x\n".repeat(2 * MOST_ROWS));
-        assert_eq!(grids(&long).iter().map(|grid| grid.rows.len()).sum::<usize>(), MOST_ROWS);
-        let many = grids(&format!("{columns}\n").repeat(2 * MOST_GRIDS));
-        assert_eq!(many.len(), MOST_GRIDS);
-        let cells = grids(&format!("{columns}\n{}\n", "x\n".repeat(MOST_ROWS)).repeat(10));
-        assert!(
-            cells.iter().flat_map(|grid| &grid.rows).map(Vec::len).sum::<usize>() < MOST_CELLS + MOST_COLUMNS
-        );
+    fn what_is_just_over_a_bound_is_not_read_and_is_said() {
+        let table = |columns: usize| format!("{}\n{}\n", "-- ".repeat(columns), "xx ".repeat(columns));
+        let read = grids(&table(MOST_COLUMNS));
+        assert_eq!((read.grids.len(), read.left_out.lines().count()), (1, 0));
+        let read = grids(&table(MOST_COLUMNS + 1));
+        assert_eq!((read.grids.len(), times(&read, "columns")), (0, 1));
+        let rows = |rows: usize| format!("-- --\n{}\n", "xx yy\n".repeat(rows));
+        assert_eq!(times(&grids(&rows(MOST_ROWS)), "row"), 0);
+        let read = grids(&rows(MOST_ROWS + 1));
+        assert_eq!((read.grids[0].rows.len(), times(&read, "row")), (MOST_ROWS, 1));
+        let tables = |tables: usize| "-- --\nx y\n\n".repeat(tables);
+        assert_eq!(times(&grids(&tables(MOST_GRIDS)), "tables"), 0);
+        let read = grids(&tables(MOST_GRIDS + 1));
+        assert_eq!((read.grids.len(), times(&read, "tables")), (MOST_GRIDS, 1));
+        let line = |bytes: usize| format!("---- ----\n{}\n", "x".repeat(bytes));
+        assert_eq!(times(&grids(&line(LONGEST_LINE)), "line"), 0);
+        let read = grids(&line(LONGEST_LINE + 1));
+        assert_eq!(times(&read, "line"), 1);
         assert_eq!(cut_off(&"é".repeat(LONGEST_LINE)).len(), LONGEST_LINE);
+        assert_eq!(times(&grids(&"\n".repeat(MOST_LINES)), "lines"), 0);
+        assert_eq!(times(&grids(&"\n".repeat(MOST_LINES + 1)), "lines"), 1);
+        let columns = "-- ".repeat(MOST_COLUMNS);
+        let read = grids(&format!("{columns}\n{}\n", "x\n".repeat(MOST_ROWS)).repeat(4));
+        assert!(
+            read.grids.iter().flat_map(|grid| &grid.rows).map(Vec::len).sum::<usize>()
+                < MOST_CELLS + MOST_COLUMNS
+        );
+        assert!(times(&read, "cells") > 0);
     }
 
     #[test]
@@ -178,7 +219,7 @@ mod tests {
                     log file sync            1,234,567     56,789     1.2\n\
                     db file sequential rea          10          0      .5\n\
                     \x20         -------------------------------------------------------------\n";
-        let grids = grids(text);
+        let grids = grids(text).grids;
         assert_eq!(grids.len(), 1);
         assert_eq!(grids[0].section, "Foreground Wait Events");
         assert_eq!(grids[0].columns, ["Event", "Waits", "Total Wait Time (s)", "Avg wait (ms)"]);

@@ -3,9 +3,12 @@
 //! | printed | means |
 //! |---|---|
 //! | `1,234.5`, `.5`, `27.9K`, `.001M` | numbers; K, M, G, T, P are thousands |
+//! | `1.2E+10` | a number too; SQL*Plus prints what is too wide so |
 //! | `1.2G` in a column of data | bytes; M, G, T, P are multiples of 1024, and nothing is MiB |
 //! | `1.50ms`, `809.13us`, `2s` | times |
 //! | `24-Aug-26 10:00:01`, `24-Aug-2026 10:00` | instants without a zone |
+//!
+//! A comma stands before three digits; where it does not the text is no number, rather than a wrong one.
 //!
 //! Invariant: what is not such a text is nothing, never zero.
 
@@ -20,18 +23,42 @@ pub(super) fn bytes(text: &str) -> Option<f64> {
 }
 
 fn scaled(text: &str, by: f64) -> Option<f64> {
-    let text = text.trim().replace(',', "");
-    let (digits, power) = match text.chars().last()? {
-        'K' | 'k' => (&text[..text.len() - 1], 1),
-        'M' | 'm' => (&text[..text.len() - 1], 2),
-        'G' | 'g' => (&text[..text.len() - 1], 3),
-        'T' | 't' => (&text[..text.len() - 1], 4),
-        'P' | 'p' => (&text[..text.len() - 1], 5),
-        _ => (text.as_str(), 0),
+    let text = text.trim();
+    let power = match text.chars().last()? {
+        'K' | 'k' => 1,
+        'M' | 'm' => 2,
+        'G' | 'g' => 3,
+        'T' | 't' => 4,
+        'P' | 'p' => 5,
+        _ => 0,
     };
-    let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-        && digits.bytes().any(|b| b.is_ascii_digit());
-    let value: f64 = if plain { digits.parse().ok()? } else { return None };
+    let digits = if power > 0 { &text[..text.len() - 1] } else { text };
+    let (mantissa, exponent) = match digits.split_once(['E', 'e']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (digits, None),
+    };
+    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut groups = whole.split(',');
+    let first = groups.next().unwrap_or_default();
+    let grouped = whole.contains(',');
+    if !are_digits(part)
+        || !are_digits(first)
+        || (grouped && !(1..=3).contains(&first.len()))
+        || !groups.all(|group| group.len() == 3 && are_digits(group))
+        || (whole.is_empty() && part.is_empty())
+    {
+        return None;
+    }
+    let mut plain = format!("{}.{part}", whole.replace(',', ""));
+    if let Some(exponent) = exponent {
+        let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+        if unsigned.is_empty() || unsigned.len() > 3 || !are_digits(unsigned) {
+            return None;
+        }
+        plain = format!("{plain}e{exponent}");
+    }
+    let value: f64 = plain.parse().ok()?;
     Some(value * by.powi(power)).filter(|value| value.is_finite())
 }
 
@@ -86,7 +113,17 @@ mod tests {
             [1234.5, 0.5, 27_900.0, 1000.0].map(Some)
         );
         assert_eq!(bytes("1.5G"), Some(1.5 * 1024.0 * 1024.0 * 1024.0));
-        assert_eq!(["", " ", "######", "N/A", "-", "K", ".", "nan", "1e5", "-3"].map(number), [None; 10]);
+        assert_eq!(
+            [number("1.2E+10"), number("1e5"), number("5.0E-01"), number("1,234.5K"), number("1.")],
+            [1.2e10, 1e5, 0.5, 1_234_500.0, 1.0].map(Some)
+        );
+        for wrong in [
+            "", " ", "######", "N/A", "-", "K", ".", "nan", "-3", "1,23", "1.234,5", "1,2345", ",5", "1 2",
+            "1e", "1e+", "e5", "1e5e5", "1e9999", "1..2", "+1", "0x1f", "inf", "\u{664}",
+        ] {
+            assert_eq!((number(wrong), count(wrong), seconds_ns(wrong)), (None, None, None), "{wrong}");
+        }
+        assert_eq!((count("1.8E+19"), seconds_ns("1.8E+10")), (None, None), "more than there is room for");
         assert_eq!(seconds_ns("1.5"), Some(1_500_000_000));
         assert_eq!(leading("60.01 (mins)"), Some(60.01));
     }

@@ -389,6 +389,15 @@ fn parse(head: &[u8]) -> Result<Request, u16> {
     Ok(Request { path, format: Format::accepted(&accept.join(",")), head_only: method == "HEAD" })
 }
 
+/// The path that the head of a request asks for, or the status it is refused with: for fuzz targets.
+///
+/// # Errors
+/// The status.
+#[cfg(feature = "testing")]
+pub fn path_of_head(head: &[u8]) -> Result<String, u16> {
+    parse(head).map(|request| request.path)
+}
+
 fn head(status: u16, kind: &str, length: usize) -> Vec<u8> {
     let reason = match status {
         200 => "OK",

@@ -28,6 +28,8 @@ mod watch;
 
 use std::time::Duration;
 
+#[cfg(feature = "testing")]
+pub use endpoint::path_of_head;
 pub use endpoint::{Endpoint, Listen};
 pub use watch::{Opener, Watch, Watched};
 

@@ -10,10 +10,11 @@ use tiersmith_events::WaitClass;
 
 use super::super::{count, wait};
 use super::{Answers, Fields};
+use crate::file::MOST_FILES;
 use crate::known::statistic;
 use crate::redact::Redaction;
 use crate::statement::StatementStat;
-use crate::{IoStat, Snapshot};
+use crate::{FileStat, IoStat, Snapshot};
 
 /// Settings worth comparing.
 const SETTINGS: [&str; 26] = [
@@ -281,7 +282,27 @@ fn waits(snapshot: &mut Snapshot, answers: &Answers) {
     }
 }
 
+/// The files that were read most. A file that was closed for good is forgotten, and counted from zero if it comes back.
+fn tables(snapshot: &mut Snapshot, answers: &Answers) {
+    snapshot.is_partial_in(&["files"]);
+    for row in rows(answers, "tables").iter().take(MOST_FILES) {
+        let Some(path) = row.get("name") else { continue };
+        let mut parts: Vec<&str> = path.rsplit('/').take(2).collect();
+        parts.reverse();
+        if snapshot.files.iter().all(|file| file.id != *path) {
+            snapshot.files.push(FileStat {
+                id: path.clone(),
+                name: parts.join("/"),
+                bytes: None,
+                read_bytes: number(row, "bytes").unwrap_or(0),
+                read_ns: picoseconds(row, "ps"),
+            });
+        }
+    }
+}
+
 fn files(snapshot: &mut Snapshot, answers: &Answers) {
+    tables(snapshot, answers);
     for row in rows(answers, "files") {
         let Some(instrument) = row.get("name") else { continue };
         let name = instrument.rsplit('/').next().unwrap_or(instrument);

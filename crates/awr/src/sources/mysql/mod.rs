@@ -62,7 +62,7 @@ const MOST_STATEMENTS: usize = 5_000;
 const LONGEST: usize = 8_000;
 
 /// A query of performance_schema or information_schema, and what is lost without it.
-const VIEWS: [(&str, &str, &str); 6] = [
+const VIEWS: [(&str, &str, &str); 7] = [
     (
         "waits",
         "SELECT event_name AS name, IF(user IS NULL, 1, 0) AS background, SUM(count_star) AS count, SUM(sum_timer_wait) AS ps \
@@ -75,6 +75,13 @@ const VIEWS: [(&str, &str, &str); 6] = [
          sum_timer_write AS write_ps, sum_number_of_bytes_write AS write_bytes, count_misc, sum_timer_misc AS misc_ps \
          FROM performance_schema.file_summary_by_event_name WHERE count_star > 0",
         "reads and writes by file",
+    ),
+    (
+        "tables",
+        "SELECT file_name AS name, sum_number_of_bytes_read AS bytes, sum_timer_read AS ps \
+         FROM performance_schema.file_summary_by_instance WHERE event_name = 'wait/io/file/innodb/innodb_data_file' AND count_read > 0 \
+         ORDER BY sum_number_of_bytes_read DESC LIMIT 100",
+        "reads by table",
     ),
     (
         "statement_time",
@@ -361,12 +368,16 @@ mod tests {
 
     /// Tables and the columns that are asked of them, as the manuals of MySQL 8.0 and 8.4 (Performance Schema Table Descriptions, The
     /// INFORMATION_SCHEMA INNODB_METRICS Table) and the pages of MariaDB 10.5 and later list them.
-    const TABLES: [(&str, &str); 8] = [
+    const TABLES: [(&str, &str); 9] = [
         ("events_waits_summary_by_user_by_event_name", "user event_name count_star sum_timer_wait"),
         (
             "file_summary_by_event_name",
             "event_name count_star count_read sum_timer_read sum_number_of_bytes_read count_write sum_timer_write \
              sum_number_of_bytes_write count_misc sum_timer_misc",
+        ),
+        (
+            "file_summary_by_instance",
+            "file_name event_name count_read sum_timer_read sum_number_of_bytes_read",
         ),
         ("events_statements_summary_global_by_event_name", "event_name count_star sum_timer_wait"),
         ("events_transactions_summary_global_by_event_name", "event_name count_star"),
@@ -382,7 +393,7 @@ mod tests {
     #[test]
     fn the_tables_and_columns_that_are_asked_for_are_documented_for_both_products() {
         const WORDS: &str = "select as if is null sum from where group by and like in performance_schema information_schema name \
-                             background count ps read_ps read_bytes write_ps write_bytes misc_ps files statements";
+                             background count ps read_ps read_bytes write_ps write_bytes misc_ps files statements order desc limit bytes";
         for (name, query, _) in VIEWS {
             let table = TABLES
                 .iter()

@@ -20,10 +20,11 @@ use tiersmith_events::WaitClass;
 
 use super::super::{count, ms_to_ns, wait};
 use super::{Answers, Row};
+use crate::file::MOST_FILES;
 use crate::known::statistic;
 use crate::redact::Redaction;
 use crate::statement::StatementStat;
-use crate::{IoStat, Snapshot};
+use crate::{FileStat, IoStat, Snapshot};
 
 /// Puts the answers where reports look for them.
 pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
@@ -54,6 +55,7 @@ pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redact
     redo(snapshot, answers, redo_timed);
     by_backend(snapshot, answers, io_timed, redo_timed);
     statements(snapshot, answers, redaction);
+    relations(snapshot, answers);
 }
 
 fn rows<'a>(answers: &'a Answers, view: &str) -> &'a [Row] {
@@ -331,6 +333,31 @@ fn add(
     if let Some(wait) = snapshot.waits.iter_mut().find(|wait| wait.key() == key) {
         wait.count = wait.count.saturating_add(requests);
         wait.total_ns = wait.total_ns.saturating_add(total_ns);
+    }
+}
+
+/// The tables and indexes of the database we are connected to that were read most.
+fn relations(snapshot: &mut Snapshot, answers: &Answers) {
+    let page = snapshot.source.settings.get("block_size").and_then(|size| size.parse::<u64>().ok());
+    let page = page.unwrap_or(8192);
+    let all = rows(answers, "relations");
+    if all.len() >= MOST_FILES {
+        snapshot.is_partial_in(&["files"]);
+    }
+    for row in all.iter().take(MOST_FILES) {
+        let (id, Some(read)) = (text(row, "oid"), number(row, "read")) else { continue };
+        if snapshot.files.iter().all(|file| file.id != id) {
+            snapshot.files.push(FileStat {
+                id,
+                name: text(row, "name"),
+                // Nobody looked at its size yet where it is zero.
+                bytes: number(row, "pages")
+                    .filter(|pages| *pages > 0)
+                    .map(|pages| pages.saturating_mul(page)),
+                read_bytes: read.saturating_mul(page),
+                read_ns: None,
+            });
+        }
     }
 }
 

@@ -57,8 +57,12 @@ impl Import {
             for section in &imported.unknown {
                 text.push_str(&format!("  not read: {}\n", figure::visible(section)));
             }
+            for line in &imported.left_out {
+                text.push_str(&format!("  left out: {}\n", figure::visible(line)));
+            }
             all.push(json!({
                 "file": file, "kind": imported.kind, "database": source.database, "begin": begin, "end": end, "not_read": imported.unknown,
+                "left_out": imported.left_out,
             }));
         }
         if self.json {

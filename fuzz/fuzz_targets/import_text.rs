@@ -1,0 +1,8 @@
+//! Text reports of Oracle: an error, or two snapshots that make a report; never a panic.
+
+#![no_main]
+
+#[allow(dead_code, reason = "each target uses its part")]
+mod foreign;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| foreign::import_text(&String::from_utf8_lossy(input)));

@@ -1,0 +1,8 @@
+//! Statements: no literal survives.
+
+#![no_main]
+
+#[allow(dead_code, reason = "each target uses its part")]
+mod foreign;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| foreign::redaction(&String::from_utf8_lossy(input)));
