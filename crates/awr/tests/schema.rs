@@ -189,6 +189,13 @@ fn full() -> Snapshot {
     of.host.pressure = Some(Pressure::default());
     of.host.disks = Some(vec![tiersmith_awr::host::DiskStat::default()]);
     of.host.missing.push("something".to_owned());
+    of.files.push(tiersmith_awr::FileStat {
+        id: "1".to_owned(),
+        name: "public.t".to_owned(),
+        bytes: Some(8192),
+        read_bytes: 8192,
+        read_ns: Some(1),
+    });
     of
 }
 

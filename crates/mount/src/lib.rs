@@ -26,8 +26,6 @@
 mod device;
 mod error;
 mod fs;
-#[cfg(feature = "testing")]
-pub mod messages;
 mod mounted;
 mod options;
 mod point;

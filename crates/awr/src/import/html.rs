@@ -164,7 +164,7 @@ pub(super) fn grids(page: &str) -> Grids {
     let mut row: Option<Row> = None;
     let mut cells = 0;
     let mut pieces = Pieces::of(page);
-    while let Some(piece) = pieces.next() {
+    for piece in pieces.by_ref() {
         match piece {
             Piece::Text(text) => {
                 if row.as_ref().is_some_and(|row| row.is_full) {
