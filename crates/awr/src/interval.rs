@@ -120,6 +120,7 @@ impl Interval {
         let mut warnings = Vec::new();
         let elapsed_ns = elapsed(begin, end, &mut warnings)?;
         no_reset(begin, end)?;
+        no_start(begin, end, elapsed_ns)?;
         let host_cpu = host_cpu(&begin.host, &end.host, &mut warnings);
         let disks = disks(&begin.host, &end.host, &mut warnings);
         warnings.extend(
@@ -281,10 +282,10 @@ fn elapsed(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Resu
         _ => false,
     };
     if rebooted {
-        let reason = "the recording machine was started anew between them, and the second carries no later time of day";
+        let reason = "the recording machine was started anew between them or is another one, and the second carries no later time of day";
         let ns = wall.ok_or_else(|| Error::NoTime { reason: reason.to_owned() })?;
         warnings.push(
-            "The recording machine was started anew in the interval: its length is by the time of day."
+            "The recording machine was started anew in the interval, or is another one: its length is by the time of day."
                 .to_owned(),
         );
         return Ok(ns);
@@ -309,6 +310,24 @@ fn elapsed(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Resu
     Ok(ns)
 }
 
+/// A server that says how long it has been up, and was started in the interval, without a time of start in its instance.
+fn no_start(begin: &Snapshot, end: &Snapshot, elapsed_ns: u64) -> Result<()> {
+    let up = |snapshot: &Snapshot| {
+        let counter = snapshot.counters.iter().find(|counter| counter.name == known::statistic::UPTIME)?;
+        (counter.unit == "s").then_some(counter.value)
+    };
+    let (Some(before), Some(now)) = (up(begin), up(end)) else { return Ok(()) };
+    let elapsed_s = elapsed_ns / 1_000_000_000;
+    // Whole seconds of two clocks: a second at either end says nothing.
+    if now.saturating_add(1) < elapsed_s && now.saturating_add(2) < before.saturating_add(elapsed_s) {
+        let reason = format!(
+            "the source was started between them: it had been up for {now} s at the second, and {elapsed_s} s passed"
+        );
+        return Err(Error::Reset { reason });
+    }
+    Ok(())
+}
+
 /// A group of counters that was set to zero in between makes every difference of it a lie, also one that is not negative.
 fn no_reset(begin: &Snapshot, end: &Snapshot) -> Result<()> {
     for (group, before) in &begin.resets {
@@ -330,7 +349,7 @@ fn no_reset(begin: &Snapshot, end: &Snapshot) -> Result<()> {
 }
 
 fn pressure(begin: &HostStat, end: &HostStat) -> Option<Pressure> {
-    let (a, b) = (begin.pressure?, end.pressure?);
+    let (a, b) = (begin.pressure.filter(|_| one_start(begin, end))?, end.pressure?);
     Some(Pressure {
         cpu_some_us: b.cpu_some_us.checked_sub(a.cpu_some_us)?,
         io_some_us: b.io_some_us.checked_sub(a.io_some_us)?,
@@ -534,8 +553,24 @@ fn io(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Ve
     Ok(rows)
 }
 
+/// Whether both were read on one machine since one start of it: counters of two cannot be subtracted.
+fn one_start(begin: &HostStat, end: &HostStat) -> bool {
+    let same = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
+    same(&begin.boot, &end.boot)
+        && (begin.boot.is_some() && end.boot.is_some() || same(&begin.name, &end.name))
+}
+
 /// Idle times of the kernel may go backwards a little; the others must not.
 fn host_cpu(begin: &HostStat, end: &HostStat, warnings: &mut Vec<String>) -> Option<CpuTimes> {
+    if !one_start(begin, end) {
+        let name = |host: &HostStat| crate::figure::visible(host.name.as_deref().unwrap_or("unknown"));
+        let (a, b) = (name(begin), name(end));
+        let whose = if a == b { format!("{a}, which was started anew") } else { format!("{a}, then {b}") };
+        warnings.push(format!(
+            "The recording machine was not the same at both ends ({whose}): its processors, disks and pressure are left out."
+        ));
+        return None;
+    }
     let (Some(a), Some(b)) = (begin.cpu, end.cpu) else {
         warnings.push("The host's processor time is not known at both ends of the interval.".to_owned());
         return None;
@@ -557,6 +592,9 @@ fn host_cpu(begin: &HostStat, end: &HostStat, warnings: &mut Vec<String>) -> Opt
 }
 
 fn disks(begin: &HostStat, end: &HostStat, warnings: &mut Vec<String>) -> Vec<DiskStat> {
+    if !one_start(begin, end) {
+        return Vec::new();
+    }
     let (Some(before), Some(now)) = (&begin.disks, &end.disks) else {
         warnings.push("The host's disks are not known at both ends of the interval.".to_owned());
         return Vec::new();

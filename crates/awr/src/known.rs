@@ -12,6 +12,8 @@ use crate::IoStat;
 
 /// Names of the counters that reports calculate with, spelt as Oracle spells them where it has them.
 pub mod statistic {
+    /// How long a server has been up, in seconds.
+    pub const UPTIME: &str = "time since the server started";
     /// Transactions that ended well. Unit: `transactions`.
     pub const USER_COMMITS: &str = "user commits";
     /// Transactions that were rolled back. Unit: `transactions`.

@@ -35,6 +35,9 @@ const NAP: Duration = Duration::from_millis(50);
 /// How long the last answers may take after the end of a recording: several times what a source may take for one.
 const GRACE: Duration = Duration::from_secs(120);
 
+/// How long a repository may take for the last gap.
+const LAST_WORD: Duration = Duration::from_secs(30);
+
 /// How long the end of a recording waits for a repository that is away.
 const LAST_TRY: Duration = Duration::from_secs(60);
 
@@ -173,14 +176,12 @@ impl Recorder {
                 thread.join().expect("BUG: a recording thread does not panic")?;
             } else {
                 lock(&recorded).gaps += 1;
-                let reason =
-                    format!("it did not answer within {} s of the end of the recording", GRACE.as_secs());
-                Archive::existing(&self.repository)?.note_gap(&Gap {
-                    source: path,
-                    at_unix_ns: u64::try_from(since_1970().as_nanos()).unwrap_or(u64::MAX),
-                    reason,
-                    after: None,
-                })?;
+                let reason = format!(
+                    "it, or the repository, did not answer within {} s of the end of the recording",
+                    GRACE.as_secs()
+                );
+                let gap = Gap { source: path, at_unix_ns: now_unix_ns(), reason, after: None };
+                note_if_it_answers(self.repository.clone(), gap)?;
             }
             all.push(lock(&recorded).clone());
         }
@@ -191,6 +192,19 @@ impl Recorder {
 /// What was recorded is counted up only, so that it is whole also if a thread panicked.
 fn lock(recorded: &Mutex<Recorded>) -> std::sync::MutexGuard<'_, Recorded> {
     recorded.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes a gap into a repository that may be what does not answer: then it is left behind, as the thread that waits for it is.
+fn note_if_it_answers(repository: PathBuf, gap: Gap) -> Result<()> {
+    let (done, noted) = std::sync::mpsc::channel();
+    let noting = move || {
+        let _ = done.send(Archive::existing(&repository).and_then(|archive| archive.note_gap(&gap)));
+    };
+    std::thread::spawn(noting);
+    noted.recv_timeout(LAST_WORD).unwrap_or_else(|_| {
+        log::warn!("The repository does not answer: that the recording ended without it is not noted in it");
+        Ok(())
+    })
 }
 
 fn since_1970() -> Duration {
@@ -284,7 +298,6 @@ impl Track {
                 }
                 self.ask();
                 self.write()?;
-                self.beat()?;
                 if let Some(keep) = plan.keep {
                     // A time of day that was set forward must not make everything old.
                     let now = since_1970().min(began_at + clock().saturating_sub(began));
@@ -376,6 +389,8 @@ impl Track {
     }
 
     fn write_all(&mut self) -> Result<()> {
+        // Whoever took the source over writes newer snapshots: what waited here would come behind them.
+        self.lease.beat()?;
         if let Some((at_unix_ns, lost)) = self.lost {
             let reason =
                 format!("{lost} snapshots and gaps were lost while the repository could not be written");

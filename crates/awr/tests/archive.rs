@@ -8,10 +8,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use fixture::{at_home, home_interval, on_tier, tier_interval};
 use tiersmith_awr::archive::{Archive, Gap};
-use tiersmith_awr::{AnyRepository, Error, Interval, SnapshotId};
+use tiersmith_awr::record::{Plan, Recorder};
+use tiersmith_awr::sources::LiveSource;
+use tiersmith_awr::{AnyRepository, Error, Interval, Sampling, Snapshot, SnapshotId};
 
 #[test]
 fn what_is_taken_is_found_also_by_another_program() {
@@ -60,6 +63,67 @@ fn retention_keeps_baselines_and_numbers_are_not_given_again() {
     let raw = rusqlite::Connection::open(archive.path()).unwrap();
     let briefs: i64 = raw.query_row("SELECT count(*) FROM brief", [], |row| row.get(0)).unwrap();
     assert_eq!(briefs, 1, "the briefs went with their snapshots");
+}
+
+#[test]
+fn gaps_inside_a_baseline_stay_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = Archive::open(dir.path().join("awr.db")).unwrap();
+    let begin = at_home().0;
+    let source = begin.source.path.clone();
+    let note = |reason: &str, source: &str| {
+        let at_unix_ns = begin.taken_unix_ns;
+        archive
+            .note_gap(&Gap { source: source.to_owned(), at_unix_ns, reason: reason.to_owned(), after: None })
+            .unwrap();
+    };
+    note("before", &source);
+    let first = archive.take(&begin).unwrap();
+    note("inside", &source);
+    note("of another", "another");
+    let last = archive.take(&at_home().1).unwrap();
+    archive.add_baseline("b", first, last).unwrap();
+    for _ in 0..2 {
+        archive.remove_before(None, u64::MAX).unwrap();
+        let gaps = archive.gaps().unwrap();
+        assert!(gaps.iter().any(|gap| gap.reason == "inside"), "{gaps:?}");
+        assert!(gaps.iter().all(|gap| gap.source == source), "{gaps:?}");
+    }
+    archive.drop_baseline("b").unwrap();
+    archive.remove_before(None, u64::MAX).unwrap();
+    assert!(archive.gaps().unwrap().is_empty());
+}
+
+/// A source that only counts its snapshots.
+struct Still;
+
+impl LiveSource for Still {
+    fn name(&self) -> &str {
+        "still"
+    }
+
+    fn snapshot(&mut self) -> tiersmith_awr::Result<Snapshot> {
+        let path = "still".to_owned();
+        Ok(Snapshot::now(tiersmith_awr::Source { path, ..tiersmith_awr::Source::default() }))
+    }
+
+    fn look(&mut self, _: &mut Sampling) -> tiersmith_awr::Result<bool> {
+        Ok(false)
+    }
+}
+
+#[test]
+fn a_recorder_whose_source_was_taken_over_writes_nothing_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("awr.db");
+    let every = Duration::from_millis(20);
+    let plan = Plan { every, length: None, sample: None, keep: None };
+    let recorder = Recorder::begin(vec![Box::new(Still)], &path, plan).unwrap();
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    assert_eq!(raw.execute("UPDATE recorder SET token = 'another'", []).unwrap(), 1);
+    let error = recorder.run(&|| false).unwrap_err().to_string();
+    assert!(error.contains("took still over"), "{error}");
+    assert_eq!(Archive::existing(&path).unwrap().list().unwrap().entries.len(), 1);
 }
 
 #[test]

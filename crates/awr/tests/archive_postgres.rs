@@ -58,6 +58,17 @@ fn it_does_what_the_file_does() {
     what_is_something_else_is_refused(&server);
     users_with_fewer_rights(&server);
     many_at_once(&server);
+    a_server_that_was_stopped_is_given_up(&server);
+}
+
+/// It takes ten seconds in which nothing is done.
+fn a_server_that_was_stopped_is_given_up(server: &Server) {
+    let url = database(server, "stopped");
+    drop(Archive::open(&url).unwrap());
+    let stopped = servers::GoesOn::stop(server.process().unwrap());
+    refused(Archive::existing(&url), &["no answer within 10 s"]);
+    drop(stopped);
+    assert!(Archive::existing(&url).unwrap().list().unwrap().entries.is_empty());
 }
 
 fn same_answers_as_the_file(server: &Server) {

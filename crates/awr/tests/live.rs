@@ -88,6 +88,25 @@ fn a_reset_is_an_error_also_where_no_difference_is_negative() {
 }
 
 #[test]
+fn a_server_that_says_how_long_it_is_up_is_seen_to_have_been_started() {
+    let (begin, end) = live();
+    let elapsed_s = (end.monotonic_ns - begin.monotonic_ns) / 1_000_000_000;
+    let at = |before: u64, now: u64| {
+        let (mut begin, mut end) = (begin.clone(), end.clone());
+        begin.add_counter("time since the server started", "s", before);
+        end.add_counter("time since the server started", "s", now);
+        Interval::between(&begin, &end)
+    };
+    assert!(elapsed_s > 20, "{elapsed_s}");
+    for (before, now) in [(0, elapsed_s), (5, elapsed_s + 4), (1000, 1000 + elapsed_s)] {
+        assert!(at(before, now).is_ok(), "{before} {now}");
+    }
+    for (before, now) in [(0, 10), (5, 10), (5, elapsed_s - 2)] {
+        assert!(matches!(at(before, now), Err(Error::Reset { .. })), "{before} {now}");
+    }
+}
+
+#[test]
 fn a_clock_that_was_set_and_a_machine_that_was_restarted_are_said() {
     let (begin, end) = live();
     let hour = 3_600_000_000_000;
@@ -102,12 +121,19 @@ fn a_clock_that_was_set_and_a_machine_that_was_restarted_are_said() {
         );
     }
     let (mut before, mut after) = (begin, end);
+    let end_ns = after.monotonic_ns;
     before.host.boot = Some("first".to_owned());
     after.host.boot = Some("second".to_owned());
     after.monotonic_ns = 1;
     let interval = Interval::between(&before, &after).unwrap();
     assert_eq!(interval.elapsed_ns, after.taken_unix_ns - before.taken_unix_ns);
     assert!(interval.warnings.iter().any(|line| line.contains("by the time of day")));
+    assert!(interval.host_cpu.is_none() && interval.disks.is_empty() && interval.pressure.is_none());
+    assert!(interval.warnings.iter().any(|line| line.contains("are left out")), "{:?}", interval.warnings);
+    let (a, mut b) = (before.clone(), after.clone());
+    b.host.boot = Some("first".to_owned());
+    b.monotonic_ns = end_ns;
+    assert!(Interval::between(&a, &b).unwrap().host_cpu.is_some(), "one machine");
     after.taken_unix_ns = before.taken_unix_ns;
     assert!(matches!(Interval::between(&before, &after), Err(Error::NoTime { .. })));
 }

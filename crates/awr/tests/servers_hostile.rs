@@ -173,6 +173,14 @@ fn a_redis_that_lies_is_an_error_in_time_and_in_little_memory() {
 }
 
 #[test]
+fn a_name_that_may_be_a_password_of_redis_is_refused_and_not_repeated() {
+    let address = Address::parse("redis://hunter2@127.0.0.1:1").unwrap();
+    let opened = sources::open(&address, &Asking::default(), &Surroundings::default());
+    let error = opened.err().unwrap().to_string();
+    assert!(error.contains("REDISCLI_AUTH") && !error.contains("hunter2"), "{error}");
+}
+
+#[test]
 fn a_redis_with_more_commands_than_there_are_is_recorded_without_them_and_says_so() {
     let mut info = "redis_version:7.0.0\r\nrun_id:x\r\ntotal_commands_processed:5\r\n".to_owned();
     for number in 0..150_000 {
@@ -207,8 +215,8 @@ fn packet(sequence: u8, body: &[u8]) -> Vec<u8> {
     [&length[..3], &[sequence], body].concat()
 }
 
-/// Lets the client in as MySQL does, and waits for its first question.
-fn greet(stream: &mut UnixStream) -> bool {
+/// What MySQL says first.
+fn greeting() -> Vec<u8> {
     let mut greeting = b"\x0a8.0.0\0".to_vec();
     greeting.extend([1, 0, 0, 0]);
     greeting.extend(b"12345678\0");
@@ -216,8 +224,13 @@ fn greet(stream: &mut UnixStream) -> bool {
     greeting.extend([0x00, 0x82, 33, 2, 0, 0x08, 0x00, 21]);
     greeting.extend([0; 10]);
     greeting.extend(b"123456789012\0mysql_native_password\0");
+    packet(0, &greeting)
+}
+
+/// Lets the client in as MySQL does, and waits for its first question.
+fn greet(stream: &mut UnixStream) -> bool {
     let mut sink = [0; 4096];
-    stream.write_all(&packet(0, &greeting)).is_ok()
+    stream.write_all(&greeting()).is_ok()
         && stream.read(&mut sink).is_ok()
         && stream.write_all(&packet(2, &[0, 0, 0, 2, 0, 0, 0])).is_ok()
         && stream.read(&mut sink).is_ok()
@@ -243,7 +256,8 @@ fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
     let error = error_of(&mysql(dripping.path()));
     // On a slow machine a byte may come so late that the read itself ends.
     assert!(error.contains("cannot"), "{error}");
-    let endless = server("m", |mut stream| {
+    let (end, ended) = std::sync::mpsc::channel();
+    let endless = server("m", move |mut stream| {
         greet(&mut stream);
         let column = b"\x03def\0\0\0\x01c\0\x0c\x21\0\x40\0\0\0\xfd\0\0\0\0\0";
         let head = [packet(1, &[1]), packet(2, column), packet(3, &[0xfe, 0, 0, 2, 0])].concat();
@@ -256,15 +270,72 @@ fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
         if stream.write_all(&head).is_ok() {
             flood(stream, &rows);
         }
+        let _ = end.send(());
     });
     let error = lie_of(&mysql(endless.path()));
     assert!(error.contains("longer than any"), "{error}");
-    let columns = server("m", |mut stream| {
-        greet(&mut stream);
-        let _ = stream.write_all(&packet(1, &[0xfe, 255, 255, 255, 255, 255, 255, 255, 0x7f]));
-        wait(stream);
-    });
-    assert!(lie_of(&mysql(columns.path())).contains("could not be understood"));
+    // Both connections were closed: nobody goes on reading what has no end.
+    for _ in 0..2 {
+        ended.recv_timeout(Duration::from_secs(150)).unwrap();
+    }
+    let column = b"\x03def\0\0\0\x01c\0\x0c\x21\0\x40\0\0\0\xfd\0\0\0\0\0";
+    let row_end = packet(3, &[0xfe, 0, 0, 2, 0]);
+    for (sent, word) in [
+        // More columns than any memory holds, and than any question of ours has.
+        (packet(1, &[0xfe, 255, 255, 255, 255, 255, 255, 255, 0x7f]), "number of columns"),
+        (packet(1, &[0xfd, 255, 255, 255]), "number of columns"),
+        (packet(1, &[33]), "number of columns"),
+        (packet(1, &[0xfb, b'/', b'e']), "asks for a file"),
+        (packet(1, b""), "empty"),
+        (vec![255, 255, 255, 1], "4 MiB"),
+        (packet(7, &[1]), "out of order"),
+        ([packet(1, &[1]), packet(2, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff")].concat(), "description"),
+        ([packet(1, &[1]), packet(2, column), packet(3, column)].concat(), "more columns than"),
+        (
+            [packet(1, &[1]), packet(2, column), row_end.clone(), packet(4, b"\x01xx")].concat(),
+            "does not have its columns",
+        ),
+        (
+            [packet(1, &[1]), packet(2, column), row_end.clone(), packet(4, b"\xfd\xff\xff\xff")].concat(),
+            "its columns",
+        ),
+    ] {
+        let lying = server("m", move |mut stream| {
+            greet(&mut stream);
+            let _ = stream.write_all(&sent);
+            wait(stream);
+        });
+        let error = lie_of(&mysql(lying.path()));
+        assert!(error.contains(word), "{word}: {error}");
+    }
+    for (sent, word) in [
+        (packet(0, b"\x0a8"), "greet"),
+        (packet(0, b"\xff\x10\x04Too many connections"), "Too many"),
+        (packet(0, b"\x09old\0"), "greet"),
+    ] {
+        let lying = server("m", move |mut stream| {
+            let _ = stream.write_all(&sent);
+            wait(stream);
+        });
+        let error = lie_of(&mysql(lying.path()));
+        assert!(error.contains(word), "{word}: {error}");
+    }
+    for (sent, word) in [
+        (packet(2, &[1]), "login"),
+        (packet(2, &[1, 4]), "login"),
+        (packet(2, &[0xfe]), "before 4.1"),
+        (packet(2, b"\xfedialog\0"), "logs in by dialog"),
+        ((2..12).step_by(2).flat_map(|at| packet(at, b"\xfemysql_native_password\0x\0")).collect(), "no end"),
+    ] {
+        let lying = server("m", move |mut stream| {
+            let mut sink = [0; 4096];
+            let _ = stream.write_all(&greeting()).and_then(|()| stream.read(&mut sink));
+            let _ = stream.write_all(&sent);
+            wait(stream);
+        });
+        let error = lie_of(&mysql(lying.path()));
+        assert!(error.contains(word), "{word}: {error}");
+    }
     for seed in 0..8 {
         let garbage = server("m", move |mut stream| {
             if seed % 2 == 0 {

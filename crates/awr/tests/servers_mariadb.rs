@@ -90,4 +90,19 @@ fn a_user_without_rights_and_a_wrong_password_are_told_what_to_do() {
     assert!(snapshot.missing.iter().any(|line| line.contains("GRANT")), "{:?}", snapshot.missing);
     assert!(snapshot.counters.iter().any(|counter| counter.name == "user calls"));
     assert!(!snapshot.to_json().contains("hunter"));
+    // Whom the system names at the other end of the socket.
+    let me = std::process::Command::new("id").arg("-un").stdin(std::process::Stdio::null()).output().unwrap();
+    let me = String::from_utf8(me.stdout).unwrap();
+    let me = me.trim();
+    let made = format!("CREATE OR REPLACE USER '{me}'@localhost IDENTIFIED VIA unix_socket");
+    client(&server).query_drop(made).unwrap();
+    let url = format!("mariadb://{me}@/?socket={}", server.path("my.sock").display());
+    server.source(&url, &Surroundings::default()).unwrap().snapshot().unwrap();
+}
+
+#[test]
+fn a_server_that_hangs_is_a_gap_while_it_hangs() {
+    let Some(server) = servers::mariadb("a_server_that_hangs_is_a_gap_while_it_hangs") else { return };
+    let url = format!("mariadb://root@/?socket={}", server.path("my.sock").display());
+    servers::hang(&server, &url, &mut Vec::new);
 }

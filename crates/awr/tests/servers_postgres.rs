@@ -143,6 +143,41 @@ fn a_user_without_rights_gets_what_there_is_and_which_grant_gives_the_rest() {
     let snapshot = source.snapshot().unwrap();
     assert!(!snapshot.missing.iter().any(|line| line.contains("GRANT pg_monitor")), "{:?}", snapshot.missing);
     assert!(source.look(&mut sampling).unwrap());
+    // What is timed for the recorder's sessions alone is not timed for those it records.
+    let timed = |source: &mut dyn LiveSource| {
+        let snapshot = source.snapshot().unwrap();
+        let setting = snapshot.source.settings["track_io_timing"].clone();
+        (snapshot.waits.iter().any(|wait| wait.name == "db file sequential read"), setting)
+    };
+    assert_eq!(timed(source.as_mut()), (true, "on".to_owned()));
+    // The server is told so on its command line; a role may differ from that.
+    client(&server).batch_execute("ALTER ROLE careful SET track_io_timing = on").unwrap();
+    let mut source = server.source(&url(&server, "careful"), &right).unwrap();
+    let (timed, setting) = timed(source.as_mut());
+    assert!(!timed && setting.contains("for this session alone"), "{setting}");
+}
+
+#[test]
+fn a_database_made_anew_under_its_name_is_a_reset() {
+    let Some(server) = servers::postgres("a_database_made_anew_under_its_name_is_a_reset") else { return };
+    let mut work = client(&server);
+    work.batch_execute("CREATE DATABASE d").unwrap();
+    let mut source = source(&server);
+    let before = source.snapshot().unwrap();
+    work.batch_execute("DROP DATABASE d").unwrap();
+    work.batch_execute("CREATE DATABASE d").unwrap();
+    let error = Interval::between(&before, &source.snapshot().unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Reset { .. }), "{error}");
+}
+
+#[test]
+fn a_server_that_hangs_is_a_gap_while_it_hangs() {
+    let Some(server) = servers::postgres("a_server_that_hangs_is_a_gap_while_it_hangs") else { return };
+    let mut control = client(&server);
+    servers::hang(&server, &url(&server, "postgres"), &mut || {
+        let backends = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tiersmith'";
+        control.query(backends, &[]).unwrap().iter().map(|row| row.get::<_, i32>(0)).collect()
+    });
 }
 
 #[test]

@@ -9,11 +9,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use servers::{Server, until};
 use tiersmith_awr::archive::Archive;
 use tiersmith_awr::record::{Plan, Recorder};
-use tiersmith_awr::sources::{self, Address, Asking, LiveSource, Surroundings};
+use tiersmith_awr::sources::{LiveSource, Surroundings};
 use tiersmith_awr::{Error, Interval, report};
 
 fn url(server: &Server) -> String {
@@ -144,56 +143,8 @@ fn a_server_that_is_gone_leaves_a_gap_and_the_recording_goes_on() {
     assert!(matches!(across, Err(Error::Restarted { .. })), "an interval across the restart is an error");
 }
 
-/// Lets a process go on that was stopped.
-struct GoesOn(Pid);
-
-impl Drop for GoesOn {
-    fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::CONT);
-    }
-}
-
-/// Ends a recording, also when the test fails: its thread would be waited for otherwise.
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn a_server_that_hangs_is_a_gap_while_it_hangs() {
     let Some(server) = servers::redis("a_server_that_hangs_is_a_gap_while_it_hangs") else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let repository = dir.path().join("awr.db");
-    let asking = Asking { patience: Duration::from_millis(300), ..Asking::default() };
-    // The first snapshot must be there in time, on a slow machine as well.
-    let address = Address::parse(&url(&server)).unwrap();
-    let begin = || -> Option<Recorder> {
-        let source = sources::open(&address, &asking, &Surroundings::default()).ok()?;
-        Recorder::begin(vec![source], &repository, plan(20)).ok()
-    };
-    let mut recorder = None;
-    until("a first snapshot", || {
-        recorder = begin();
-        recorder.is_some()
-    });
-    let recorder = recorder.unwrap();
-    let stop = AtomicBool::new(false);
-    let archive = || Archive::existing(&repository).unwrap();
-    std::thread::scope(|scope| {
-        let recording = scope.spawn(|| recorder.run(&|| stop.load(Ordering::Relaxed)).unwrap());
-        let stops = Stops(&stop);
-        let process = server.process().unwrap();
-        let goes_on = GoesOn(process);
-        let known = archive().gaps().unwrap().len();
-        kill_process(process, Signal::STOP).unwrap();
-        until("a gap while the server hangs", || archive().gaps().unwrap().len() > known);
-        drop(goes_on);
-        let before = archive().list().unwrap().entries.len();
-        until("a snapshot after the gap", || archive().list().unwrap().entries.len() > before);
-        drop(stops);
-        recording.join().unwrap();
-    });
+    servers::hang(&server, &url(&server), &mut Vec::new);
 }

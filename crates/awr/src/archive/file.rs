@@ -354,7 +354,10 @@ impl Keeper for InFile {
             change.execute(&briefs, params![at, source])?;
             let gone = change.execute(&format!("DELETE {old}"), params![at, source])?;
             change.execute(
-                "DELETE FROM gap WHERE at_unix_ns < ?1 AND (?2 IS NULL OR source = ?2)",
+                "DELETE FROM gap WHERE at_unix_ns < ?1 AND (?2 IS NULL OR source = ?2) AND NOT EXISTS \
+                 (SELECT 1 FROM baseline b JOIN snapshot f ON f.id = b.first JOIN snapshot l ON l.id = b.last \
+                 WHERE f.source = gap.source AND (gap.after BETWEEN b.first AND b.last OR \
+                 gap.after IS NULL AND gap.at_unix_ns BETWEEN f.taken_unix_ns AND l.taken_unix_ns))",
                 params![at, source],
             )?;
             Ok(gone)

@@ -120,9 +120,19 @@ fn started(process: u32) -> Option<i64> {
     text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+fn is_hidden(process: u32) -> bool {
+    let process = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+    let asked = process.map(rustix::process::test_kill_process);
+    matches!(asked, Some(Ok(()) | Err(rustix::io::Errno::PERM)))
+}
+
 fn may_be_alive(holder: &Holder, me: &Who) -> bool {
     if holder.who.boot == me.boot && !me.boot.is_empty() {
-        return started(holder.who.process) == Some(holder.who.started);
+        return match started(holder.who.process) {
+            Some(started) => started == holder.who.started,
+            // A system may hide processes of others from this one, and says so when one is to be signalled.
+            None => is_hidden(holder.who.process) && holder.silent < SILENCE,
+        };
     }
     holder.silent < SILENCE
 }
@@ -147,6 +157,7 @@ mod tests {
             "the number was given to another process"
         );
         assert!(!may_be_alive(&holder(u32::MAX - 1, 1, &me.boot, minute), &me), "there is no such process");
+        assert!(is_hidden(process) && !is_hidden(i32::MAX as u32) && !is_hidden(0));
         assert!(may_be_alive(&holder(u32::MAX - 1, 1, "another machine", minute), &me));
         assert!(!may_be_alive(&holder(1, 1, "another machine", SILENCE * 2), &me));
     }

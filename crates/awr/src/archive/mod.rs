@@ -20,6 +20,7 @@ mod file;
 mod lease;
 mod packed;
 mod server;
+mod session;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -16,18 +16,18 @@
 //! A schema `tiersmith` that holds something else is refused and not touched, one of a later format too. Who may not create a schema in the
 //! database can be given an empty one. Reading asks for nothing but `SELECT`.
 //!
-//! Deliberately absent: TLS (use the socket, or a tunnel), partitions, and a limit for a server on a socket that takes a question and
-//! never answers it (over TCP the connection breaks by itself).
+//! Deliberately absent: TLS (use the socket, or a tunnel), partitions. How long an answer is waited for is in `session.rs`.
 //!
 //! Invariant: every name in the SQL here is written out with its schema; the search path of the user does not matter.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postgres::error::SqlState;
-use postgres::{Client, Config, NoTls, Transaction};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Config, Row};
 
 use super::lease::{Holder, Who};
+use super::session::{Asked, Fault, Session};
 use super::{Baseline, Gap, Keeper, New, Verdict, now_unix_ns};
 use crate::sources::postgres as source;
 use crate::sources::{Address, Asking, Product, Surroundings};
@@ -98,7 +98,7 @@ const AT_A_TIME: i64 = 500;
 pub(super) struct OnServer {
     name: String,
     config: Config,
-    client: Option<Client>,
+    session: Option<Session>,
     may_pass: bool,
 }
 
@@ -108,8 +108,6 @@ enum Twice {
     Harmless,
     Wrong,
 }
-
-type Asked<T> = std::result::Result<T, postgres::Error>;
 
 /// Whether this is the address of a server, right or wrong, and not a path.
 pub(super) fn is_address(text: &str) -> bool {
@@ -129,7 +127,7 @@ impl OnServer {
             });
         }
         let config = source::config(&address, &Asking::default(), &Surroundings::of_process())?;
-        let mut server = OnServer { name: address.shown(), config, client: None, may_pass: false };
+        let mut server = OnServer { name: address.shown(), config, session: None, may_pass: false };
         if make {
             server.make()?;
         }
@@ -144,11 +142,9 @@ impl OnServer {
     }
 
     fn connect(&mut self) -> Asked<()> {
-        if self.client.as_ref().is_none_or(Client::is_closed) {
-            self.client = None;
-            let mut client = self.config.connect(NoTls)?;
-            client.batch_execute(SESSION)?;
-            self.client = Some(client);
+        if self.session.as_ref().is_none_or(Session::is_closed) {
+            self.session = None;
+            self.session = Some(Session::begin(&self.config, SESSION)?);
         }
         Ok(())
     }
@@ -158,18 +154,18 @@ impl OnServer {
         &mut self,
         action: &'static str,
         twice: Twice,
-        work: impl Fn(&mut Transaction<'_>) -> Asked<T>,
+        work: impl Fn(&Session) -> Asked<T>,
     ) -> Result<T> {
         self.may_pass = false;
         let mut tried = 0;
         loop {
             let mut sent = false;
             let done = self.connect().and_then(|()| {
-                let client = self.client.as_mut().expect("BUG: the connection was made in the line above");
-                let mut transaction = client.transaction()?;
-                let value = work(&mut transaction)?;
+                let session = self.session.as_ref().expect("BUG: the connection was made in the line above");
+                session.batch_execute("BEGIN")?;
+                let value = work(session)?;
                 sent = true;
-                transaction.commit()?;
+                session.batch_execute("COMMIT")?;
                 Ok(value)
             });
             let error = match done {
@@ -177,10 +173,12 @@ impl OnServer {
                 Err(error) => error,
             };
             // Whatever state it is in: the next call begins with a connection that is sound.
-            self.client = None;
+            self.session = None;
             self.may_pass = passes(&error);
             tried += 1;
-            if !self.may_pass || tried == TRIES || (sent && twice == Twice::Wrong) {
+            // Who does not answer at all is not asked again at once.
+            let late = matches!(error, Fault::Own(_));
+            if late || !self.may_pass || tried == TRIES || (sent && twice == Twice::Wrong) {
                 return Err(failed(action, &self.name, &error));
             }
             std::thread::sleep(Duration::from_millis(100) * tried);
@@ -188,7 +186,7 @@ impl OnServer {
     }
 
     /// What is there: nothing, tables of this program with their format, or something else.
-    fn found(transaction: &mut Transaction<'_>) -> Asked<Found> {
+    fn found(transaction: &Session) -> Asked<Found> {
         let asked = transaction.query_one(
             "SELECT to_regclass('tiersmith.repository') IS NOT NULL AND to_regclass('tiersmith.snapshot') IS NOT NULL, \
              EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -284,7 +282,7 @@ impl Keeper for OnServer {
                 "SELECT id, taken_unix_ns, database, instance, source FROM tiersmith.snapshot ORDER BY id",
                 &[],
             )?;
-            let entry = |row: &postgres::Row| {
+            let entry = |row: &Row| {
                 let source: String = row.get(4);
                 Entry {
                     id: id_of(row.get(0)),
@@ -383,11 +381,8 @@ impl Keeper for OnServer {
         self.run("read", Twice::Harmless, |transaction| {
             let rows = transaction
                 .query("SELECT name, first, last FROM tiersmith.baseline ORDER BY name COLLATE \"C\"", &[])?;
-            let baseline = |row: &postgres::Row| Baseline {
-                name: row.get(0),
-                first: id_of(row.get(1)),
-                last: id_of(row.get(2)),
-            };
+            let baseline =
+                |row: &Row| Baseline { name: row.get(0), first: id_of(row.get(1)), last: id_of(row.get(2)) };
             Ok(rows.iter().map(baseline).collect())
         })
     }
@@ -403,7 +398,10 @@ impl Keeper for OnServer {
                 &[&at, &source],
             )?;
             transaction.execute(
-                "DELETE FROM tiersmith.gap WHERE at_unix_ns < $1 AND ($2::text IS NULL OR source = $2)",
+                "DELETE FROM tiersmith.gap WHERE at_unix_ns < $1 AND ($2::text IS NULL OR source = $2) AND NOT EXISTS \
+                 (SELECT 1 FROM tiersmith.baseline b JOIN tiersmith.snapshot f ON f.id = b.first JOIN tiersmith.snapshot l ON l.id = b.last \
+                 WHERE f.source = gap.source AND (gap.after BETWEEN b.first AND b.last OR \
+                 gap.after IS NULL AND gap.at_unix_ns BETWEEN f.taken_unix_ns AND l.taken_unix_ns))",
                 &[&at, &source],
             )?;
             Ok(usize::try_from(gone).unwrap_or(usize::MAX))
@@ -434,7 +432,7 @@ impl Keeper for OnServer {
                  ORDER BY at_unix_ns, id",
                 &[&source],
             )?;
-            let gap = |row: &postgres::Row| Gap {
+            let gap = |row: &Row| Gap {
                 source: row.get(0),
                 at_unix_ns: unsigned(row.get(1)),
                 reason: row.get(2),
@@ -522,7 +520,11 @@ fn fresh_key() -> String {
 }
 
 /// Whether the reason passes by itself, or by the help of whoever looks after the server.
-fn passes(error: &postgres::Error) -> bool {
+fn passes(fault: &Fault) -> bool {
+    let error = match fault {
+        Fault::Client(error) => error,
+        Fault::Own(_) => return true,
+    };
     match error.code() {
         None => {
             error.is_closed()
@@ -548,14 +550,12 @@ fn passes(error: &postgres::Error) -> bool {
 }
 
 /// What the server or the network says, as a sentence with what to do.
-fn failed(action: &'static str, name: &str, error: &postgres::Error) -> Error {
-    let reason = match error.as_db_error() {
-        Some(of_server) => format!("{} ({})", of_server.message(), of_server.code().code()),
-        None => {
-            std::error::Error::source(error).map_or(error.to_string(), |cause| format!("{error}: {cause}"))
-        }
+fn failed(action: &'static str, name: &str, fault: &Fault) -> Error {
+    let reason = fault.to_string();
+    let code = match fault {
+        Fault::Client(error) => error.code().map(SqlState::code).unwrap_or_default(),
+        Fault::Own(_) => "",
     };
-    let code = error.code().map(SqlState::code).unwrap_or_default();
     let remedy = match code {
         "28P01" | "28000" => {
             "Give the password by PGPASSWORD, ~/.pgpass or a service file, and a user that may log in"

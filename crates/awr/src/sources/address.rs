@@ -100,7 +100,7 @@ impl Address {
                 if user.contains(':') {
                     return Err(password_in_url());
                 }
-                address.user = Some(decoded(user)?).filter(|user| !user.is_empty());
+                address.user = Some(user_of(user)?).filter(|user| !user.is_empty());
                 place
             }
             None => authority,
@@ -119,6 +119,7 @@ impl Address {
                 (_, "password" | "pass" | "sslpassword" | "passfile") => return Err(password_in_url()),
                 (Product::PostgreSql, "host") | (_, "socket") => address.host = Some(value),
                 (Product::PostgreSql, "port") => address.port = Some(port(&value)?),
+                (Product::PostgreSql, "user") if value.contains(':') => return Err(password_in_url()),
                 (Product::PostgreSql, "user") => address.user = Some(value),
                 (Product::PostgreSql, "dbname") => address.database = Some(value),
                 (Product::PostgreSql, "service") => address.service = Some(value),
@@ -171,10 +172,11 @@ impl Address {
         let host = self.host.as_deref().unwrap_or_default();
         let port = self.port.map_or(String::new(), |port| format!(":{port}"));
         let database = self.database.as_ref().map_or(String::new(), |name| format!("/{name}"));
-        match host.starts_with('/') {
+        // What stood behind percent signs is no command to a terminal.
+        crate::figure::visible(&match host.starts_with('/') {
             true => format!("{scheme}://{user}{port}{database} at {host}"),
             false => format!("{scheme}://{user}{host}{port}{database}"),
-        }
+        })
     }
 }
 
@@ -192,6 +194,21 @@ fn password_in_url() -> Error {
         "this URL",
         "it has a password in it, and everybody on this machine can read the arguments of a program",
         "Leave the password out; give it by PGPASSWORD, MYSQL_PWD or REDISCLI_AUTH, by ~/.pgpass or a service file, or by ~/.my.cnf",
+    )
+}
+
+/// A user's name, which has no password behind it, however that is written.
+fn user_of(text: &str) -> Result<String> {
+    let user = decoded(text)?;
+    if user.contains(':') { Err(password_in_url()) } else { Ok(user) }
+}
+
+/// For a name in front of a host of Redis, where its own programs take a password.
+pub(super) fn perhaps_a_password() -> Error {
+    refused(
+        "this URL",
+        "it has a name before its host and REDISCLI_AUTH is not set: redis-cli would take the name for a password",
+        "Give the password by REDISCLI_AUTH; the name before the host is that of the user",
     )
 }
 
@@ -240,6 +257,8 @@ mod tests {
         let address = Address::parse("redis://[::1]:7000").expect("a URL");
         assert_eq!((address.host.as_deref(), address.port), (Some("::1"), Some(7000)));
         assert_eq!(Address::parse("host").expect("the machine").product, Product::Machine);
+        let address = Address::parse("postgresql://h/%1b[2J").expect("a URL");
+        assert!(!address.shown().contains('\u{1b}'), "{}", address.shown());
     }
 
     #[test]
@@ -249,6 +268,9 @@ mod tests {
             "postgresql:///d?password=hunter2",
             "mysql://u:hunter2@h/",
             "redis://:hunter2@h",
+            "postgresql://u%3Ahunter2@h",
+            "postgresql://h/d?user=u:hunter2",
+            "mysql://u%3ahunter2@h",
             "postgresql://h/d?sslpassword=hunter2",
         ] {
             let error = Address::parse(url).expect_err(url).to_string();

@@ -6,7 +6,7 @@
 //! | `mysql/` | MariaDB and MySQL: status, InnoDB, performance_schema where it is on; samples of running statements |
 //! | `redis/` | Redis and Valkey: INFO, commandstats, LATENCY, SLOWLOG |
 //! | `machine.rs` | the machine alone |
-//! | `aside.rs` | a source on a thread of its own, for clients that cannot be told how long to wait |
+//! | `timed.rs` | a socket that is waited for until an instant and no longer |
 //!
 //! A source asks in reads only, changes no setting and creates nothing. What it may not see, or what an old version does not have, is
 //! left out of the snapshot and named in [`Snapshot::missing`] with what would give it. SQLite and attached homes are counted by the
@@ -21,12 +21,12 @@
 //! be a password is in a snapshot, an error or the log.
 
 mod address;
-mod aside;
 mod machine;
 mod mysql;
 pub(crate) mod postgres;
 mod redis;
 mod secret;
+mod timed;
 
 use std::time::Duration;
 
@@ -88,13 +88,7 @@ impl Default for Asking {
 pub fn open(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Box<dyn LiveSource>> {
     Ok(match address.product {
         Product::PostgreSql => Box::new(postgres::Postgres::connect(address, asking, surroundings)?),
-        Product::MySql => {
-            let (to, how, with) = (address.clone(), asking.clone(), surroundings.clone());
-            // The client's own limits come first, so that it can say what is wrong.
-            let patience = asking.patience + asking.patience / 2;
-            let open = move || Ok(Box::new(mysql::MySql::connect(&to, &how, &with)?) as Box<dyn LiveSource>);
-            Box::new(aside::Aside::open(address.shown(), patience, std::sync::Arc::new(open))?)
-        }
+        Product::MySql => Box::new(mysql::MySql::connect(address, asking, surroundings)?),
         Product::Redis => Box::new(redis::Redis::connect(address, asking, surroundings)?),
         Product::Machine => Box::new(machine::Machine),
     })

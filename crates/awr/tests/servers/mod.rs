@@ -10,10 +10,13 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tiersmith_awr::archive::Archive;
+use tiersmith_awr::record::{Plan, Recorder};
 use tiersmith_awr::sources::{self, Address, Asking, LiveSource, Surroundings};
 
 /// For hangs only.
@@ -191,6 +194,67 @@ impl Server {
     ) -> tiersmith_awr::Result<Box<dyn LiveSource>> {
         sources::open(&Address::parse(url)?, &Asking::default(), surroundings)
     }
+}
+
+/// Lets a process go on that was stopped.
+pub(crate) struct GoesOn(Pid);
+
+impl GoesOn {
+    pub(crate) fn stop(process: Pid) -> GoesOn {
+        let _ = kill_process(process, Signal::STOP);
+        GoesOn(process)
+    }
+}
+
+impl Drop for GoesOn {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// Ends a recording, also when the test fails: its thread would be waited for otherwise.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Records a server, stops its process and those that `more` names, waits for the gap, and lets them go on: the recording does as well.
+pub(crate) fn hang(server: &Server, url: &str, more: &mut dyn FnMut() -> Vec<i32>) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let repository = dir.path().join("awr.db");
+    let asking = Asking { patience: Duration::from_secs(1), ..Asking::default() };
+    let address = Address::parse(url).expect("an address");
+    let period = Duration::from_millis(20);
+    let plan = Plan { every: period, length: None, sample: Some(period), keep: None };
+    let mut recorder = None;
+    // The first snapshot must be there in time, on a slow machine as well.
+    until("a first snapshot", || {
+        let source = sources::open(&address, &asking, &Surroundings::default()).ok();
+        recorder = source.and_then(|source| Recorder::begin(vec![source], &repository, plan).ok());
+        recorder.is_some()
+    });
+    let recorder = recorder.expect("there");
+    let stop = AtomicBool::new(false);
+    let archive = || Archive::existing(&repository).expect("a repository");
+    std::thread::scope(|scope| {
+        let stops = Stops(&stop);
+        let recording = scope.spawn(|| recorder.run(&|| stop.load(Ordering::Relaxed)).expect("recorded"));
+        let known = archive().gaps().expect("gaps").len();
+        // Nobody new is let in while those that are there are found.
+        let mut stopped = vec![GoesOn::stop(server.process().expect("it runs"))];
+        until("a gap while the server hangs", || {
+            stopped.extend(more().into_iter().filter_map(Pid::from_raw).map(GoesOn::stop));
+            archive().gaps().expect("gaps").len() > known
+        });
+        drop(stopped);
+        let before = archive().list().expect("a list").entries.len();
+        until("a snapshot after the gap", || archive().list().expect("a list").entries.len() > before);
+        drop(stops);
+        recording.join().expect("no panic");
+    });
 }
 
 impl Drop for Server {

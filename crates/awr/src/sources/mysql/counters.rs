@@ -52,7 +52,7 @@ const COUNTERS: [(&str, &str, &str); 33] = [
     ("com_insert", "INSERT statements", "statements"),
     ("com_update", "UPDATE statements", "statements"),
     ("com_delete", "DELETE statements", "statements"),
-    ("uptime", "time since the server started", "s"),
+    ("uptime", statistic::UPTIME, "s"),
     ("questions", statistic::USER_CALLS, "calls"),
     ("queries", statistic::EXECUTE_COUNT, "executions"),
     ("connections", statistic::LOGONS, "connections"),

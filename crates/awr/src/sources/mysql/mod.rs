@@ -4,36 +4,32 @@
 //! |---|---|
 //! | `mod.rs` | connecting and asking |
 //! | `counters.rs` | rows into a snapshot |
+//! | `wire.rs` | the connection, and how much an answer may be |
+//! | `key.rs` | a server's key for a password |
 //!
 //! With `performance_schema = ON` and the `wait/%` instruments, waits are measured: by user, because rows without a user are those of
 //! the server's own threads. Without it there are counters only, and running statements are sampled by their state.
 //!
-//! An answer has at most `MOST_ROWS` rows and `MOST_BYTES` bytes, and a snapshot takes no longer than is asked: it is made on a thread of
-//! its own (`../aside.rs`), because the client library reads on to the end of an answer, however long it takes, and takes it on trust.
-//!
 //! Deliberately absent: TLS (use the socket, or a tunnel), replication, Galera.
 
 mod counters;
+mod key;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
-use mysql::{Conn, Opts, OptsBuilder, Row};
-
+use self::wire::{Fault, Fields, Login, Wire};
 use super::{Address, Asking, LiveSource, Surroundings};
 use crate::sampling::{ON_CPU, Sampling};
 use crate::{Error, Result, Snapshot};
 
-/// A row by the names of its columns, in lower case.
-type Fields = BTreeMap<String, String>;
-
 /// A connection to a server.
 pub(super) struct MySql {
     name: String,
-    opts: Opts,
+    login: Login,
     asking: Asking,
-    conn: Option<Conn>,
+    wire: Option<Wire>,
     /// Whether waits are measured, so that samples would only be a worse second figure.
     measured: bool,
 }
@@ -50,16 +46,10 @@ struct Answers {
     statements_are_whole: bool,
 }
 
-/// The most rows of an answer: a server has some hundreds of variables and some thousands of instruments.
-const MOST_ROWS: usize = 20_000;
-/// The most bytes of an answer.
-const MOST_BYTES: usize = 16 << 20;
-/// The largest packet.
-const MOST_BYTES_OF_A_PACKET: usize = 4 << 20;
 /// The most statements of a snapshot, whatever was asked for.
 const MOST_STATEMENTS: usize = 5_000;
-/// The longest value that is kept, in characters.
-const LONGEST: usize = 8_000;
+/// The longest time that one look may take: it is one of many.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// A query of performance_schema or information_schema, and what is lost without it.
 const VIEWS: [(&str, &str, &str); 7] = [
@@ -111,25 +101,21 @@ impl MySql {
     pub(super) fn connect(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<MySql> {
         let mut mysql = MySql {
             name: address.shown(),
-            opts: options(address, asking, surroundings),
+            login: login(address, surroundings),
             asking: asking.clone(),
-            conn: None,
+            wire: None,
             measured: false,
         };
-        mysql.conn()?;
+        mysql.wire = Some(mysql.connected(Instant::now() + asking.patience)?);
         Ok(mysql)
     }
 
-    fn error(&self, action: &'static str, error: &mysql::Error) -> Error {
-        // The client's error may carry the options; the server's own words never do.
-        let (reason, denied) = match error {
-            mysql::Error::MySqlError(of_server) => (
-                format!("{} ({})", of_server.message, of_server.code),
-                [1044, 1045, 1698].contains(&of_server.code),
-            ),
-            mysql::Error::IoError(error) => (error.to_string(), false),
-            mysql::Error::DriverError(error) => (error.to_string(), false),
-            _ => ("the server and this program do not understand each other".to_owned(), false),
+    fn error(&self, action: &'static str, fault: &Fault) -> Error {
+        let (reason, denied) = match fault {
+            Fault::Server { code, message } => {
+                (format!("{message} ({code})"), [1044, 1045, 1698].contains(code))
+            }
+            Fault::Broken(reason) => (reason.clone(), false),
         };
         let remedy = if denied {
             "Give the user in the URL and the password by MYSQL_PWD or ~/.my.cnf; the user needs PROCESS, and SELECT on performance_schema"
@@ -140,44 +126,46 @@ impl MySql {
         Error::Source { action, place: self.name.clone(), reason, remedy: remedy.to_owned() }
     }
 
-    fn conn(&mut self) -> Result<&mut Conn> {
-        if self.conn.is_none() {
-            let made = Conn::new(self.opts.clone()).map_err(|error| self.error("connect to", &error))?;
-            self.conn = Some(made);
+    fn connected(&self, deadline: Instant) -> Result<Wire> {
+        Wire::connect(&self.login, deadline).map_err(|fault| self.error("connect to", &fault))
+    }
+
+    /// The connection, taken, with time until an instant: whoever took it gives it back when everything was read.
+    fn take(&mut self, deadline: Instant) -> Result<Wire> {
+        match self.wire.take() {
+            Some(mut wire) => {
+                wire.begin(deadline);
+                Ok(wire)
+            }
+            None => self.connected(deadline),
         }
-        Ok(self.conn.as_mut().expect("BUG: the connection was made in the lines above"))
     }
 
     fn answers(&mut self) -> Result<Answers> {
         let limit = self.asking.statements.clamp(1, MOST_STATEMENTS);
+        let mut wire = self.take(Instant::now() + self.asking.patience)?;
         let mut answers = Answers::default();
-        self.conn()?;
-        // A connection whose answer was too long is forgotten with the rest of it unread.
-        let conn = self.conn.take().expect("BUG: the connection was made in the line above");
-        let deadline = Instant::now() + self.asking.patience;
-        match ask(conn, &mut answers, limit, deadline) {
-            Ok(conn) => self.conn = Some(conn),
-            Err(error) => return Err(self.error("ask", &error)),
-        }
+        // A connection whose answer was not read to its end is closed.
+        ask(&mut wire, &mut answers, limit).map_err(|fault| self.error("ask", &fault))?;
+        self.wire = Some(wire);
         self.measured = counters::waits_are_measured(&answers);
         Ok(answers)
     }
 }
 
-fn ask(conn: Conn, answers: &mut Answers, limit: usize, deadline: Instant) -> mysql::Result<Conn> {
-    let mut asker = Asker { conn, deadline };
+fn ask(wire: &mut Wire, answers: &mut Answers, limit: usize) -> std::result::Result<(), Fault> {
     let pairs = |rows: Vec<Fields>| {
         let pair = |row: Fields| Some((row.get("variable_name")?.to_lowercase(), row.get("value")?.clone()));
         rows.into_iter().filter_map(pair).collect()
     };
-    let version = asker.rows("SELECT VERSION() AS version")?;
+    let version = wire.rows("SELECT VERSION() AS version")?;
     answers.version = version.first().and_then(|row| row.get("version")).cloned().unwrap_or_default();
-    answers.status = pairs(asker.rows("SHOW GLOBAL STATUS")?);
-    answers.variables = pairs(asker.rows("SHOW GLOBAL VARIABLES")?);
+    answers.status = pairs(wire.rows("SHOW GLOBAL STATUS")?);
+    answers.variables = pairs(wire.rows("SHOW GLOBAL VARIABLES")?);
     let on = answers.variables.get("performance_schema").is_some_and(|value| value == "ON");
     if on {
         for (name, query, without) in VIEWS {
-            part(&mut asker, answers, name, query, without)?;
+            part(wire, answers, name, query, without)?;
         }
         let digests = format!(
             "SELECT COALESCE(schema_name, '') AS db, COALESCE(digest, '') AS id, LEFT(COALESCE(digest_text, ''), 6000) AS query, \
@@ -185,74 +173,35 @@ fn ask(conn: Conn, answers: &mut Answers, limit: usize, deadline: Instant) -> my
              COALESCE(UNIX_TIMESTAMP(first_seen), 0) AS since \
              FROM performance_schema.events_statements_summary_by_digest ORDER BY sum_timer_wait DESC LIMIT {limit}"
         );
-        part(&mut asker, answers, "statements", &digests, "statements")?;
+        part(wire, answers, "statements", &digests, "statements")?;
         answers.statements_are_whole = answers.rows.get("statements").is_some_and(|rows| rows.len() < limit);
     }
     let started =
         "SELECT FLOOR(UNIX_TIMESTAMP(MIN(time_enabled))) AS since FROM information_schema.innodb_metrics";
-    part(
-        &mut asker,
-        answers,
-        "started",
-        started,
-        "the start time of the server; GRANT PROCESS ON *.* gives it",
-    )?;
+    part(wire, answers, "started", started, "the start time of the server; GRANT PROCESS ON *.* gives it")?;
     let enabled = "SELECT name, count, comment FROM information_schema.innodb_metrics WHERE name IN \
                    ('trx_rw_commits', 'trx_ro_commits', 'trx_nl_ro_commits') AND time_enabled IS NOT NULL AND time_disabled IS NULL";
     let without = "information_schema.innodb_metrics; GRANT PROCESS ON *.* gives it";
-    part(&mut asker, answers, "metrics", enabled, without)?;
-    Ok(asker.conn)
-}
-
-/// A connection that answers within limits, or is lost.
-struct Asker {
-    conn: Conn,
-    deadline: Instant,
-}
-
-impl Asker {
-    fn rows(&mut self, query: &str) -> mysql::Result<Vec<Fields>> {
-        let mut result = self.conn.query_iter(query)?;
-        let (mut rows, mut bytes) = (Vec::new(), 0usize);
-        while let Some(row) = result.next() {
-            let row = fields(row?);
-            bytes += row.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-            let why = match () {
-                () if rows.len() == MOST_ROWS || bytes > MOST_BYTES => {
-                    "an answer is longer than any of a server should be"
-                }
-                () if Instant::now() > self.deadline => "there was no whole answer in time",
-                () => {
-                    rows.push(row);
-                    continue;
-                }
-            };
-            // Dropping the result would read the rest of it, which may have no end: this connection is given up.
-            std::mem::forget(result);
-            return Err(mysql::Error::IoError(std::io::Error::other(why)));
-        }
-        drop(result);
-        Ok(rows)
-    }
+    part(wire, answers, "metrics", enabled, without)
 }
 
 /// One part of the answers; what the server refuses is a line, a connection that breaks is an error.
 fn part(
-    asker: &mut Asker,
+    wire: &mut Wire,
     answers: &mut Answers,
     name: &'static str,
     query: &str,
     without: &str,
-) -> mysql::Result<()> {
-    match asker.rows(query) {
+) -> std::result::Result<(), Fault> {
+    match wire.rows(query) {
         Ok(rows) => {
             answers.rows.insert(name, rows);
             Ok(())
         }
-        Err(mysql::Error::MySqlError(error)) => {
+        Err(Fault::Server { message, .. }) => {
             answers.missing.push(format!(
                 "{without}; GRANT SELECT ON performance_schema.* may give it, if nothing else is named ({})",
-                super::said(&error.message)
+                super::said(&message)
             ));
             Ok(())
         }
@@ -260,29 +209,8 @@ fn part(
     }
 }
 
-fn fields(row: Row) -> Fields {
-    let names: Vec<String> =
-        row.columns_ref().iter().map(|column| column.name_str().to_lowercase()).collect();
-    names.into_iter().zip(row.unwrap()).map(|(name, value)| (name, shown(value))).collect()
-}
-
-fn shown(value: mysql::Value) -> String {
-    match value {
-        mysql::Value::Bytes(bytes) => {
-            let text = String::from_utf8_lossy(&bytes);
-            text.char_indices()
-                .nth(LONGEST)
-                .map_or_else(|| text.to_string(), |(end, _)| text[..end].to_owned())
-        }
-        mysql::Value::Int(number) => number.to_string(),
-        mysql::Value::UInt(number) => number.to_string(),
-        mysql::Value::Float(number) => number.to_string(),
-        mysql::Value::Double(number) => number.to_string(),
-        _ => String::new(),
-    }
-}
-
-fn options(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Opts {
+/// Address, environment and option file, the first that has it.
+fn login(address: &Address, surroundings: &Surroundings) -> Login {
     let file = surroundings.my_cnf();
     let given = |key: &str| file.get(key).cloned();
     let user = address
@@ -296,23 +224,13 @@ fn options(address: &Address, asking: &Asking, surroundings: &Surroundings) -> O
     let there =
         sockets.iter().find(|path| std::path::Path::new(path).exists()).map(|path| (*path).to_owned());
     let host = host.or_else(|| surroundings.variable("MYSQL_UNIX_PORT").map(str::to_owned)).or(there);
-    let mut builder = OptsBuilder::new()
-        .user(user)
-        .pass(password)
-        .prefer_socket(false)
-        // Given, it is not asked of the server, which could say anything.
-        .max_allowed_packet(Some(MOST_BYTES_OF_A_PACKET))
-        .read_timeout(Some(asking.patience))
-        .write_timeout(Some(asking.patience))
-        .tcp_connect_timeout(Some(asking.patience.min(Duration::from_secs(10))));
-    builder = match host {
-        Some(path) if path.starts_with('/') => builder.socket(Some(path)),
-        host => {
-            let port = address.port.or_else(|| given("port")?.parse().ok()).unwrap_or(3306);
-            builder.ip_or_hostname(Some(host.unwrap_or_else(|| "127.0.0.1".to_owned()))).tcp_port(port)
-        }
-    };
-    Opts::from(builder)
+    let port = address.port.or_else(|| given("port")?.parse().ok()).unwrap_or(3306);
+    Login {
+        host: host.unwrap_or_else(|| "127.0.0.1".to_owned()),
+        port,
+        user: user.unwrap_or_default(),
+        password: password.unwrap_or_default(),
+    }
 }
 
 impl LiveSource for MySql {
@@ -325,7 +243,7 @@ impl LiveSource for MySql {
     }
 
     fn snapshot(&mut self) -> Result<Snapshot> {
-        let had_one = self.conn.is_some();
+        let had_one = self.wire.is_some();
         let began = Instant::now();
         let answers = match self.answers() {
             // A connection that broke since the last time is made anew; a server that does not answer is not asked twice.
@@ -346,11 +264,9 @@ impl LiveSource for MySql {
         }
         let query = "SELECT COALESCE(state, '') AS state FROM information_schema.processlist WHERE command IN ('Query', 'Execute') \
                      AND id <> CONNECTION_ID() LIMIT 10000";
-        self.conn()?;
-        let conn = self.conn.take().expect("BUG: the connection was made in the line above");
-        let mut asker = Asker { conn, deadline: Instant::now() + self.asking.patience };
-        let seen = asker.rows(query).map_err(|error| self.error("ask", &error))?;
-        self.conn = Some(asker.conn);
+        let mut wire = self.take(Instant::now() + self.asking.patience.min(LOOK))?;
+        let seen = wire.rows(query).map_err(|fault| self.error("ask", &fault))?;
+        self.wire = Some(wire);
         sampling.looks += 1;
         for state in seen.iter().filter_map(|row| row.get("state")) {
             match counters::class_of_state(state) {

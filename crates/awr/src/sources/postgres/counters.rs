@@ -116,7 +116,12 @@ fn databases(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool) {
     let all: Vec<&Row> = rows(answers, "database").iter().collect();
     for row in &all {
         let name = text(row, "datname");
-        let group = if name.is_empty() { "shared objects".to_owned() } else { format!("database {name}") };
+        // A database that was made anew under the name of another has counted nothing of what that one had.
+        let group = match (name.is_empty(), number(row, "datid")) {
+            (true, _) => "shared objects".to_owned(),
+            (false, Some(id)) => format!("database {name} ({id})"),
+            (false, None) => format!("database {name}"),
+        };
         snapshot.resets.insert(group, text(row, "stats_reset"));
     }
     for (field, name, unit) in [
@@ -177,8 +182,15 @@ fn checkpoints(snapshot: &mut Snapshot, answers: &Answers) {
             let who = text(row, "backend_type");
             text(row, "object") == "relation" && who != "checkpointer" && who != "background writer"
         });
+        let page = snapshot.source.settings.get("block_size").and_then(|size| size.parse().ok());
+        let page = page.filter(|size: &u64| *size > 0).unwrap_or(8192);
         sum(&others.collect::<Vec<_>>(), |row| {
-            Some(number(row, "writes")?.saturating_add(number(row, "extends").unwrap_or(0)))
+            // From 18 on, one write may be of many pages and is counted once; its bytes are told.
+            let pages = |requests: &str, bytes: &str| {
+                number(row, bytes).map(|bytes| bytes / page).or_else(|| number(row, requests))
+            };
+            let extended = pages("extends", "extend_bytes").unwrap_or(0);
+            Some(pages("writes", "write_bytes")?.saturating_add(extended))
         })
     });
     count(snapshot, "pages written by backends", "pages", by_backends);

@@ -129,7 +129,11 @@ const VIEWS: [View; 9] = [
     View {
         name: "settings",
         since: 0,
-        query: "SELECT jsonb_build_object('name', name, 'value', current_setting(name))::text FROM pg_settings WHERE name IN \
+        // What is set for this session alone says nothing of the sessions that are recorded.
+        query: "SELECT jsonb_build_object('name', name, 'value', CASE WHEN source = 'session' THEN reset_val \
+                WHEN source IN ('database', 'user', 'database user', 'client') \
+                THEN current_setting(name) || ' (for this session alone)' ELSE current_setting(name) END)::text \
+                FROM pg_settings WHERE name IN \
                 ('shared_buffers','effective_cache_size','work_mem','maintenance_work_mem','wal_buffers','max_wal_size', \
                 'min_wal_size','checkpoint_timeout','checkpoint_completion_target','full_page_writes','wal_compression', \
                 'synchronous_commit','fsync','wal_sync_method','commit_delay','commit_siblings','track_io_timing', \
@@ -294,8 +298,9 @@ fn part(
     most: usize,
     without: &str,
 ) -> std::result::Result<(), Fault> {
-    wire.run("SAVEPOINT part")?;
-    match wire.texts(&format!("{query} LIMIT {}", most.saturating_add(1))) {
+    // One message and one answer: the server stops at what fails, and the savepoint stays.
+    let within = format!("SAVEPOINT part; {query} LIMIT {}; RELEASE SAVEPOINT part", most.saturating_add(1));
+    match wire.texts(&within) {
         Ok(rows) if rows.len() > most => {
             answers.missing.push(format!("{without} (it has more than {most} rows, too many to record)"));
         }
@@ -307,29 +312,25 @@ fn part(
             answers.rows.insert(name, rows.collect());
         }
         Err(fault) if fault.of_server().is_some() && !wire.is_closed() => {
-            wire.run("ROLLBACK TO SAVEPOINT part")?;
+            wire.run("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")?;
             let reason = fault.of_server().map_or(String::new(), |error| super::said(error.message()));
             answers.missing.push(format!("{without} ({reason})"));
         }
         Err(fault) => return Err(fault),
     }
-    wire.run("RELEASE SAVEPOINT part")
+    Ok(())
 }
 
 /// How another client of this program connects to the same server, with the same password.
 ///
 /// # Errors
 /// If the service that is named is not there.
-pub(crate) fn config(
-    address: &Address,
-    asking: &Asking,
-    surroundings: &Surroundings,
-) -> Result<postgres::Config> {
+pub(crate) fn config(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Config> {
     let mut config = parameters(address, surroundings)?;
     // What the server never acknowledges breaks the connection, also when the network just drops it.
     config.keepalives_idle(asking.patience).tcp_user_timeout(asking.patience.saturating_mul(2));
     config.connect_timeout(asking.patience.min(Duration::from_secs(10)));
-    Ok(config.into())
+    Ok(config)
 }
 
 /// Address, service, environment and password file, the first that has it.

@@ -119,6 +119,7 @@ fn row(view: &str, version: u64) -> Option<Row> {
                 "object" => json!("relation"),
                 "context" => json!("normal"),
                 "op_bytes" => json!(8192),
+                "read_bytes" | "write_bytes" | "extend_bytes" => json!(2 * place * 8192),
                 _ => json!(2 * place),
             };
             ((*column).to_owned(), value)
@@ -196,6 +197,25 @@ fn every_version_gives_the_figures_that_reports_calculate_with() {
         let [statement] = &snapshot.statements[..] else { panic!("{version}: one statement") };
         assert!(statement.calls > 0 && statement.total_ns > 0 && statement.redo_bytes.is_some(), "{version}");
     }
+}
+
+#[test]
+fn pages_written_by_backends_are_pages_where_a_request_may_be_of_many() {
+    let of = |more: Value| {
+        let mut io = json!({"backend_type": "client backend", "object": "relation", "context": "bulkwrite", "writes": 3, "extends": 2});
+        io.as_object_mut().expect("a row").extend(more.as_object().expect("columns").clone());
+        let mut answers = Answers { version: 180_000, ..Answers::default() };
+        answers.rows.insert("io", vec![io.as_object().expect("a row").clone()]);
+        let mut snapshot = Snapshot::at(crate::Source::default(), 1, 1);
+        counters::fill(&mut snapshot, &answers, Redaction::Literals);
+        snapshot
+            .counters
+            .iter()
+            .find(|counter| counter.name == "pages written by backends")
+            .map(|of| of.value)
+    };
+    assert_eq!(of(json!({"op_bytes": 8192})), Some(5), "16 and 17 count pages");
+    assert_eq!(of(json!({"write_bytes": 3 * 8192, "extend_bytes": 2 * 64 * 8192})), Some(3 + 128));
 }
 
 #[test]

@@ -9,65 +9,16 @@
 pub mod resp;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::io::{self, BufReader};
+use std::time::Instant;
 
 use self::resp::Reply;
+use super::timed::Timed;
 use super::{Address, Asking, LiveSource, Surroundings, count};
 use crate::known::statistic;
 use crate::sampling::Sampling;
 use crate::statement::StatementStat;
 use crate::{Error, Result, Snapshot, Source};
-
-/// A socket of either kind.
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-/// A socket that is waited for until an instant and no longer, however slowly its bytes come.
-struct Timed {
-    socket: Socket,
-    deadline: Instant,
-}
-
-impl Timed {
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "there was no whole answer in time");
-        Some(left).filter(|left| !left.is_zero()).ok_or_else(late)
-    }
-}
-
-impl Read for Timed {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = Some(self.left()?);
-        let read = match &mut self.socket {
-            Socket::Tcp(stream) => stream.set_read_timeout(left).and_then(|()| stream.read(into)),
-            Socket::Unix(stream) => stream.set_read_timeout(left).and_then(|()| stream.read(into)),
-        };
-        // The system says "try again" of a time that has passed.
-        read.map_err(|error| {
-            if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
-        })
-    }
-}
-
-impl Write for Timed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let left = Some(self.left()?);
-        match &mut self.socket {
-            Socket::Tcp(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(bytes)),
-            Socket::Unix(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(bytes)),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// A connection to a server.
 pub(super) struct Redis {
@@ -115,6 +66,9 @@ impl Redis {
             deadline: Instant::now() + asking.patience,
             memory: Memory::default(),
         };
+        if redis.address.user.is_some() && redis.password.is_none() {
+            return Err(super::address::perhaps_a_password());
+        }
         redis.ask(&["PING"])?;
         Ok(redis)
     }
@@ -132,27 +86,14 @@ impl Redis {
 
     fn open(&self) -> io::Result<BufReader<Timed>> {
         let host = self.address.host.as_deref().unwrap_or("127.0.0.1");
-        let socket = if host.starts_with('/') {
-            Socket::Unix(UnixStream::connect(host)?)
-        } else {
-            let limit = self.asking.patience.min(Duration::from_secs(10));
-            let mut stream = Err(io::Error::from(io::ErrorKind::AddrNotAvailable));
-            for address in (host, self.address.port.unwrap_or(6379)).to_socket_addrs()? {
-                stream = TcpStream::connect_timeout(&address, limit);
-                if stream.is_ok() {
-                    break;
-                }
-            }
-            Socket::Tcp(stream?)
-        };
-        Ok(BufReader::new(Timed { socket, deadline: self.deadline }))
+        Ok(BufReader::new(Timed::open(host, self.address.port.unwrap_or(6379), self.deadline)?))
     }
 
     /// Allows another share of time.
     fn begin(&mut self) {
         self.deadline = Instant::now() + self.asking.patience;
         if let Some(stream) = &mut self.stream {
-            stream.get_mut().deadline = self.deadline;
+            stream.get_mut().wait_until(self.deadline);
         }
     }
 

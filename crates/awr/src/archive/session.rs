@@ -1,0 +1,126 @@
+//! A session with a PostgreSQL repository whose every answer is waited for so long and no longer.
+//!
+//! The server has limits of its own for a statement and a lock (`server.rs`); those here are for a server that was stopped, or a machine
+//! that stands still: they take a question, also over TCP, and never answer.
+//!
+//! Deliberately absent: what is asked, and trying again.
+//!
+//! Invariant: no call waits longer than [`CONNECTING`] or [`ANSWERING`]. After one that was late the session is of no use.
+
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, NoTls, Row, Statement, ToStatement};
+
+/// How long a server may take to let a session begin.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// How long it may take for an answer: longer than it gives itself for a statement.
+const ANSWERING: Duration = Duration::from_secs(130);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The server refuses, or the connection broke.
+    Client(tokio_postgres::Error),
+    /// This side refuses to wait, or has no means to ask.
+    Own(std::io::Error),
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Fault {
+        Fault::Client(error)
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Client(error) => match (error.as_db_error(), std::error::Error::source(error)) {
+                (Some(of_server), _) => write!(f, "{} ({})", of_server.message(), of_server.code().code()),
+                (None, Some(cause)) => write!(f, "{error}: {cause}"),
+                (None, None) => error.fmt(f),
+            },
+            Fault::Own(error) => error.fmt(f),
+        }
+    }
+}
+
+/// What was asked, or why not.
+pub(super) type Asked<T> = std::result::Result<T, Fault>;
+
+/// A connection.
+pub(super) struct Session {
+    client: Client,
+    /// Of one thread: it runs while somebody waits for an answer here, and the connection with it.
+    runtime: Runtime,
+}
+
+type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+impl Session {
+    /// Connects, and runs what a session begins with.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, refuses, or says nothing in time.
+    pub(super) fn begin(config: &Config, with: &str) -> Asked<Session> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Fault::Own)?;
+        let client = wait(&runtime, CONNECTING, async {
+            let (client, connection) = config.connect(NoTls).await?;
+            // Its end is seen by the client, which is told that the connection is closed.
+            tokio::spawn(connection);
+            client.batch_execute(with).await?;
+            Ok(client)
+        })?;
+        Ok(Session { client, runtime })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    pub(super) fn batch_execute(&self, statements: &str) -> Asked<()> {
+        wait(&self.runtime, ANSWERING, self.client.batch_execute(statements))
+    }
+
+    pub(super) fn prepare(&self, statement: &str) -> Asked<Statement> {
+        wait(&self.runtime, ANSWERING, self.client.prepare(statement))
+    }
+
+    pub(super) fn execute<T: ?Sized + ToStatement>(&self, statement: &T, values: Values<'_>) -> Asked<u64> {
+        wait(&self.runtime, ANSWERING, self.client.execute(statement, values))
+    }
+
+    pub(super) fn query<T: ?Sized + ToStatement>(
+        &self,
+        statement: &T,
+        values: Values<'_>,
+    ) -> Asked<Vec<Row>> {
+        wait(&self.runtime, ANSWERING, self.client.query(statement, values))
+    }
+
+    pub(super) fn query_one<T: ?Sized + ToStatement>(&self, statement: &T, values: Values<'_>) -> Asked<Row> {
+        wait(&self.runtime, ANSWERING, self.client.query_one(statement, values))
+    }
+
+    pub(super) fn query_opt<T: ?Sized + ToStatement>(
+        &self,
+        statement: &T,
+        values: Values<'_>,
+    ) -> Asked<Option<Row>> {
+        wait(&self.runtime, ANSWERING, self.client.query_opt(statement, values))
+    }
+}
+
+fn wait<T>(
+    runtime: &Runtime,
+    limit: Duration,
+    answer: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+) -> Asked<T> {
+    let late = || {
+        let reason = format!("there was no answer within {} s", limit.as_secs());
+        Fault::Own(std::io::Error::new(std::io::ErrorKind::TimedOut, reason))
+    };
+    let answer = runtime.block_on(async { tokio::time::timeout(limit, answer).await });
+    answer.map_err(|_| late())?.map_err(Fault::Client)
+}
