@@ -48,6 +48,30 @@ pub(crate) fn between(begin: &[FileStat], partial: bool, end: &[FileStat]) -> Ve
     files
 }
 
+/// The reads of two parts of an interval, most bytes first. A file that one part does not name was read less there than those it names: its
+/// row has what the other part says, which may be too little and is never too much.
+pub(crate) fn added(a: Vec<FileStat>, b: Vec<FileStat>) -> Vec<FileStat> {
+    let mut sum: BTreeMap<String, FileStat> = a.into_iter().map(|file| (file.id.clone(), file)).collect();
+    for file in b {
+        match sum.get_mut(&file.id) {
+            Some(known) => {
+                let read_ns = known.read_ns.zip(file.read_ns).map(|(a, b)| a.saturating_add(b));
+                *known = FileStat {
+                    read_bytes: known.read_bytes.saturating_add(file.read_bytes),
+                    read_ns,
+                    ..file
+                };
+            }
+            None => {
+                sum.insert(file.id.clone(), file);
+            }
+        }
+    }
+    let mut files: Vec<FileStat> = sum.into_values().collect();
+    files.sort_by(|a, b| b.read_bytes.cmp(&a.read_bytes).then_with(|| a.id.cmp(&b.id)));
+    files
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,5 +83,19 @@ mod tests {
         let end = [file("a", 7), file("b", 1), file("new", 4), file("same", 1)];
         assert_eq!(between(&begin, false, &end), [file("new", 4), file("a", 2)]);
         assert_eq!(between(&begin, true, &end), [file("a", 2)]);
+    }
+
+    #[test]
+    fn two_parts_are_added_by_file_and_a_time_needs_both() {
+        let file = |id: &str, read_bytes, read_ns| FileStat {
+            id: id.to_owned(),
+            read_bytes,
+            read_ns,
+            ..FileStat::default()
+        };
+        let a = vec![file("a", 5, Some(1)), file("b", 5, Some(2))];
+        let b = vec![file("b", 7, None), file("c", 6, Some(3)), file("a", 1, Some(4))];
+        let sum = [file("b", 12, None), file("a", 6, Some(5)), file("c", 6, Some(3))];
+        assert_eq!(added(a, b), sum);
     }
 }

@@ -283,6 +283,7 @@ fn added(a: Interval, b: Interval) -> Interval {
         host_cpu: both(a.host_cpu, b.host_cpu, add_cpu),
         disks,
         statements: statements(a.statements, b.statements, &mut warnings),
+        files: crate::file::added(a.files, b.files),
         sampling: match (a.sampling, b.sampling) {
             (Some(a), Some(b)) => Some(add_samples(a, b)),
             (a, b) => a.or(b),

@@ -1,6 +1,8 @@
 //! Every rule of the findings: a recorded pair of snapshots in which it speaks, and the same pair in which what it rests on does not hold.
 //!
 //! The pairs go through their text form, as those of a repository do. Not measurements. Thresholds are tested beside each rule.
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
 
 use tiersmith_awr::findings::{Finding, findings};
 use tiersmith_awr::host::{CpuTimes, Pressure};
