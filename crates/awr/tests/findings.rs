@@ -3,7 +3,6 @@
 //! The pairs go through their text form, as those of a repository do. Not measurements. Thresholds are tested beside each rule.
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
-
 use tiersmith_awr::findings::{Finding, findings};
 use tiersmith_awr::host::{CpuTimes, Pressure};
 use tiersmith_awr::{
