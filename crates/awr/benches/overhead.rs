@@ -4,14 +4,16 @@
 //!
 //! Servers are started for it on unix sockets in a temporary directory, with syncs off, so that nothing but the processors limits them:
 //! that is where a recorder that runs beside them takes the most. Rounds with and without a recorder take turns, and every other
-//! round the other one begins. The quick form has no MariaDB, and rounds so short that a snapshot a minute would not happen in
-//! them: there it takes one a second.
+//! round the other one begins. The recorder is at its defaults: a look a second, a snapshot a minute, which falls into the middle of a
+//! round of a minute. The quick form has no MariaDB, and rounds too short for a snapshot: what one costs is counted apart.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
 //! | `pg_overhead_pct`, `mariadb_overhead_pct` | throughput lost with a recorder, in per cent: median over pairs of rounds; below zero is noise |
 //! | `pg_overhead_spread_pct`, `mariadb_overhead_spread_pct` | the middle half of these pairs, in points: what the figure before is worth |
 //! | `pg_recorder_cpu_pct` | processor time of the recorder itself, in per cent of one processor |
+//! | `pg_look_cpu_ms`, `pg_snapshot_cpu_ms` | processor time of one, the server's process and the recorder together, counted |
+//! | `pg_recording_cpu_pct` | of that, a look a second and a snapshot a minute, in per cent of all processors |
 //! | `snapshot_s` | a snapshot of a PostgreSQL with 10,000 tables and 5,000 statements, of which it holds the 200 longest (the default) |
 //! | `snapshot_all_s` | the same with all 5,000 statements |
 //! | `snapshot_mib` | how much the peak of this process's memory grew in the snapshots with all statements |
@@ -24,6 +26,8 @@ mod report;
 #[path = "../tests/servers/mod.rs"]
 mod servers;
 
+#[path = "overhead/cost.rs"]
+mod cost;
 #[path = "overhead/days.rs"]
 mod days;
 #[path = "overhead/large.rs"]

@@ -236,6 +236,38 @@ fn greet(stream: &mut UnixStream) -> bool {
         && stream.read(&mut sink).is_ok()
 }
 
+/// As MySQL 8 does for a user it has not let in since it was started.
+#[test]
+fn a_mysql_that_asks_for_the_password_itself_gets_it_on_a_socket() {
+    let (given, got) = std::sync::mpsc::channel();
+    let asking = server("m", move |mut stream| {
+        let mut sink = [0; 4096];
+        let mut next = |stream: &mut UnixStream, sent: &[u8]| -> Vec<u8> {
+            stream.write_all(sent).unwrap();
+            let read = stream.read(&mut sink).unwrap();
+            sink[..read].to_vec()
+        };
+        next(&mut stream, &greeting());
+        let other = packet(2, b"\xfecaching_sha2_password\x0012345678123456789012\0");
+        let proof = next(&mut stream, &other);
+        let password = next(&mut stream, &packet(4, &[1, 4]));
+        let question = next(&mut stream, &packet(6, &[0, 0, 0, 2, 0, 0, 0]));
+        given.send((proof, password, question)).unwrap();
+        let _ = stream.write_all(&packet(1, b"\xff\x10\x04#HY000not today"));
+        wait(stream);
+    });
+    let asked = Asking { patience: Duration::from_secs(100), ..Asking::default() };
+    let surroundings = Surroundings::of([("MYSQL_PWD", "hunter2")]);
+    let mut source =
+        sources::open(&Address::parse(&mysql(asking.path())).unwrap(), &asked, &surroundings).unwrap();
+    let error = source.snapshot().unwrap_err().to_string();
+    assert!(error.contains("not today"), "{error}");
+    let (proof, password, question) = got.recv_timeout(Duration::from_secs(100)).unwrap();
+    assert_eq!((proof.len(), proof[3]), (4 + 32, 3), "a hash");
+    assert_eq!(password, packet(5, b"hunter2\0"));
+    assert_eq!(question, packet(0, b"\x03SELECT VERSION() AS version"));
+}
+
 #[test]
 fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
     let before = peak_mib();

@@ -24,7 +24,7 @@ pub(crate) fn snapshots(report: &mut Report, server: &mut Server) -> Snapshot {
     for first in (0..TABLES).step_by(1000) {
         let end = first + 999;
         client
-            .batch_execute(&format!("DO $$ BEGIN FOR i IN {first}..{end} LOOP EXECUTE 'CREATE UNLOGGED TABLE t' || i || '()'; END LOOP; END $$"))
+            .batch_execute(&format!("DO $$ BEGIN FOR i IN {first}..{end} LOOP EXECUTE 'CREATE TABLE t' || i || '()'; END LOOP; END $$"))
             .unwrap();
     }
     for first in (0..STATEMENTS).step_by(500) {

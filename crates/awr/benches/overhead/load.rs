@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tiersmith_awr::record::{Plan, Recorder};
 use tiersmith_awr::sources::{LiveSource, Surroundings};
 
+use crate::cost;
 use crate::report::Report;
 use crate::servers::{self, Server, program};
 
@@ -41,20 +42,25 @@ fn turns(
         &format!("{key}_repository"),
         if dir.path().starts_with("/dev/shm") { "tmpfs" } else { "beside the server" },
     );
-    let every = if report.quick() { Duration::from_secs(1) } else { Duration::from_secs(60) };
+    let every = Duration::from_secs(60);
+    // The first snapshot is taken before the load: the second comes in the middle of it.
+    let ahead = if report.quick() { Duration::ZERO } else { every / 2 };
     let plan = Plan { every, length: None, sample: Some(Duration::from_secs(1)), keep: None };
-    let rounds = if report.quick() { 4 } else { 10 };
+    let rounds = if report.quick() { 3 } else { 10 };
     let (mut lost, mut recorder_cpu) = (Vec::new(), Vec::new());
     let with_recorder = |cpu: &mut Vec<f64>| {
         let recorder = Recorder::begin(vec![source()], &dir.path().join("awr.db"), plan).unwrap();
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let recording = scope.spawn(|| recorder.run(&|| over.load(Ordering::Relaxed)).unwrap());
+            std::thread::sleep(ahead);
             let (began, used) = (Instant::now(), processor_s());
             let rate = rate();
             cpu.push((processor_s() - used) / began.elapsed().as_secs_f64() * 100.0);
             over.store(true, Ordering::Relaxed);
-            recording.join().unwrap();
+            let recorded = recording.join().unwrap();
+            let inside = recorded.iter().all(|of| of.taken.len() == 3 && of.gaps == 0);
+            assert!(inside || ahead.is_zero(), "one snapshot before the load, one in it, one after it");
             rate
         })
     };
@@ -88,7 +94,7 @@ fn turns(
 }
 
 /// Processor time of this process.
-fn processor_s() -> f64 {
+pub(crate) fn processor_s() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
@@ -110,6 +116,7 @@ pub(crate) fn pgbench(report: &mut Report, server: &Server) {
     let source = || server.source(&url, &Surroundings::default()).unwrap();
     let cpu = turns(report, "PostgreSQL, TPC-B", "pg", &source, &rate);
     report.ratio("pg_recorder_cpu_pct", cpu);
+    cost::counted(report, server, source().as_mut());
 }
 
 pub(crate) fn sysbench(report: &mut Report) {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `families.rs` | which metric a figure of a snapshot becomes, and with which labels |
 //! | `text.rs` | the two text forms: names, escapes, numbers, limits |
+//! | `held.rs` | sums that go on where a part of them went away |
 //! | `watch.rs` | asking sources when somebody scrapes, and no longer than patience lasts |
 //! | `endpoint.rs` | a small HTTP server with hard limits |
 //!
@@ -23,6 +24,7 @@
 
 mod endpoint;
 mod families;
+mod held;
 mod text;
 mod watch;
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Scrape;
+use super::held::Held;
 use crate::Snapshot;
 use crate::sampling::Sampling;
 use crate::sources::LiveSource;
@@ -81,6 +82,7 @@ impl Watched {
             opener,
             source: None,
             sampling: sample.map(sampler),
+            held: Held::default(),
             answered: None,
         };
         let of_thread = Arc::clone(&shared);
@@ -156,6 +158,7 @@ struct Asker {
     opener: Opener,
     source: Option<Box<dyn LiveSource>>,
     sampling: Option<Sampling>,
+    held: Held,
     /// Whether the last question was answered, so that a failure is said once.
     answered: Option<bool>,
 }
@@ -222,8 +225,9 @@ impl Asker {
             self.source = Some((self.opener)()?);
         }
         let source = self.source.as_mut().ok_or("it is not connected")?;
-        let snapshot = source.snapshot().map_err(|error| error.to_string())?;
+        let mut snapshot = source.snapshot().map_err(|error| error.to_string())?;
         snapshot.check().map_err(|reason| format!("its answer contradicts itself: {reason}"))?;
+        self.held.go_on(&mut snapshot);
         Ok(snapshot)
     }
 }
