@@ -1,9 +1,12 @@
 //! Ctrl-C, a terminal that closes, a service that is stopped: what a command made is removed before the program ends.
 //!
-//! **Invariant**: the exit code is 128 and the signal's number, as a shell expects it.
+//! A recording is ended by a signal as by its length: it takes the last snapshots first.
+//!
+//! **Invariant**: the exit code is 128 and the signal's number, as a shell expects it, unless the command came to its end by itself.
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -23,6 +26,16 @@ pub(crate) fn say_when_interrupted(what: String) {
     *BESIDES.lock().unwrap_or_else(PoisonError::into_inner) = what;
 }
 
+/// What a command asks that would rather come to its end than be ended.
+static FINISHING: Mutex<Option<Arc<AtomicI32>>> = Mutex::new(None);
+
+/// From here on the number of the first signal is only put here (none is zero): the command ends by itself. The second ends the program.
+pub(crate) fn finish_when_interrupted() -> Arc<AtomicI32> {
+    let asked = Arc::new(AtomicI32::new(0));
+    *FINISHING.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&asked));
+    asked
+}
+
 /// Removes what `leftovers` knows when the program is interrupted, and ends it.
 pub(crate) fn clean_up_on_interruption(leftovers: &Leftovers) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|source| Error::Io {
@@ -32,7 +45,16 @@ pub(crate) fn clean_up_on_interruption(leftovers: &Leftovers) -> Result<()> {
     })?;
     let leftovers = leftovers.clone();
     let watch = move || {
-        let Some(signal) = signals.forever().next() else { return };
+        let mut all = signals.forever();
+        let Some(mut signal) = all.next() else { return };
+        let finishing = FINISHING.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(asked) = finishing {
+            asked.store(signal, Ordering::Relaxed);
+            let _ =
+                writeln!(std::io::stderr(), "tiersmith: coming to the end; a second signal ends it at once");
+            let Some(second) = all.next() else { return };
+            signal = second;
+        }
         let made = !leftovers.is_empty();
         leftovers.stop();
         let asked = Instant::now();

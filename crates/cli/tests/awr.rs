@@ -104,6 +104,49 @@ fn a_baseline_over_a_restart_keeps_its_snapshots_and_says_that_there_is_no_repor
 }
 
 #[test]
+fn a_recording_that_is_stopped_takes_the_last_snapshot_and_gives_the_source_back() {
+    let dir = tempfile::tempdir().unwrap();
+    for (signal, around) in [("INT", false), ("TERM", false), ("TERM", true)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tiersmith"));
+        command.args(["awr", "record", "--source", "host", "--every", "1h", "--to", "r.db"]);
+        if around {
+            // It ends by the signal that is handed on to it, or not at all in this test's time.
+            command.args(["--", "sleep", "1000"]);
+        }
+        command.current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let there = || {
+            let archive = tiersmith_awr::archive::Archive::existing(dir.path().join("r.db"));
+            archive.and_then(|archive| archive.list()).map_or(0, |list| list.entries.len())
+        };
+        let before = there();
+        let mut child = Ended(command.spawn().unwrap());
+        let began = std::time::Instant::now();
+        while there() == before {
+            assert!(began.elapsed().as_secs() < 150, "a first snapshot");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let kill = Command::new("sh")
+            .args(["-c", &format!("kill -{signal} {}", child.0.id())])
+            .stdin(Stdio::null())
+            .status();
+        assert!(kill.unwrap().success());
+        // That its command failed is said by the exit code.
+        assert_eq!(child.0.wait().unwrap().code(), Some(i32::from(around)), "{signal}");
+        assert_eq!(there(), before + 2, "{signal}: the first snapshot and the last");
+    }
+}
+
+/// A program that ends with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
 fn a_repository_on_a_server_is_named_where_a_path_is() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -1,13 +1,15 @@
 //! `tiersmith awr record`: snapshots of databases on a schedule, around a command or for a time.
 //!
-//! What is recorded is in the repository as soon as it was taken: Ctrl-C ends the recording and leaves it there.
+//! What is recorded is in the repository as soon as it was taken. A signal ends a recording as its length does; around a command it is
+//! handed on to the command, whose end is that of the recording.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tiersmith_awr::record::{Plan, Recorded, Recorder};
 use tiersmith_awr::sources::{self, Address, Asking, LiveSource, Surroundings};
@@ -153,6 +155,25 @@ impl LiveSource for Mounted {
     }
 }
 
+/// Waits for a command, and hands on to it what this program was asked to end by. A terminal sends its interrupt to both.
+fn wait_for(child: &mut Child, asked: &AtomicI32) -> std::io::Result<ExitStatus> {
+    let mut handed_on = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        let signal = asked.load(Ordering::Relaxed);
+        if signal != 0 && signal != signal_hook::consts::SIGINT && !handed_on {
+            let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            let signal = if signal == signal_hook::consts::SIGHUP { Signal::HUP } else { Signal::TERM };
+            // It may have ended just now: then that is seen next.
+            let _ = process.map(|process| kill_process(process, signal));
+            handed_on = true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// A time with its unit.
 pub(in crate::command) fn duration(text: &str) -> std::result::Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -206,10 +227,11 @@ impl Record {
         drop(archive);
         let sources =
             self.source.iter().map(|source| self.asking.open(source)).collect::<Result<Vec<_>>>()?;
+        let asked = crate::signals::finish_when_interrupted();
         let recorder = Recorder::begin(sources, &self.to, plan)?;
         let (recorded, failed) = match self.command.split_first() {
-            None => (recorder.run(&|| false)?, None),
-            Some((program, arguments)) => self.around(recorder, program, arguments)?,
+            None => (recorder.run(&|| asked.load(Ordering::Relaxed) != 0)?, None),
+            Some((program, arguments)) => self.around(recorder, program, arguments, &asked)?,
         };
         if let Some(name) = &self.name {
             self.name_it(name, &recorded)?;
@@ -223,6 +245,7 @@ impl Record {
         recorder: Recorder,
         program: &str,
         arguments: &[String],
+        asked: &AtomicI32,
     ) -> Result<(Vec<Recorded>, Option<String>)> {
         let mut command = Command::new(program);
         command.args(arguments);
@@ -238,7 +261,7 @@ impl Record {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let recording = scope.spawn(|| recorder.run(&|| over.load(Ordering::Relaxed)));
-            let ended = child.wait();
+            let ended = wait_for(&mut child, asked);
             over.store(true, Ordering::Relaxed);
             let recorded = recording.join().expect("BUG: the recorder does not panic")?;
             let failed = match ended {
