@@ -49,6 +49,9 @@ const MOST_BYTES_OF_TEXTS: usize = 4 << 20;
 /// The longest time that one look may take: it is one of many.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// What a session is counted as that ended its work while it was looked at.
+const ENDED: &str = "on CPU or just ended";
+
 /// A connection to a server.
 pub(super) struct Postgres {
     name: String,
@@ -376,6 +379,19 @@ fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Config> 
     Ok(config)
 }
 
+/// Counts a session seen, told as `copy ` or `other `, the kind of its wait, a colon and the wait.
+///
+/// The server copies the states of all sessions first and reads what each waits for later: a session that is active and waits for the
+/// next command of its client has ended what it was seen at in between. Only COPY reads from the client while it is active.
+fn saw(sampling: &mut Sampling, session: &str) {
+    let (statement, event) = session.split_once(' ').unwrap_or(("other", session));
+    match event.split_once(':').filter(|(kind, _)| !kind.is_empty()) {
+        Some(("Client", "ClientRead")) if statement != "copy" => sampling.saw(ENDED, None),
+        Some((kind, name)) => sampling.saw(&format!("{kind}: {name}"), Some(waits::class(kind, name))),
+        None => sampling.saw(ON_CPU, None),
+    }
+}
+
 impl LiveSource for Postgres {
     fn name(&self) -> &str {
         &self.name
@@ -402,7 +418,7 @@ impl LiveSource for Postgres {
     }
 
     fn look(&mut self, sampling: &mut Sampling) -> Result<bool> {
-        let query = "SELECT coalesce(wait_event_type, '') || ':' || coalesce(wait_event, '') FROM pg_stat_activity \
+        let query = "SELECT CASE WHEN query ~* '^\\s*copy\\M' THEN 'copy ' ELSE 'other ' END || coalesce(wait_event_type, '') || ':' || coalesce(wait_event, '') FROM pg_stat_activity \
                      WHERE backend_type = 'client backend' AND state IN ('active', 'fastpath function call') AND pid <> pg_backend_pid() LIMIT 20000";
         self.wire()?;
         if !self.sees_others {
@@ -420,12 +436,7 @@ impl LiveSource for Postgres {
         };
         sampling.looks += 1;
         for event in seen {
-            match event.split_once(':').filter(|(kind, _)| !kind.is_empty()) {
-                Some((kind, name)) => {
-                    sampling.saw(&format!("{kind}: {name}"), Some(waits::class(kind, name)))
-                }
-                None => sampling.saw(ON_CPU, None),
-            }
+            saw(sampling, &event);
         }
         Ok(true)
     }
@@ -434,6 +445,21 @@ impl LiveSource for Postgres {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_that_ended_while_it_was_looked_at_did_not_wait_for_the_network() {
+        let class = |session: &str| {
+            let mut sampling = Sampling::new("s".to_owned(), 100);
+            saw(&mut sampling, session);
+            (sampling.events[0].name.clone(), sampling.events[0].class.clone())
+        };
+        let seen = |name: &str, class: &str| (name.to_owned(), class.to_owned());
+        assert_eq!(class("other Client:ClientRead"), seen("on CPU or just ended", "CPU"));
+        assert_eq!(class("copy Client:ClientRead"), seen("Client: ClientRead", "Network"));
+        assert_eq!(class("other Client:ClientWrite"), seen("Client: ClientWrite", "Network"));
+        assert_eq!(class("other :"), seen("on CPU", "CPU"));
+        assert_eq!(class("other IO:WALSync").0, "IO: WALSync");
+    }
 
     #[test]
     fn a_connection_is_put_together_from_address_service_and_environment() {
