@@ -160,7 +160,7 @@ impl Address {
         Ok(())
     }
 
-    /// The address as messages and snapshots show it.
+    /// The address as messages and snapshots show it, without control characters.
     pub fn shown(&self) -> String {
         let scheme = match self.product {
             Product::PostgreSql => "postgresql",
