@@ -123,6 +123,10 @@ impl Interval {
         no_start(begin, end, elapsed_ns)?;
         let host_cpu = host_cpu(&begin.host, &end.host, &mut warnings);
         let disks = disks(&begin.host, &end.host, &mut warnings);
+        if [begin, end].iter().any(|snapshot| snapshot.source.remote == Some(true)) {
+            let why = "The database is on another machine: the host in this report is the recorder's, not the database's.";
+            warnings.push(why.to_owned());
+        }
         warnings.extend(
             end.host.missing.iter().map(|line| format!("Part of the host is not in this report: {line}.")),
         );

@@ -92,6 +92,10 @@ pub struct Source {
     pub path: String,
     /// Settings worth comparing, by name.
     pub settings: BTreeMap<String, String>,
+    /// Whether its address is that of another machine, so that the host of a snapshot is the recorder's and not the database's; absent if
+    /// nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<bool>,
 }
 
 /// A wait event.
@@ -237,6 +241,7 @@ impl Snapshot {
             && self.files.is_empty()
             && self.sampling.is_none()
             && self.partial.is_empty()
+            && self.source.remote.is_none()
             && !self.io.iter().any(|io| io.untimed)
             && !self.host.needs_format_2();
         if plain { 1 } else { 2 }

@@ -196,6 +196,7 @@ fn full() -> Snapshot {
         read_bytes: 8192,
         read_ns: Some(1),
     });
+    of.source.remote = Some(true);
     of
 }
 

@@ -7,6 +7,9 @@ use crate::{Interval, figure};
 const FULL_PERCENT: f64 = 90.0;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
+    if super::is_elsewhere(of) {
+        return None;
+    }
     let times = of.host_cpu?;
     let busy = (times.user_ns as f64) + times.system_ns as f64 + times.steal_ns as f64;
     let all = busy + times.idle_ns as f64 + times.iowait_ns as f64;

@@ -100,6 +100,11 @@ fn redo_syncs(of: &Interval) -> Option<(u64, u64)> {
     (count > 0).then_some((count, ns))
 }
 
+/// Whether the host that was recorded is not the database's: it says nothing of the database then.
+fn is_elsewhere(of: &Interval) -> bool {
+    [&of.begin, &of.end].iter().any(|snapshot| snapshot.source.remote == Some(true))
+}
+
 fn setting<'a>(of: &'a Interval, name: &str) -> Option<&'a str> {
     of.end.source.settings.get(name).map(String::as_str)
 }
@@ -182,6 +187,34 @@ pub(crate) mod made {
         pub(crate) fn interval(&self) -> Interval {
             Interval::between(&self.begin, &self.end).expect("an interval")
         }
+    }
+
+    #[test]
+    fn a_recorder_on_another_machine_gives_no_findings_by_its_own_host() {
+        use crate::host::{DiskStat, Pressure};
+        let of = |remote| {
+            let mut made = minute().busy(99).wait("log file sync", WaitClass::Commit, false, 10_000, 40);
+            made.begin.host.pressure = Some(Pressure::default());
+            made.end.host.pressure = Some(Pressure { cpu_some_us: 50_000_000, ..Pressure::default() });
+            let disk = |writes| DiskStat { name: "vda".to_owned(), writes, ..DiskStat::default() };
+            (made.begin.host.disks, made.end.host.disks) = (Some(vec![disk(1)]), Some(vec![disk(9)]));
+            (made.begin.source.remote, made.end.source.remote) = (remote, remote);
+            let found = super::findings(&made.interval());
+            let has = |text: &str| {
+                found
+                    .iter()
+                    .any(|of| of.name.contains(text) || of.evidence.iter().any(|line| line.contains(text)))
+            };
+            [
+                has("processors are the limit"),
+                has("Threads wait for processors"),
+                has("A write of vda"),
+                has("Redo is slow"),
+            ]
+        };
+        assert_eq!(of(None), [true; 4]);
+        assert_eq!(of(Some(false)), [true; 4]);
+        assert_eq!(of(Some(true)), [false, false, false, true], "what the database itself measured stays");
     }
 
     #[test]

@@ -12,6 +12,9 @@ const LEAST_PERCENT: f64 = 25.0;
 const LEAST_COMMIT_PERCENT: f64 = 5.0;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
+    if super::is_elsewhere(of) {
+        return None;
+    }
     let pressure = of.pressure?;
     let waited = (pressure.cpu_some_us as f64 * 1e3 / of.elapsed_ns as f64 * 100.0).min(100.0);
     let measured = of_db_time(of, class_ns(of, WaitClass::Commit)).filter(|percent| *percent > 0.0);

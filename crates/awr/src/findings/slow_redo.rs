@@ -23,7 +23,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         figure::nanoseconds(mean)
     )];
     let writing = of.disks.iter().filter(|disk| disk.writes > 0).max_by_key(|disk| disk.writes);
-    if let Some(disk) = writing {
+    if let Some(disk) = writing.filter(|_| !super::is_elsewhere(of)) {
         evidence.push(format!(
             "A write of {}, the disk of this host that was written most, took {} on average.",
             figure::visible(&disk.name),

@@ -11,6 +11,8 @@
 //!
 //! Invariant: no error repeats what stood where a password could be.
 
+use std::net::{IpAddr, UdpSocket};
+
 use crate::{Error, Result};
 
 /// What kind of database an address is of.
@@ -180,6 +182,26 @@ impl Address {
     }
 }
 
+/// Whether a host that was connected to is another machine: not a socket, a loopback address, or a name or an address of this machine.
+/// A name is not looked up, so another name of this machine counts as another machine, and a tunnel that begins here as this one.
+pub(super) fn is_remote(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
+    if host.is_empty() || host.starts_with(['/', '@']) {
+        return false;
+    }
+    if let Ok(address) = host.parse::<IpAddr>() {
+        // An address that a socket can be bound to is one of this machine's.
+        return !address.to_canonical().is_loopback() && UdpSocket::bind((address, 0)).is_err();
+    }
+    let first = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let own = own.trim();
+    // A short name on one side stands for the same machine; two whole names must be alike.
+    let short = !host.contains('.') || !own.contains('.');
+    let same = host.eq_ignore_ascii_case(own) || (short && first(host) == first(own));
+    !(same || first(host) == "localhost" || host.to_lowercase().ends_with(".localhost"))
+}
+
 fn refused(place: &str, reason: &str, remedy: &str) -> Error {
     Error::Source {
         action: "use",
@@ -276,6 +298,31 @@ mod tests {
             let error = Address::parse(url).expect_err(url).to_string();
             assert!(error.contains("password") && !error.contains("hunter2"), "{error}");
             assert!(error.contains("PGPASSWORD"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_socket_and_this_machine_are_not_remote_and_others_are() {
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        for host in [
+            "",
+            "/run/pg",
+            "localhost",
+            "LOCALHOST",
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "[::1]",
+            "::ffff:127.0.0.1",
+            own.trim(),
+        ] {
+            assert!(!is_remote(host), "{host}");
+        }
+        assert!(is_remote("tiersmith-no-such-host.example.com"));
+        // Addresses for documents, which no machine has; some let sockets be bound to any address.
+        for host in ["192.0.2.7", "2001:db8::7"] {
+            let any_is_bound = std::net::UdpSocket::bind((host, 0)).is_ok();
+            assert!(any_is_bound || is_remote(host), "{host}");
         }
     }
 

@@ -253,6 +253,9 @@ impl LiveSource for MySql {
         let mut snapshot =
             Snapshot::now(crate::Source { path: self.name.clone(), ..crate::Source::default() });
         snapshot.process_cpu_ns = None;
+        snapshot.source.remote = Some(
+            self.opts.get_socket().is_none() && super::address::is_remote(&self.opts.get_ip_or_hostname()),
+        );
         counters::fill(&mut snapshot, &answers, self.asking.redaction);
         self.asking.redaction.apply(&mut snapshot);
         Ok(snapshot)

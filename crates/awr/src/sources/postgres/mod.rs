@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 
 use self::wire::{Fault, Wire};
 
@@ -412,6 +413,11 @@ impl LiveSource for Postgres {
         let mut snapshot =
             Snapshot::now(crate::Source { path: self.name.clone(), ..crate::Source::default() });
         snapshot.process_cpu_ns = None;
+        snapshot.source.remote = match self.config.get_hosts().first() {
+            Some(Host::Tcp(host)) => Some(super::address::is_remote(host)),
+            Some(Host::Unix(_)) => Some(false),
+            None => None,
+        };
         counters::fill(&mut snapshot, &answers, self.asking.redaction);
         self.asking.redaction.apply(&mut snapshot);
         Ok(snapshot)

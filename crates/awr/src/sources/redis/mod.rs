@@ -188,6 +188,8 @@ impl LiveSource for Redis {
         let answers = self.answers()?;
         let mut snapshot = Snapshot::now(Source { path: self.name.clone(), ..Source::default() });
         fill(&mut snapshot, &answers);
+        snapshot.source.remote =
+            Some(super::address::is_remote(self.address.host.as_deref().unwrap_or_default()));
         self.memory.resets(&mut snapshot, &answers);
         snapshot.statements.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
         if snapshot.statements.is_empty() || snapshot.statements.len() > self.asking.statements {

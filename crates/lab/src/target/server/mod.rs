@@ -123,6 +123,7 @@ impl Kind for ServerKind {
             version: programs.version().into(),
             path: site.data.display().to_string(),
             settings: settings(case, ground.slob, &site),
+            remote: None,
         };
         let target = ServerTarget {
             case: case.clone(),

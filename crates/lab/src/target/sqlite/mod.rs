@@ -209,6 +209,7 @@ impl SqliteTarget {
             version: version(),
             path: databases.first().map_or_else(String::new, |d| d.path.display().to_string()),
             settings: settings(case, slob),
+            remote: None,
         };
         let (case, slob) = (case.clone(), slob.clone());
         Ok(SqliteTarget {
