@@ -253,9 +253,7 @@ impl LiveSource for MySql {
         let mut snapshot =
             Snapshot::now(crate::Source { path: self.name.clone(), ..crate::Source::default() });
         snapshot.process_cpu_ns = None;
-        snapshot.source.remote = Some(
-            self.opts.get_socket().is_none() && super::address::is_remote(&self.opts.get_ip_or_hostname()),
-        );
+        snapshot.source.remote = Some(super::address::is_remote(&self.login.host));
         counters::fill(&mut snapshot, &answers, self.asking.redaction);
         self.asking.redaction.apply(&mut snapshot);
         Ok(snapshot)
