@@ -21,8 +21,7 @@ use serde_json::json;
 use tiersmith_awr::archive::Archive;
 use tiersmith_awr::sources::Address;
 use tiersmith_awr::{
-    AnyRepository, Interval, MediumStat, Report, Snapshot, SnapshotId, Source, compare, figure,
-    read_snapshot, report,
+    AnyRepository, Interval, Report, Snapshot, SnapshotId, Source, compare, figure, read_snapshot, report,
 };
 use tiersmith_sqlite::place::Place;
 use tiersmith_store::Stats;
@@ -436,20 +435,6 @@ fn of_home(home: &Home) -> Result<Snapshot> {
 /// A snapshot of an attached home.
 fn snapshot(source: Source, stats: &Stats) -> Snapshot {
     let mut snapshot = Snapshot::now(source);
-    snapshot.add_waits(&stats.waits);
-    snapshot.add_counters(&stats.waits);
-    for tier in &stats.tiers {
-        snapshot.add_io_of(&stats.waits, &tier.name);
-        snapshot.add_medium(MediumStat {
-            name: tier.name.clone(),
-            kind: tier.media.first().and_then(|m| m.lines().next()).unwrap_or_default().to_owned(),
-            emulated: tier.emulated,
-            bytes: tier.bytes,
-            used_bytes: tier.usable_bytes.saturating_sub(tier.free_bytes),
-        });
-        snapshot.add_level("tier dirty", "bytes", tier.dirty_bytes);
-        snapshot.add_level("tier cached", "bytes", tier.cached_bytes);
-        snapshot.add_level("tier free", "bytes", tier.free_bytes);
-    }
+    crate::mounted::fill(&mut snapshot, stats);
     snapshot
 }

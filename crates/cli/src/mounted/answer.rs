@@ -296,7 +296,8 @@ fn started_unix_s(known: &Known) -> u64 {
     now.saturating_sub(known.started.elapsed()).as_secs()
 }
 
-fn fill(snapshot: &mut Snapshot, stats: &Stats) {
+/// What a home's statistics are in a snapshot, mounted or attached by this process.
+pub(crate) fn fill(snapshot: &mut Snapshot, stats: &Stats) {
     snapshot.add_waits(&stats.waits);
     snapshot.add_counters(&stats.waits);
     for tier in &stats.tiers {

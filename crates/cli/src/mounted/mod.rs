@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use control::{Reply, Request};
 use place::Place;
 
+pub(crate) use answer::fill;
 pub(crate) use give_back::{Detached, detach};
 pub(crate) use launch::launch;
 pub(crate) use live::{Live, size};
