@@ -91,11 +91,18 @@ pub(crate) fn address(text: &str) {
 
 /// No literal in a statement survives, whatever stands around it.
 pub(crate) fn redaction(text: &str) {
-    let text = text.replace("secret", "").replace("918273645", "");
+    // What is looked for must not stand in the text itself, nor come to stand there by what is taken out.
+    let without = |mut text: String| {
+        while ["secret", "918273645"].iter().any(|part| text.contains(part)) {
+            text = text.replace("secret", "").replace("918273645", "");
+        }
+        text
+    };
+    let text = without(text.to_owned());
     let redact = |sql: &str| Redaction::Literals.statement(sql);
     assert!(redact(&text).chars().count() <= 2000);
     // Around it there is nothing that opens a literal or a comment of its own, which would make the literal's end a beginning.
-    let clean: String = text.chars().filter(|c| !"'\"`$\\/*#-".contains(*c)).collect();
+    let clean = without(text.chars().filter(|c| !"'\"`$\\/*#-".contains(*c)).collect());
     for literal in [
         format!("'{SECRET}'"),
         format!("$q${SECRET}$q$"),
