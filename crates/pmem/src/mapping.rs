@@ -295,6 +295,22 @@ impl Mapping {
         word.store(value.to_le(), Ordering::Release);
     }
 
+    /// Stores a little-endian word at `at`, a multiple of 8, past the caches: without waiting for a line that is in none of them. Atomic, and
+    /// ordered with nothing: this thread fences before it lets another one store to the same word, else the older value may arrive last.
+    ///
+    /// # Durability
+    /// All or nothing at a power cut. Durable after [`Mapping::fence`] by the same thread.
+    #[inline]
+    pub fn nt_store_u64(&self, at: u64, value: u64) {
+        let word = self.word(at);
+        self.check_writable(at, 8);
+        if let Some(recorder) = &self.recorder {
+            return recorder.store(self, at, &value.to_le_bytes(), true);
+        }
+        // SAFETY: `word` checked bounds and alignment, `check_writable` that no slice covers it.
+        unsafe { self.kernel.stream_word(word.as_ptr(), value.to_le()) }
+    }
+
     /// Copies `data` to `at` through the caches: for small writes.
     ///
     /// # Durability
