@@ -272,6 +272,8 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
         format!("sslmode=require&sslcert={}&sslkey={}", made.path("client.crt"), made.path("client.key"));
     let_in(&server, &url("byclient", "localhost", &own), &[]);
     refused(&server, &url("byclient", "localhost", "sslmode=require"), &[], &["cannot"]);
+    let wrong = format!("sslmode=require&sslcert={ca}&sslkey={}", made.path("client.key"));
+    refused(&server, &url("byclient", "localhost", &wrong), &[], &["is of another key"]);
     fs::set_permissions(made.path("client.key"), fs::Permissions::from_mode(0o644)).unwrap();
     refused(&server, &url("byclient", "localhost", &own), &[], &["others may read it", "chmod 0600"]);
 

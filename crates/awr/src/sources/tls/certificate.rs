@@ -24,7 +24,10 @@ const LONGEST_SHOWN: usize = 120;
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 const NAME_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x1e];
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 
+const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
 const BITS: u8 = 0x03;
 const OCTETS: u8 = 0x04;
@@ -120,7 +123,7 @@ impl<'a> Certificate<'a> {
             let mut one = Der(all.take(SEQUENCE)?);
             let name = one.take(OBJECT)?;
             // Whether it is critical.
-            let _ = one.take(0x01);
+            let _ = one.take(BOOLEAN);
             let value = one.only(OCTETS)?;
             self.extensions.push((name, value));
             if name == ALTERNATIVE_NAMES {
@@ -148,6 +151,26 @@ impl<'a> Certificate<'a> {
     /// Whether it names itself as its issuer.
     pub(super) fn is_by_itself(&self) -> bool {
         self.subject == self.issuer
+    }
+
+    /// Whether it is an authority's, as OpenSSL decides it: it says so; or it is of version 1 and signed itself. Another server's own
+    /// certificate in a file of trusted ones is trusted for that server alone, and must not sign for others.
+    pub(super) fn may_sign(&self) -> bool {
+        if self.version < 3 {
+            return self.is_by_itself();
+        }
+        let value =
+            |wanted: &[u8]| self.extensions.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+        // The sixth bit; the first byte says how many bits of the last are unused.
+        let usage = value(KEY_USAGE)
+            .map(|usage| matches!(Der(usage).only(BITS), Some([_, bits, ..]) if bits & 0x04 != 0));
+        match value(BASIC_CONSTRAINTS) {
+            Some(constraints) => {
+                let says = Der(constraints).only(SEQUENCE).and_then(|inside| Der(inside).take(BOOLEAN));
+                says.is_some_and(|says| says != [0]) && usage != Some(false)
+            }
+            None => usage == Some(true),
+        }
     }
 
     /// Whether it limits the names below it.

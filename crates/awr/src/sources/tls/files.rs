@@ -66,19 +66,24 @@ pub(super) fn authorities(roots: &Roots, words: &Words) -> Result<Authorities, R
         Roots::File(path) => (certificates(path, words)?, shown(path)),
         Roots::System(paths) => return of_system(paths, words),
     };
-    let mut store = RootCertStore::empty();
-    let now = UnixTime::now().as_secs();
-    let valid = |one: &CertificateDer<'_>| {
-        Certificate::of(one).is_some_and(|one| (one.from.unix_s..=one.until.unix_s).contains(&now))
-    };
-    let over = named.iter().filter(|one| !valid(one)).count();
+    Ok(trusted(named, from, UnixTime::now().as_secs()))
+}
+
+/// Those of a file that a user named, at an instant.
+pub(super) fn trusted(named: Vec<CertificateDer<'static>>, from: String, now_s: u64) -> Authorities {
+    let all = named.len();
+    let is =
+        |one: &CertificateDer<'_>, so: &dyn Fn(Certificate<'_>) -> bool| Certificate::of(one).is_some_and(so);
+    let valid =
+        |one: &CertificateDer<'_>| is(one, &|one| (one.from.unix_s..=one.until.unix_s).contains(&now_s));
     let named: Vec<_> = named.into_iter().filter(valid).collect();
-    store.add_parsable_certificates(named.iter().cloned());
-    let from = match over {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(named.iter().filter(|one| is(one, &|one| one.may_sign())).cloned());
+    let from = match all - named.len() {
         0 => from,
-        over => format!("{from} ({over} of them left out: not valid today)"),
+        over => format!("{from} ({over} left out: not valid today)"),
     };
-    Ok(Authorities { store, named, from })
+    Authorities { store, named, from }
 }
 
 fn of_system(paths: &[PathBuf], words: &Words) -> Result<Authorities, Refusal> {

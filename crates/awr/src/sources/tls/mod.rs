@@ -27,7 +27,8 @@ use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, ClientConnection, InconsistentKeys};
 
 use self::certificate::Certificate;
 pub(crate) use self::refusal::Refusal;
@@ -112,6 +113,7 @@ impl Encryption {
     pub(crate) fn connector(&self, host: &str, protocols: &[&[u8]]) -> Result<Connector, Refusal> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let ways = provider.signature_verification_algorithms;
+        let keys = provider.key_provider;
         let authorities = match self.verify {
             Verify::Nothing => None,
             Verify::Chain | Verify::Name => Some(files::authorities(&self.roots, self.words)?),
@@ -131,13 +133,20 @@ impl Encryption {
         let mut config = match &self.own {
             Some((certificate, key)) => {
                 let (chain, key) = files::own(certificate, key, self.words)?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| {
-                    let reason = format!(
-                        "the certificate in {} does not go with its key: {error}",
-                        files::shown(certificate)
-                    );
+                let unfit = |reason: &str| {
+                    let reason = format!("the certificate in {} {reason}", files::shown(certificate));
                     Refusal::new(reason, self.words.own)
-                })?
+                };
+                let key =
+                    keys.load_private_key(key).map_err(|_| unfit("has a key of a kind that is not known"))?;
+                let certified = CertifiedKey::new(chain, key);
+                // The library does not read every certificate; whether the server takes it is the server's.
+                if let Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) =
+                    certified.keys_match()
+                {
+                    return Err(unfit("is of another key than the one that is given"));
+                }
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
             }
             None => builder.with_no_client_auth(),
         };

@@ -4,14 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use rustls::RootCertStore;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{ServerName, UnixTime};
 
 use super::super::address::Address;
 use super::super::secret::Surroundings;
-use super::verifier::Authorities;
 use super::*;
 
 /// Made for these tests with `openssl`, valid from 2026-11-22 for ten years: an authority, a certificate of it with names, one of version 1
@@ -52,6 +50,27 @@ const VERSION_1: &str = "\
     /A==\n\
     -----END CERTIFICATE-----";
 
+/// Signed with the key of the second, which is no authority's: of version 1 and of version 3.
+const BY_NAMED_1: &str = "\
+    -----BEGIN CERTIFICATE-----\n\
+    MIIBAzCBqgIBBzAKBggqhkjOPQQDAjAOMQwwCgYDVQQDDANkYjEwHhcNMjYxMTIy\n\
+    MTU0MTA2WhcNMzYwOTMwMTU0MTA2WjAOMQwwCgYDVQQDDANkYjIwWTATBgcqhkjO\n\
+    PQIBBggqhkjOPQMBBwNCAAQVnmQhtABlDRg4ZkMsj9/GG0R47ck3ongkeNOrouUX\n\
+    KFfdE/fwk0IBje8slxUvo6TeSRxeKyCGRDKnw52KUkPYMAoGCCqGSM49BAMCA0gA\n\
+    MEUCIApmn8rL4V7mex2iUjrvAIvhbVxhIHFqBXY0foq6onPOAiEAitlZk7fI2zcF\n\
+    6bh9qWTzItPD0st8LNQGgyiLmL8uyRk=\n\
+    -----END CERTIFICATE-----";
+const BY_NAMED_3: &str = "\
+    -----BEGIN CERTIFICATE-----\n\
+    MIIBXjCCAQOgAwIBAgIBCDAKBggqhkjOPQQDAjAOMQwwCgYDVQQDDANkYjEwHhcN\n\
+    MjYxMTIyMTU0MTA2WhcNMzYwOTMwMTU0MTA2WjAOMQwwCgYDVQQDDANkYjIwWTAT\n\
+    BgcqhkjOPQIBBggqhkjOPQMBBwNCAAQVnmQhtABlDRg4ZkMsj9/GG0R47ck3ongk\n\
+    eNOrouUXKFfdE/fwk0IBje8slxUvo6TeSRxeKyCGRDKnw52KUkPYo1IwUDAOBgNV\n\
+    HREEBzAFggNkYjIwHQYDVR0OBBYEFLrh+UIxQsxBHp3LdCH8hiDFL0MSMB8GA1Ud\n\
+    IwQYMBaAFFyXyKf5YgOWHFSMCwsh3ExDu03aMAoGCCqGSM49BAMCA0kAMEYCIQDG\n\
+    G0U6hjyYuQzUJwcpAk3QCJpl2hDmizRdzQpbKJL4ugIhAJkJEiobVzkEADbzO3a4\n\
+    UWs9jnrtILZSyi5ykRTsYGAn\n\
+    -----END CERTIFICATE-----";
 /// Seconds of an instant at which all of them are valid.
 const VALID: u64 = 1_830_000_000;
 
@@ -69,10 +88,10 @@ fn judged(
     at_s: u64,
 ) -> Result<(), String> {
     let trusted: Vec<_> = trusted.iter().map(|text| der(text)).collect();
-    let mut store = RootCertStore::empty();
-    store.add_parsable_certificates(trusted.iter().cloned());
-    let authorities =
-        Authorities { store, named: if named { trusted } else { Vec::new() }, from: "ca.pem".to_owned() };
+    let mut authorities = files::trusted(trusted, "ca.pem".to_owned(), at_s);
+    if !named {
+        authorities.named.clear();
+    }
     let provider = rustls::crypto::ring::default_provider();
     let verifier = Verifier {
         verify,
@@ -148,6 +167,12 @@ fn what_the_library_refuses_is_trusted_by_a_named_file_alone_and_then_not_blindl
     // The certificate itself in the file, also one that is an authority's.
     judged(AUTHORITY, Verify::Name, &[AUTHORITY], true, "Test authority", VALID).unwrap();
     assert!(judged(AUTHORITY, Verify::Chain, &[AUTHORITY], false, "Test authority", VALID).is_err());
+    // A server's own certificate is trusted for that server.
+    judged(NAMED, Verify::Name, &[NAMED], true, "db1.example.com", VALID).unwrap();
+    for one in [BY_NAMED_1, BY_NAMED_3] {
+        let reason = judged(one, Verify::Name, &[NAMED], true, "db2", VALID).unwrap_err();
+        assert!(reason.contains("is of no authority in ca.pem"), "{reason}");
+    }
     // Any other byte in what was signed, and nobody signed it.
     let sound = der(VERSION_1);
     let authority = der(AUTHORITY);

@@ -6,6 +6,8 @@
 //! - the server's certificate itself is in that file, byte by byte (one that signed itself);
 //! - it is of version 1, which `openssl x509 -req` makes, and an authority in that file signed it directly.
 //!
+//! A certificate in that file that is no authority's is trusted for the server that shows it and signs for nobody.
+//!
 //! Where nothing is to be verified, a server still proves that it has the key of the certificate that it shows.
 //!
 //! Deliberately absent: revocation lists, stapled answers.
@@ -116,7 +118,9 @@ impl Verifier {
         }
         if certificate.version == 1 {
             let signed = authorities.named.iter().filter_map(|one| Certificate::of(one)).any(|authority| {
-                !authority.constrains_names() && certificate.is_signed_by(&authority, self.ways.all)
+                authority.may_sign()
+                    && !authority.constrains_names()
+                    && certificate.is_signed_by(&authority, self.ways.all)
             });
             return if signed { Ok(()) } else { Err(CertificateError::UnknownIssuer.into()) };
         }
