@@ -16,20 +16,21 @@
 //! A schema `tiersmith` that holds something else is refused and not touched, one of a later format too. Who may not create a schema in the
 //! database can be given an empty one. Reading asks for nothing but `SELECT`.
 //!
-//! Deliberately absent: TLS (use the socket, or a tunnel), partitions. How long an answer is waited for is in `session.rs`.
+//! Deliberately absent: partitions. How the connection is encrypted is in `sources/tls/settings.rs`. How long an answer is waited for is in `session.rs`.
 //!
 //! Invariant: every name in the SQL here is written out with its schema; the search path of the user does not matter.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Config, Row};
 
 use super::lease::{Holder, Who};
 use super::session::{Asked, Fault, Session};
 use super::{Baseline, Gap, Keeper, New, Verdict, now_unix_ns};
-use crate::sources::postgres as source;
+use crate::sources::postgres::{self as source, link::Place};
+use crate::sources::tls::Refusal;
 use crate::sources::{Address, Asking, Product, Surroundings};
 use crate::{Entry, Error, Result, SnapshotId};
 
@@ -97,7 +98,7 @@ const AT_A_TIME: i64 = 500;
 /// A repository on a server.
 pub(super) struct OnServer {
     name: String,
-    config: Config,
+    place: Place,
     session: Option<Session>,
     may_pass: bool,
 }
@@ -126,8 +127,8 @@ impl OnServer {
                 remedy: "A repository is a file, a directory, or postgresql://USER@HOST/DB".to_owned(),
             });
         }
-        let config = source::config(&address, &Asking::default(), &Surroundings::of_process())?;
-        let mut server = OnServer { name: address.shown(), config, session: None, may_pass: false };
+        let place = source::place(&address, &Asking::default(), &Surroundings::of_process())?;
+        let mut server = OnServer { name: address.shown(), place, session: None, may_pass: false };
         if make {
             server.make()?;
         }
@@ -144,7 +145,7 @@ impl OnServer {
     fn connect(&mut self) -> Asked<()> {
         if self.session.as_ref().is_none_or(Session::is_closed) {
             self.session = None;
-            self.session = Some(Session::begin(&self.config, SESSION)?);
+            self.session = Some(Session::begin(&self.place, SESSION)?);
         }
         Ok(())
     }
@@ -179,7 +180,7 @@ impl OnServer {
             // Who does not answer at all is not asked again at once.
             let late = matches!(error, Fault::Own(_));
             if late || !self.may_pass || tried == TRIES || (sent && twice == Twice::Wrong) {
-                return Err(failed(action, &self.name, &error));
+                return Err(failed(action, &self.name, &self.place, &error));
             }
             std::thread::sleep(Duration::from_millis(100) * tried);
         }
@@ -523,7 +524,8 @@ fn fresh_key() -> String {
 fn passes(fault: &Fault) -> bool {
     let error = match fault {
         Fault::Client(error) => error,
-        Fault::Own(_) => return true,
+        Fault::Own(_) | Fault::Away(_) => return true,
+        Fault::Refused(refusal) => return refusal.may_pass,
     };
     match error.code() {
         None => {
@@ -550,11 +552,19 @@ fn passes(fault: &Fault) -> bool {
 }
 
 /// What the server or the network says, as a sentence with what to do.
-fn failed(action: &'static str, name: &str, fault: &Fault) -> Error {
+fn failed(action: &'static str, name: &str, place: &Place, fault: &Fault) -> Error {
+    let refusal = match fault {
+        Fault::Refused(refusal) => Some(refusal.clone()),
+        Fault::Client(error) => Refusal::behind(error, place.encryption.words),
+        Fault::Own(_) | Fault::Away(_) => None,
+    };
+    if let Some(Refusal { reason, remedy, .. }) = refusal {
+        return Error::Archive { action, path: PathBuf::from(name), reason, remedy };
+    }
     let reason = fault.to_string();
     let code = match fault {
         Fault::Client(error) => error.code().map(SqlState::code).unwrap_or_default(),
-        Fault::Own(_) => "",
+        Fault::Own(_) | Fault::Away(_) | Fault::Refused(_) => "",
     };
     let remedy = match code {
         "28P01" | "28000" => {

@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement, ToStatement};
+use tokio_postgres::{Client, Row, Statement, ToStatement};
+
+use crate::sources::postgres::link::{self, Place};
+use crate::sources::tls::Refusal;
 
 /// How long a server may take to let a session begin.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -25,11 +28,25 @@ pub(super) enum Fault {
     Client(tokio_postgres::Error),
     /// This side refuses to wait, or has no means to ask.
     Own(std::io::Error),
+    /// The server cannot be reached.
+    Away(std::io::Error),
+    /// The connection is not encrypted as it should be.
+    Refused(Refusal),
 }
 
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Fault {
         Fault::Client(error)
+    }
+}
+
+impl From<link::Fault> for Fault {
+    fn from(fault: link::Fault) -> Fault {
+        match fault {
+            link::Fault::Client(error) => Fault::Client(error),
+            link::Fault::Network(error) => Fault::Away(error),
+            link::Fault::Refused(refusal) => Fault::Refused(refusal),
+        }
     }
 }
 
@@ -41,7 +58,8 @@ impl std::fmt::Display for Fault {
                 (None, Some(cause)) => write!(f, "{error}: {cause}"),
                 (None, None) => error.fmt(f),
             },
-            Fault::Own(error) => error.fmt(f),
+            Fault::Own(error) | Fault::Away(error) => error.fmt(f),
+            Fault::Refused(refusal) => refusal.fmt(f),
         }
     }
 }
@@ -63,14 +81,12 @@ impl Session {
     ///
     /// # Errors
     /// If the server cannot be reached, refuses, or says nothing in time.
-    pub(super) fn begin(config: &Config, with: &str) -> Asked<Session> {
+    pub(super) fn begin(place: &Place, with: &str) -> Asked<Session> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Fault::Own)?;
         let client = wait(&runtime, CONNECTING, async {
-            let (client, connection) = config.connect(NoTls).await?;
-            // Its end is seen by the client, which is told that the connection is closed.
-            tokio::spawn(connection);
+            let client = place.client(CONNECTING, &|stream| stream).await?;
             client.batch_execute(with).await?;
-            Ok(client)
+            Ok::<_, Fault>(client)
         })?;
         Ok(Session { client, runtime })
     }
@@ -112,15 +128,15 @@ impl Session {
     }
 }
 
-fn wait<T>(
+fn wait<T, E: Into<Fault>>(
     runtime: &Runtime,
     limit: Duration,
-    answer: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    answer: impl Future<Output = std::result::Result<T, E>>,
 ) -> Asked<T> {
     let late = || {
         let reason = format!("there was no answer within {} s", limit.as_secs());
         Fault::Own(std::io::Error::new(std::io::ErrorKind::TimedOut, reason))
     };
     let answer = runtime.block_on(async { tokio::time::timeout(limit, answer).await });
-    answer.map_err(|_| late())?.map_err(Fault::Client)
+    answer.map_err(|_| late())?.map_err(Into::into)
 }

@@ -5,12 +5,16 @@
 //! | `postgresql://USER@HOST:PORT/DB?host=/socket/dir&service=NAME` | PostgreSQL; every part may be left out |
 //! | `mysql://USER@HOST:PORT/?socket=/path` or `mariadb://...` | MariaDB or MySQL |
 //! | `redis://USER@HOST:PORT` or `unix:///path` or `redis+unix:///path` | Redis or Valkey |
+//! | `rediss://USER@HOST:PORT?cacert=FILE` | the same, encrypted |
 //! | `host` | the machine |
+//!
+//! The words of each database for encryption (`sslmode`, `ssl-mode`, ...) are kept as they are; `tls/settings.rs` reads them.
 //!
 //! A URL with a password is refused: everybody on the machine can read the arguments of a program, and history files keep them.
 //!
 //! Invariant: no error repeats what stood where a password could be.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, UdpSocket};
 
 use crate::{Error, Result};
@@ -43,7 +47,34 @@ pub struct Address {
     pub database: Option<String>,
     /// PostgreSQL's service name, if given.
     pub service: Option<String>,
+    /// Whether the scheme says that the connection is encrypted.
+    pub encrypted: bool,
+    /// How it is encrypted, in the words of the database's own programs. No part of what a source is called.
+    pub encryption: BTreeMap<String, String>,
 }
+
+/// What each database's own programs call how a connection is encrypted.
+const ENCRYPTION: [(Product, &[&str]); 3] = [
+    (
+        Product::PostgreSql,
+        &[
+            "sslmode",
+            "sslrootcert",
+            "sslcert",
+            "sslkey",
+            "sslcrl",
+            "sslcrldir",
+            "sslnegotiation",
+            "channel_binding",
+            "ssl_min_protocol_version",
+        ],
+    ),
+    (
+        Product::MySql,
+        &["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "ssl-verify-server-cert", "ssl-crl", "ssl-capath"],
+    ),
+    (Product::Redis, &["cacert", "cert", "key", "verify"]),
+];
 
 impl Address {
     /// Whether `text` has the form of an address, right or wrong; else it is the path of a directory or file.
@@ -63,6 +94,8 @@ impl Address {
             port: None,
             database: None,
             service: None,
+            encrypted: false,
+            encryption: BTreeMap::new(),
         };
         if text == "host" {
             return Ok(address);
@@ -77,15 +110,16 @@ impl Address {
         address.product = match scheme {
             "postgres" | "postgresql" => Product::PostgreSql,
             "mysql" | "mariadb" => Product::MySql,
-            "redis" | "valkey" | "redis+unix" | "unix" => Product::Redis,
+            "redis" | "valkey" | "rediss" | "valkeys" | "redis+unix" | "unix" => Product::Redis,
             _ => {
                 return Err(refused(
                     "this URL",
-                    "its scheme is not one of postgresql, mysql, mariadb, redis, valkey, unix",
+                    "its scheme is not one of postgresql, mysql, mariadb, redis, rediss, valkey, valkeys, unix",
                     "Give for instance postgresql:///postgres, mysql:///?socket=/run/mysqld/mysqld.sock or redis://localhost",
                 ));
             }
         };
+        address.encrypted = matches!(scheme, "rediss" | "valkeys");
         // A password may hold / or ?, which end the part that it stands in: what follows has the @ then.
         let authority_ends = rest.find(['/', '?']).unwrap_or(rest.len());
         if rest[authority_ends..].contains('@') {
@@ -125,6 +159,9 @@ impl Address {
                 (Product::PostgreSql, "user") => address.user = Some(value),
                 (Product::PostgreSql, "dbname") => address.database = Some(value),
                 (Product::PostgreSql, "service") => address.service = Some(value),
+                (product, name) if is_of_encryption(product, name) => {
+                    address.encryption.insert(of_encryption(product, name), value);
+                }
                 _ => {
                     return Err(refused(
                         "this URL",
@@ -132,7 +169,8 @@ impl Address {
                             "it has the parameter `{}`, which is not known",
                             crate::figure::visible(name)
                         ),
-                        "Leave it out; host, port, user, dbname, service and socket are known",
+                        "Leave it out; host, port, user, dbname, service and socket are known, sslmode and sslrootcert for PostgreSQL, \
+                         ssl-mode and ssl-ca for MariaDB and MySQL, cacert and verify for rediss",
                     ));
                 }
             }
@@ -167,6 +205,7 @@ impl Address {
         let scheme = match self.product {
             Product::PostgreSql => "postgresql",
             Product::MySql => "mysql",
+            Product::Redis if self.encrypted => "rediss",
             Product::Redis => "redis",
             Product::Machine => return "host".to_owned(),
         };
@@ -200,6 +239,16 @@ pub(super) fn is_remote(host: &str) -> bool {
     let short = !host.contains('.') || !own.contains('.');
     let same = host.eq_ignore_ascii_case(own) || (short && first(host) == first(own));
     !(same || first(host) == "localhost" || host.to_lowercase().ends_with(".localhost"))
+}
+
+/// The name as it is kept: MySQL's programs take `-` and `_` for one letter.
+fn of_encryption(product: Product, name: &str) -> String {
+    if product == Product::MySql { name.replace('_', "-").to_lowercase() } else { name.to_owned() }
+}
+
+fn is_of_encryption(product: Product, name: &str) -> bool {
+    let name = of_encryption(product, name);
+    ENCRYPTION.iter().any(|(of, names)| *of == product && names.contains(&name.as_str()))
 }
 
 fn refused(place: &str, reason: &str, remedy: &str) -> Error {
@@ -278,6 +327,17 @@ mod tests {
         assert_eq!((address.product, address.host.as_deref()), (Product::Redis, Some("/run/redis.sock")));
         let address = Address::parse("redis://[::1]:7000").expect("a URL");
         assert_eq!((address.host.as_deref(), address.port), (Some("::1"), Some(7000)));
+        let address = Address::parse("rediss://h?cacert=%2Fetc%2Fca.pem").expect("a URL");
+        assert_eq!((address.encrypted, address.shown().as_str()), (true, "rediss://h"));
+        assert_eq!(address.encryption["cacert"], "/etc/ca.pem");
+        let address = Address::parse("mysql://h/?ssl_mode=REQUIRED").expect("a URL");
+        assert_eq!(address.encryption["ssl-mode"], "REQUIRED");
+        let address = Address::parse("postgresql://h/d?sslmode=verify-full").expect("a URL");
+        assert_eq!(
+            (address.encryption["sslmode"].as_str(), address.shown().as_str()),
+            ("verify-full", "postgresql://h/d")
+        );
+        assert!(Address::parse("postgresql://h/d?ssl-mode=REQUIRED").is_err(), "a word of another database");
         assert_eq!(Address::parse("host").expect("the machine").product, Product::Machine);
         let address = Address::parse("postgresql://h/%1b[2J").expect("a URL");
         assert!(!address.shown().contains('\u{1b}'), "{}", address.shown());

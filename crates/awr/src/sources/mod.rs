@@ -7,6 +7,7 @@
 //! | `redis/` | Redis and Valkey: INFO, commandstats, LATENCY, SLOWLOG |
 //! | `machine.rs` | the machine alone |
 //! | `timed.rs` | a socket that is waited for until an instant and no longer |
+//! | `tls/` | whether and how connections are encrypted, and whom they trust |
 //!
 //! A source asks in reads only, changes no setting and creates nothing. What it may not see, or what an old version does not have, is
 //! left out of the snapshot and named in [`Snapshot::missing`] with what would give it. SQLite and attached homes are counted by the
@@ -27,6 +28,7 @@ pub(crate) mod postgres;
 mod redis;
 mod secret;
 mod timed;
+pub(crate) mod tls;
 
 use std::time::Duration;
 

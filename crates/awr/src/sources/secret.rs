@@ -33,7 +33,7 @@ impl fmt::Debug for Surroundings {
 }
 
 /// The variables that are looked at.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 25] = [
     "HOME",
     "USER",
     "PGHOST",
@@ -44,6 +44,18 @@ const NAMES: [&str; 13] = [
     "PGPASSFILE",
     "PGSERVICE",
     "PGSERVICEFILE",
+    "PGSSLMODE",
+    "PGREQUIRESSL",
+    "PGSSLROOTCERT",
+    "PGSSLCERT",
+    "PGSSLKEY",
+    "PGSSLCRL",
+    "PGSSLCRLDIR",
+    "PGSSLNEGOTIATION",
+    "PGSSLMINPROTOCOLVERSION",
+    "PGCHANNELBINDING",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
     "MYSQL_PWD",
     "MYSQL_UNIX_PORT",
     "REDISCLI_AUTH",
@@ -141,8 +153,11 @@ fn section(text: &str, name: &str) -> Option<BTreeMap<String, String>> {
             }
         } else if inside
             && !line.starts_with(['#', ';'])
-            && let (Some((key, value)), Some(settings)) = (line.split_once('='), &mut found)
+            && !line.is_empty()
+            && let Some(settings) = &mut found
         {
+            // A name alone turns something on.
+            let (key, value) = line.split_once('=').unwrap_or((line, ""));
             let value = value.trim();
             let bare = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
             settings.insert(key.trim().to_owned(), bare.unwrap_or(value).to_owned());
@@ -173,9 +188,10 @@ mod tests {
 
     #[test]
     fn services_and_options_are_sections() {
-        let text = "[a]\nhost=one\n[b]\n# c\nhost = \"two\"\npassword='x=y'\n";
+        let text = "[a]\nhost=one\n[b]\n# c\n\nhost = \"two\"\nskip-ssl\npassword='x=y'\n";
         let found = section(text, "b").expect("there");
         assert_eq!((found["host"].as_str(), found["password"].as_str()), ("two", "x=y"));
+        assert_eq!((found["skip-ssl"].as_str(), found.len()), ("", 3));
         assert_eq!(section(text, "c"), None);
     }
 }

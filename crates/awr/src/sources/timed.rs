@@ -2,7 +2,9 @@
 //!
 //! For protocols that are read here, with blocking calls; PostgreSQL's client has a stream of its own (`postgres/wire.rs`).
 //!
-//! Deliberately absent: TLS, a limit for the lookup of a host's name, which is the system's.
+//! [`Timed::encrypt`] makes it an encrypted one; the limits stay.
+//!
+//! Deliberately absent: a limit for the lookup of a host's name, which is the system's.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -10,6 +12,9 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustls::ClientConnection;
+
+use super::tls::Connector;
 
 /// The longest time that a connection may take.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -22,6 +27,13 @@ enum Socket {
 
 /// A connection whose reads and writes end at an instant.
 pub(super) struct Timed {
+    bare: Bare,
+    /// What encrypts, if it is encrypted.
+    tls: Option<Box<ClientConnection>>,
+}
+
+/// What goes over the network as it is.
+struct Bare {
     socket: Socket,
     deadline: Instant,
 }
@@ -47,17 +59,26 @@ impl Timed {
             stream.set_nodelay(true)?;
             Socket::Tcp(stream)
         };
-        Ok(Timed { socket, deadline })
+        Ok(Timed { bare: Bare { socket, deadline }, tls: None })
     }
 
     /// Allows time until another instant.
     pub(super) fn wait_until(&mut self, deadline: Instant) {
-        self.deadline = deadline;
+        self.bare.deadline = deadline;
     }
 
-    /// Whether both ends are on this machine, so that nobody else reads what is sent.
-    pub(super) fn is_local(&self) -> bool {
-        matches!(self.socket, Socket::Unix(_))
+    /// Encrypts what follows. Whoever read from here before must have read everything that came.
+    ///
+    /// # Errors
+    /// A refusal with its reason, or what ended the connection.
+    pub(super) fn encrypt(&mut self, connector: &Connector) -> io::Result<()> {
+        self.tls = Some(Box::new(connector.handshake(&mut self.bare)?));
+        Ok(())
+    }
+
+    /// Whether nobody else reads what is sent: both ends are on this machine, or it is encrypted.
+    pub(super) fn is_private(&self) -> bool {
+        self.tls.is_some() || matches!(self.bare.socket, Socket::Unix(_))
     }
 }
 
@@ -84,7 +105,7 @@ fn passed(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { late() } else { error }
 }
 
-impl Read for Timed {
+impl Read for Bare {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let left = Some(left(self.deadline)?);
         let read = match &mut self.socket {
@@ -95,7 +116,7 @@ impl Read for Timed {
     }
 }
 
-impl Write for Timed {
+impl Write for Bare {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = Some(left(self.deadline)?);
         let written = match &mut self.socket {
@@ -107,6 +128,31 @@ impl Write for Timed {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.bare).read(into),
+            None => self.bare.read(into),
+        }
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.bare).write(bytes),
+            None => self.bare.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.tls {
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.bare).flush(),
+            None => self.bare.flush(),
+        }
     }
 }
 

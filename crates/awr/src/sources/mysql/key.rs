@@ -3,7 +3,7 @@
 //! MySQL sends it as text (PEM, SubjectPublicKeyInfo of RFC 5280, or RSAPublicKey of RFC 8017). It is taken apart here, strictly, because
 //! the library that seals (RSAES-OAEP of RFC 8017) trusts the form and the size of a key.
 //!
-//! Deliberately absent: whose key it is. Without TLS a client cannot know; a socket or a tunnel is for that.
+//! Deliberately absent: whose key it is. Without TLS a client cannot know; a socket, or `ssl-mode=VERIFY_IDENTITY`, is for that.
 
 use base64::Engine as _;
 use mysql_common::crypto::{der, rsa};

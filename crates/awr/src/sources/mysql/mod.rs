@@ -10,7 +10,7 @@
 //! With `performance_schema = ON` and the `wait/%` instruments, waits are measured: by user, because rows without a user are those of
 //! the server's own threads. Without it there are counters only, and running statements are sampled by their state.
 //!
-//! Deliberately absent: TLS (use the socket, or a tunnel), replication, Galera.
+//! Deliberately absent: replication, Galera.
 
 mod counters;
 mod key;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use self::wire::{Fault, Fields, Login, Wire};
-use super::{Address, Asking, LiveSource, Surroundings};
+use super::{Address, Asking, LiveSource, Surroundings, tls};
 use crate::sampling::{ON_CPU, Sampling};
 use crate::{Error, Result, Snapshot};
 
@@ -46,6 +46,8 @@ struct Answers {
     statements_are_whole: bool,
 }
 
+/// How a server says that it lets in who is encrypted only.
+const DEMANDS_ENCRYPTION: u16 = 3159;
 /// The most statements of a snapshot, whatever was asked for.
 const MOST_STATEMENTS: usize = 5_000;
 /// The longest time that one look may take: it is one of many.
@@ -101,7 +103,7 @@ impl MySql {
     pub(super) fn connect(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<MySql> {
         let mut mysql = MySql {
             name: address.shown(),
-            login: login(address, surroundings),
+            login: login(address, surroundings)?,
             asking: asking.clone(),
             wire: None,
             measured: false,
@@ -116,13 +118,24 @@ impl MySql {
                 (format!("{message} ({code})"), [1044, 1045, 1698].contains(code))
             }
             Fault::Broken(reason) => (reason.clone(), false),
+            Fault::Refused(refusal) => (refusal.reason.clone(), false),
         };
-        let remedy = if denied {
+        let remedy = if let Fault::Refused(refusal) = fault {
+            refusal.remedy.as_str()
+        } else if matches!(fault, Fault::Server { code: DEMANDS_ENCRYPTION, .. }) {
+            "Say ssl-mode=REQUIRED in the URL, or leave ssl-mode out"
+        } else if denied
+            && self.login.encryption.need == tls::Need::Never
+            && !self.login.host.starts_with('/')
+        {
+            "Give the user in the URL and the password by MYSQL_PWD or ~/.my.cnf; a user who must be encrypted (REQUIRE SSL) needs ssl-mode=REQUIRED"
+        } else if denied {
             "Give the user in the URL and the password by MYSQL_PWD or ~/.my.cnf; the user needs PROCESS, and SELECT on performance_schema"
         } else {
             "Check the address, that the server runs, and that the user may connect"
         };
-        let reason = super::said(&reason);
+        // What a refusal tells of a certificate is bounded already.
+        let reason = if matches!(fault, Fault::Refused(_)) { reason } else { super::said(&reason) };
         Error::Source { action, place: self.name.clone(), reason, remedy: remedy.to_owned() }
     }
 
@@ -210,7 +223,7 @@ fn part(
 }
 
 /// Address, environment and option file, the first that has it.
-fn login(address: &Address, surroundings: &Surroundings) -> Login {
+fn login(address: &Address, surroundings: &Surroundings) -> Result<Login> {
     let file = surroundings.my_cnf();
     let given = |key: &str| file.get(key).cloned();
     let user = address
@@ -225,12 +238,15 @@ fn login(address: &Address, surroundings: &Surroundings) -> Login {
         sockets.iter().find(|path| std::path::Path::new(path).exists()).map(|path| (*path).to_owned());
     let host = host.or_else(|| surroundings.variable("MYSQL_UNIX_PORT").map(str::to_owned)).or(there);
     let port = address.port.or_else(|| given("port")?.parse().ok()).unwrap_or(3306);
-    Login {
-        host: host.unwrap_or_else(|| "127.0.0.1".to_owned()),
+    let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
+    let encryption = tls::of_mysql(address, &file, surroundings, host.starts_with('/'))?;
+    Ok(Login {
+        host,
         port,
         user: user.unwrap_or_default(),
         password: password.unwrap_or_default(),
-    }
+        encryption,
+    })
 }
 
 impl LiveSource for MySql {

@@ -8,10 +8,11 @@
 //! Protocol). Differences: no capability of either is asked for that this file has no use for, so a server may not ask for a local
 //! file, and ends rows with the packets of before 5.7.
 //!
-//! Deliberately absent: TLS, compression, prepared statements, several statements at once, what the queries mean.
+//! Deliberately absent: compression, prepared statements, several statements at once, what the queries mean.
 //!
 //! Invariants: nothing here waits longer than the deadline of [`Wire::begin`], keeps more than [`MOST_BYTES`] of an answer, or panics
-//! whatever the server sends. A password leaves in clear on a local socket only.
+//! whatever the server sends. A password leaves as it is on a local socket or
+//! encrypted only. What came before encryption is not taken for what came after it.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
@@ -20,6 +21,7 @@ use std::time::Instant;
 use mysql_common::scramble::{scramble_native, scramble_sha256};
 
 use super::super::timed::Timed;
+use super::super::tls::{self, Connector, Encryption, Need, Refusal};
 use super::key;
 
 /// A row by the names of its columns, in lower case. What is NULL is empty.
@@ -46,6 +48,8 @@ const MOST_STEPS: usize = 5;
 const CAPABILITIES: u32 = 0x0008_a201;
 /// What a server must be able to do: protocol 4.1, passwords of 4.1, ways to log in by name.
 const NEEDED: u32 = 0x0008_8200;
+/// The wish of a client to go on encrypted, and a server's offer of it.
+const ENCRYPTED: u32 = 0x0800;
 /// utf8mb4_general_ci.
 const COLLATION: u8 = 45;
 
@@ -66,11 +70,16 @@ pub(super) enum Fault {
     },
     /// The connection broke, or the server does not keep to what is bounded.
     Broken(String),
+    /// It is not encrypted as it should be.
+    Refused(Refusal),
 }
 
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Fault {
-        Fault::Broken(error.to_string())
+        match Refusal::behind(&error, tls::words_of_mysql()) {
+            Some(refusal) => Fault::Refused(refusal),
+            None => Fault::Broken(error.to_string()),
+        }
     }
 }
 
@@ -88,6 +97,8 @@ pub(super) struct Login {
     pub(super) user: String,
     /// The password; empty for none.
     pub(super) password: String,
+    /// Whether and how the connection is encrypted.
+    pub(super) encryption: Encryption,
 }
 
 /// A connection.
@@ -164,7 +175,8 @@ impl Wire {
         let [a, b, c, _] = length.to_le_bytes();
         let packet = [&[a, b, c, self.number][..], bytes].concat();
         self.number = self.number.wrapping_add(1);
-        Ok(self.stream.get_mut().write_all(&packet)?)
+        self.stream.get_mut().write_all(&packet)?;
+        Ok(self.stream.get_mut().flush()?)
     }
 
     /// A packet that is not empty: none that is waited for here may be.
@@ -200,10 +212,21 @@ impl Wire {
             way = NATIVE.to_vec();
         }
         let proof = proof(&way, &nonce, &login.password)?;
-        let mut answer = CAPABILITIES.to_le_bytes().to_vec();
+        let encrypted = self.wants_encryption(login, greeting.encrypts)?;
+        let able = if encrypted { CAPABILITIES | ENCRYPTED } else { CAPABILITIES };
+        let mut answer = able.to_le_bytes().to_vec();
         answer.extend(u32::try_from(MOST_BYTES_OF_A_PACKET).unwrap_or(u32::MAX).to_le_bytes());
         answer.push(COLLATION);
         answer.extend([0; 23]);
+        if encrypted {
+            // The beginning of the answer alone asks for encryption; all of it follows then.
+            self.send(&answer)?;
+            if !self.stream.buffer().is_empty() {
+                return Err(wrong("it says more before encryption than it was asked"));
+            }
+            let connector = connector(login).map_err(Fault::Refused)?;
+            self.stream.get_mut().encrypt(&connector)?;
+        }
         answer.extend(login.user.bytes().filter(|byte| *byte != 0));
         answer.extend([0, u8::try_from(proof.len()).unwrap_or(0)]);
         answer.extend(proof);
@@ -231,10 +254,24 @@ impl Wire {
         Err(wrong("its login has no end"))
     }
 
-    /// The password itself: in clear where nobody else reads it, for the server's key only elsewhere.
+    fn wants_encryption(&self, login: &Login, offered: bool) -> Result<bool, Fault> {
+        match login.encryption.need {
+            Need::Never | Need::IfDemanded => Ok(false),
+            Need::IfOffered if !offered => {
+                if super::super::address::is_remote(&login.host) {
+                    tls::in_clear(&login.host, "the server does not offer it, and ssl-mode is PREFERRED");
+                }
+                Ok(false)
+            }
+            Need::Always if !offered => Err(Fault::Refused(tls::not_offered(login.encryption.words))),
+            Need::IfOffered | Need::Always => Ok(true),
+        }
+    }
+
+    /// The password itself: as it is where nobody else reads it, for the server's key only elsewhere.
     fn send_password(&mut self, login: &Login, nonce: &[u8]) -> Result<(), Fault> {
         let mut password = [login.password.as_bytes(), &[0]].concat();
-        if !self.stream.get_ref().is_local() {
+        if !self.stream.get_ref().is_private() {
             self.send(&[2])?;
             let answer = self.receive()?;
             let key = match answer.as_slice() {
@@ -250,6 +287,11 @@ impl Wire {
         }
         self.send(&password)
     }
+}
+
+fn connector(login: &Login) -> Result<Connector, Refusal> {
+    let host = if login.host.starts_with('/') { "localhost" } else { login.host.as_str() };
+    login.encryption.connector(host, &[])
 }
 
 /// What goes to the server for a password, by the name of the way to log in.
@@ -279,6 +321,7 @@ fn nonce_of(bytes: &[u8]) -> Vec<u8> {
 struct Greeting {
     nonce: Vec<u8>,
     way: Vec<u8>,
+    encrypts: bool,
 }
 
 impl Greeting {
@@ -303,7 +346,8 @@ impl Greeting {
         bytes.take(10)?;
         let second = bytes.take(whole.saturating_sub(8).max(13))?;
         let way = bytes.until_zero().unwrap_or(bytes.0).to_vec();
-        Some(Greeting { nonce: nonce_of(&[&first, second].concat()), way })
+        let encrypts = able & ENCRYPTED != 0;
+        Some(Greeting { nonce: nonce_of(&[&first, second].concat()), way, encrypts })
     }
 }
 

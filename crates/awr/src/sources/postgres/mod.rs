@@ -9,15 +9,17 @@
 //! | `counters.rs` | rows into a snapshot |
 //! | `waits.rs` | which class a wait event of PostgreSQL belongs to |
 //! | `versions.rs` | tests: what each version's views have |
+//! | `link.rs` | connecting, encrypted or not |
 //! | `wire.rs` | the connection, and how much an answer may be |
 //!
 //! Everything is asked in one read-only transaction, which the server counts as one commit of its own. Counters of a session reach the
 //! views when it becomes idle or ends, at most a second later (PostgreSQL 15) or at its next report: those of a long statement, its time
 //! among them, in the interval in which it ends.
 //!
-//! Deliberately absent: TLS (use the socket, or a tunnel), tables and indexes one by one.
+//! Deliberately absent: tables and indexes one by one.
 
 mod counters;
+pub(crate) mod link;
 #[cfg(test)]
 mod versions;
 mod waits;
@@ -30,8 +32,10 @@ use serde_json::{Map, Value};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
+use self::link::Place;
 use self::wire::{Fault, Wire};
 
+use super::tls::{self, Need, Refusal};
 use super::{Address, Asking, LiveSource, Surroundings};
 use crate::sampling::{ON_CPU, Sampling};
 use crate::{Error, Result, Snapshot};
@@ -56,7 +60,7 @@ const ENDED: &str = "on CPU or just ended";
 /// A connection to a server.
 pub(super) struct Postgres {
     name: String,
-    config: Config,
+    place: Place,
     asking: Asking,
     wire: Option<Wire>,
     version: u64,
@@ -166,7 +170,7 @@ impl Postgres {
     ) -> Result<Postgres> {
         let mut postgres = Postgres {
             name: address.shown(),
-            config: parameters(address, surroundings)?,
+            place: parameters(address, surroundings)?,
             asking: asking.clone(),
             wire: None,
             version: 0,
@@ -177,16 +181,29 @@ impl Postgres {
     }
 
     fn error(&self, action: &'static str, fault: &Fault) -> Error {
+        let refusal = match fault {
+            Fault::Refused(refusal) => Some(refusal.clone()),
+            Fault::Client(error) => Refusal::behind(error, self.place.encryption.words),
+            Fault::Broken(_) => None,
+        };
+        if let Some(Refusal { reason, remedy, .. }) = refusal {
+            return Error::Source { action, place: self.name.clone(), reason, remedy };
+        }
         let reason = match (fault, fault.of_server()) {
             (_, Some(of_server)) => format!("{} ({})", of_server.message(), of_server.code().code()),
             (Fault::Client(error), None) => std::error::Error::source(error)
                 .map_or(error.to_string(), |cause| format!("{error}: {cause}")),
             (Fault::Broken(reason), None) => reason.clone(),
+            (Fault::Refused(refusal), None) => refusal.reason.clone(),
         };
         // The client itself says that none was given, without a code.
         let none_given = reason.contains("password missing");
         let code = fault.of_server().map(|of_server| of_server.code().code());
         let remedy = match code.or(none_given.then_some("28P01")) {
+            // A server's rules may be for encrypted connections only.
+            Some("28000") if self.is_plain_by_choice() => {
+                "Say sslmode=require, if the server lets in who is encrypted only; or give a user that may log in"
+            }
             Some("28P01" | "28000") => {
                 "Give the password by PGPASSWORD, ~/.pgpass or a service file, and a user that may log in"
             }
@@ -197,12 +214,17 @@ impl Postgres {
         Error::Source { action, place: self.name.clone(), reason, remedy: remedy.to_owned() }
     }
 
+    fn is_plain_by_choice(&self) -> bool {
+        self.place.encryption.need == Need::Never
+            && matches!(self.place.config.get_hosts().first(), Some(Host::Tcp(_)))
+    }
+
     /// The connection, made if there is none or it broke.
     fn wire(&mut self) -> Result<&mut Wire> {
         if self.wire.as_ref().is_none_or(Wire::is_closed) {
             self.wire = None;
             let patience = self.asking.patience;
-            let mut wire = Wire::connect(&self.config, patience.min(Duration::from_secs(10)))
+            let mut wire = Wire::connect(&self.place, patience.min(Duration::from_secs(10)))
                 .map_err(|fault| self.error("connect to", &fault))?;
             let failed = |fault: Fault| self.error("ask", &fault);
             // jit would compile the wide queries anew each time; a lock nobody gives must not stop a recording. The server gives a
@@ -328,17 +350,16 @@ fn part(
 /// How another client of this program connects to the same server, with the same password.
 ///
 /// # Errors
-/// If the service that is named is not there.
-pub(crate) fn config(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Config> {
-    let mut config = parameters(address, surroundings)?;
+/// If the service that is named is not there, or the words for encryption cannot be followed.
+pub(crate) fn place(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Place> {
+    let mut place = parameters(address, surroundings)?;
     // What the server never acknowledges breaks the connection, also when the network just drops it.
-    config.keepalives_idle(asking.patience).tcp_user_timeout(asking.patience.saturating_mul(2));
-    config.connect_timeout(asking.patience.min(Duration::from_secs(10)));
-    Ok(config)
+    place.config.keepalives_idle(asking.patience).tcp_user_timeout(asking.patience.saturating_mul(2));
+    Ok(place)
 }
 
 /// Address, service, environment and password file, the first that has it.
-fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Config> {
+fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Place> {
     let service_name = address.service.as_deref().or_else(|| surroundings.variable("PGSERVICE"));
     let service = match service_name {
         None => BTreeMap::new(),
@@ -377,7 +398,8 @@ fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Config> 
     if let Some(password) = password {
         config.password(password);
     }
-    Ok(config)
+    let encryption = tls::of_postgres(address, &service, surroundings, host.starts_with('/'))?;
+    Ok(Place { config, encryption })
 }
 
 /// Counts a session seen, told as `copy ` or `other `, the kind of its wait, a colon and the wait.
@@ -413,7 +435,7 @@ impl LiveSource for Postgres {
         let mut snapshot =
             Snapshot::now(crate::Source { path: self.name.clone(), ..crate::Source::default() });
         snapshot.process_cpu_ns = None;
-        snapshot.source.remote = match self.config.get_hosts().first() {
+        snapshot.source.remote = match self.place.config.get_hosts().first() {
             Some(Host::Tcp(host)) => Some(super::address::is_remote(host)),
             Some(Host::Unix(_)) => Some(false),
             None => None,
@@ -477,7 +499,7 @@ mod tests {
         let surroundings =
             Surroundings::of([("PGSERVICEFILE", services), ("PGUSER", "monitor"), ("PGHOST", "other")]);
         let address = Address::parse("postgresql:///?service=prod").expect("an address");
-        let config = parameters(&address, &surroundings).expect("put together");
+        let config = parameters(&address, &surroundings).expect("put together").config;
         assert_eq!(
             (config.get_user(), config.get_dbname(), config.get_ports()),
             (Some("monitor"), Some("shop"), &[6000][..])
@@ -485,7 +507,7 @@ mod tests {
         assert_eq!(config.get_password(), Some(&b"hunter2"[..]));
         assert!(!address.shown().contains("hunter2"));
         let address = Address::parse("postgresql:///?service=none").expect("an address");
-        let error = parameters(&address, &surroundings).expect_err("no such service");
+        let error = parameters(&address, &surroundings).err().expect("no such service");
         assert!(error.to_string().contains("service file"), "{error}");
     }
 }

@@ -4,13 +4,12 @@
 //! error, not its memory and not its schedule. The frames are looked at before the client library sees them, because the library makes
 //! room for whatever a frame claims to be.
 //!
-//! Deliberately absent: TLS, prepared statements, what the queries mean.
+//! Deliberately absent: connecting (`link.rs`), prepared statements, what the queries mean.
 //!
 //! Invariants: nothing here waits longer than the deadline of [`Wire::begin`]; between two calls of it no more than [`MOST_BYTES`] and
 //! [`MOST_FRAMES`] are taken from the server.
 
 use std::io;
-use std::net::ToSocketAddrs;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +18,10 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::link::{self, Bytes, Place};
+use crate::sources::tls::Refusal;
 
 /// The most bytes of all answers from one [`Wire::begin`] to the next.
 const MOST_BYTES: u64 = 64 << 20;
@@ -36,6 +37,8 @@ pub(super) enum Fault {
     Client(tokio_postgres::Error),
     /// The system refuses, or the server does not keep to what is bounded.
     Broken(String),
+    /// It is not encrypted as it should be.
+    Refused(Refusal),
 }
 
 impl Fault {
@@ -43,7 +46,7 @@ impl Fault {
     pub(super) fn of_server(&self) -> Option<&tokio_postgres::error::DbError> {
         match self {
             Fault::Client(error) => error.as_db_error(),
-            Fault::Broken(_) => None,
+            Fault::Broken(_) | Fault::Refused(_) => None,
         }
     }
 }
@@ -51,6 +54,16 @@ impl Fault {
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Fault {
         Fault::Broken(error.to_string())
+    }
+}
+
+impl From<link::Fault> for Fault {
+    fn from(fault: link::Fault) -> Fault {
+        match fault {
+            link::Fault::Client(error) => Fault::Client(error),
+            link::Fault::Network(error) => error.into(),
+            link::Fault::Refused(refusal) => Fault::Refused(refusal),
+        }
     }
 }
 
@@ -65,28 +78,20 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Connects to the first host of `config`, which has an answer within `patience`.
+    /// Connects to the first host of `place`, which has an answer within `patience`.
     ///
     /// # Errors
     /// If the server cannot be reached, refuses, or says nothing in time.
-    pub(super) fn connect(config: &Config, patience: Duration) -> Result<Wire, Fault> {
+    pub(super) fn connect(place: &Place, patience: Duration) -> Result<Wire, Fault> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let deadline = Instant::now() + patience;
         let meter = Arc::new(Meter::default());
         meter.refill();
-        let mut config = config.clone();
-        config.ssl_mode(SslMode::Disable);
-        let connecting = async {
-            let stream = Limited {
-                inner: stream(&config, patience).await?,
-                meter: Arc::clone(&meter),
-                frames: Frames::default(),
-            };
-            let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(Fault::Client)?;
-            // Its end is seen by the client, which is told that the connection is closed.
-            tokio::spawn(connection);
-            Ok(client)
+        // What is looked at are the server's messages as they are after decryption.
+        let guard = |inner| -> Box<dyn Bytes> {
+            Box::new(Limited { inner, meter: Arc::clone(&meter), frames: Frames::default() })
         };
+        let connecting = async { place.client(patience, &guard).await.map_err(Fault::from) };
         let client = runtime.block_on(async { tokio::time::timeout_at(deadline.into(), connecting).await });
         let client = client
             .map_err(|_| late(patience))
@@ -132,33 +137,6 @@ impl Wire {
 
 fn late(patience: Duration) -> Fault {
     Fault::Broken(format!("there was no answer within {:.1} s", patience.as_secs_f64()))
-}
-
-/// Bytes both ways.
-trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
-
-async fn stream(config: &Config, patience: Duration) -> io::Result<Box<dyn Bytes>> {
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable);
-    match config.get_hosts().first().ok_or_else(nowhere)? {
-        Host::Unix(directory) => {
-            Ok(Box::new(tokio::net::UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).await?))
-        }
-        Host::Tcp(name) => {
-            let mut stream = Err(nowhere());
-            for address in (name.as_str(), port).to_socket_addrs()? {
-                stream = std::net::TcpStream::connect_timeout(&address, patience);
-                if stream.is_ok() {
-                    break;
-                }
-            }
-            let stream = stream?;
-            stream.set_nonblocking(true)?;
-            stream.set_nodelay(true)?;
-            Ok(Box::new(tokio::net::TcpStream::from_std(stream)?))
-        }
-    }
 }
 
 /// How much may come still.

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use self::resp::Reply;
 use super::timed::Timed;
+use super::tls::{self, Encryption, Need, Refusal};
 use super::{Address, Asking, LiveSource, Surroundings, count};
 use crate::known::statistic;
 use crate::sampling::Sampling;
@@ -25,6 +26,7 @@ pub(super) struct Redis {
     name: String,
     address: Address,
     password: Option<String>,
+    encryption: Encryption,
     asking: Asking,
     stream: Option<BufReader<Timed>>,
     /// Until when everything that a snapshot needs must have been answered.
@@ -61,6 +63,7 @@ impl Redis {
             name: address.shown(),
             address: address.clone(),
             password: surroundings.variable("REDISCLI_AUTH").map(str::to_owned),
+            encryption: tls::of_redis(address, surroundings)?,
             asking: asking.clone(),
             stream: None,
             deadline: Instant::now() + asking.patience,
@@ -73,12 +76,20 @@ impl Redis {
         Ok(redis)
     }
 
+    /// A connection that failed: for a reason of encryption, or another.
+    fn failed(&self, action: &'static str, error: &io::Error) -> Error {
+        if let Some(Refusal { reason, remedy, .. }) = Refusal::behind(error, self.encryption.words) {
+            return Error::Source { action, place: self.name.clone(), reason, remedy };
+        }
+        self.error(action, error.to_string())
+    }
+
     fn error(&self, action: &'static str, reason: String) -> Error {
         let denied = ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|word| reason.starts_with(word));
         let remedy = if denied {
             "Give the password by REDISCLI_AUTH and the user's name in the URL; the user needs `+info +ping +latency +slowlog`"
         } else {
-            "Check the address, and that the server runs"
+            "Check the address, that the server runs, and that it is redis:// where it speaks plainly and rediss:// where it speaks TLS"
         };
         let reason = super::said(&reason);
         Error::Source { action, place: self.name.clone(), reason, remedy: remedy.to_owned() }
@@ -86,7 +97,11 @@ impl Redis {
 
     fn open(&self) -> io::Result<BufReader<Timed>> {
         let host = self.address.host.as_deref().unwrap_or("127.0.0.1");
-        Ok(BufReader::new(Timed::open(host, self.address.port.unwrap_or(6379), self.deadline)?))
+        let mut stream = Timed::open(host, self.address.port.unwrap_or(6379), self.deadline)?;
+        if self.encryption.need == Need::Always {
+            stream.encrypt(&self.encryption.connector(host, &[])?)?;
+        }
+        Ok(BufReader::new(stream))
     }
 
     /// Allows another share of time.
@@ -113,7 +128,7 @@ impl Redis {
 
     fn try_ask(&mut self, words: &[&str]) -> Result<Reply> {
         if self.stream.is_none() {
-            self.stream = Some(self.open().map_err(|error| self.error("connect to", error.to_string()))?);
+            self.stream = Some(self.open().map_err(|error| self.failed("connect to", &error))?);
             if let Some(password) = self.password.clone() {
                 let user = self.address.user.clone();
                 let words: Vec<&str> = match &user {
@@ -146,7 +161,7 @@ impl Redis {
         let exchanged = resp::send(stream.get_mut(), words).and_then(|()| resp::receive(stream));
         exchanged.map_err(|error| {
             self.stream = None;
-            self.error("ask", error.to_string())
+            self.failed("ask", &error)
         })
     }
 

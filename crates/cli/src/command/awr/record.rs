@@ -27,6 +27,9 @@ use crate::error::{Error, Result};
 /// Passwords come from the environment (PGPASSWORD, MYSQL_PWD, REDISCLI_AUTH), from ~/.pgpass, from PostgreSQL's service file
 /// (?service=NAME) or from ~/.my.cnf; a URL with a password in it is refused, because everybody on the machine can read it.
 ///
+/// Connections are encrypted as the databases' own programs do it: ?sslmode=verify-full&sslrootcert=FILE and PGSSLMODE for PostgreSQL,
+/// ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE and ~/.my.cnf for MariaDB and MySQL, rediss://HOST?cacert=FILE for Redis and Valkey.
+///
 /// What a user may not see is left out and named, with the grant that gives it: pg_monitor for PostgreSQL; PROCESS and SELECT on
 /// performance_schema for MariaDB and MySQL.
 #[derive(Debug, Args)]

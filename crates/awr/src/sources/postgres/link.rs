@@ -1,0 +1,275 @@
+//! Connecting to PostgreSQL: the socket, whether it is encrypted, and the login, for a source and for a repository.
+//!
+//! | `sslmode` | tried first | then, if that is refused |
+//! |---|---|---|
+//! | `disable`, any on a socket | in clear | - |
+//! | `allow` | in clear | encrypted, if the server refuses the login without |
+//! | `prefer` | encrypted; goes on in clear if the server has no encryption | in clear, if the handshake fails or the login is refused as it is |
+//! | `require` and more | encrypted | - |
+//!
+//! A wrong password is not tried a second time in another way. What a server sends before a handshake is one byte; more of it would be part
+//! of the handshake, so nobody can slip in what would seem to come from the server.
+//!
+//! The client library is given the stream as it is after the handshake, and what its login is bound to (SCRAM-SHA-256-PLUS).
+//!
+//! Deliberately absent: several hosts, GSSAPI.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio_postgres::config::{self, Host, SslMode, SslNegotiation};
+use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
+use tokio_postgres::{Client, Config};
+
+use crate::sources::address::is_remote;
+use crate::sources::tls::{self, Binding, Encryption, Need, Refusal};
+
+/// The wish to go on encrypted: a message of eight bytes with a number for a version (1234, 5679).
+const ENCRYPT: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+/// What the protocol is called inside of TLS.
+const PROTOCOL: &[u8] = b"postgresql";
+/// The login is not allowed as it is made: from this address, by this user, in clear or encrypted.
+const NOT_ALLOWED: &str = "28000";
+
+/// Bytes both ways.
+pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The server refuses, or the connection broke.
+    Client(tokio_postgres::Error),
+    /// The server cannot be reached.
+    Network(io::Error),
+    /// It is not encrypted as it should be.
+    Refused(Refusal),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Fault {
+        Fault::Network(error)
+    }
+}
+
+impl Fault {
+    /// The same, if it is one of this side's.
+    fn copied(&self) -> Option<Fault> {
+        match self {
+            Fault::Refused(refusal) => Some(Fault::Refused(refusal.clone())),
+            Fault::Client(_) | Fault::Network(_) => None,
+        }
+    }
+
+    fn code(&self) -> Option<&str> {
+        match self {
+            Fault::Client(error) => error.code().map(|code| code.code()),
+            Fault::Network(_) | Fault::Refused(_) => None,
+        }
+    }
+}
+
+/// Where a server is, who asks, and how the connection is encrypted.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) config: Config,
+    pub(crate) encryption: Encryption,
+}
+
+impl Place {
+    /// Logs in. The connection runs as a task of its own. `guard` is put between the server's plain messages and the client library.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, refuses, or is not encrypted as it should be.
+    pub(crate) async fn client(
+        &self,
+        patience: Duration,
+        guard: &(dyn Fn(Box<dyn Bytes>) -> Box<dyn Bytes> + Sync),
+    ) -> Result<Client, Fault> {
+        let need = match self.config.get_hosts().first() {
+            Some(Host::Tcp(_)) => self.encryption.need,
+            _ => Need::Never,
+        };
+        let attempt = async |encrypted| self.attempt(encrypted, patience, guard).await;
+        match need {
+            Need::Never => attempt(false).await,
+            Need::Always => attempt(true).await,
+            Need::IfDemanded => match attempt(false).await {
+                Err(plain) if plain.code() == Some(NOT_ALLOWED) => {
+                    attempt(true).await.map_err(|encrypted| match encrypted {
+                        Fault::Refused(refusal) if !refusal.offered => plain,
+                        encrypted => encrypted,
+                    })
+                }
+                done => done,
+            },
+            Need::IfOffered => match attempt(true).await {
+                Err(encrypted)
+                    if matches!(encrypted, Fault::Refused(_)) || encrypted.code() == Some(NOT_ALLOWED) =>
+                {
+                    let client = attempt(false).await.map_err(|plain| match plain.code() {
+                        // The server told something else than that it must be encrypted.
+                        Some(code) if code != NOT_ALLOWED => plain,
+                        _ => encrypted.copied().unwrap_or(plain),
+                    })?;
+                    if let Fault::Refused(refusal) = &encrypted {
+                        let reason = format!("{refusal} (sslmode is prefer; require would be an error here)");
+                        tls::in_clear(&self.host(), &reason);
+                    }
+                    Ok(client)
+                }
+                done => done,
+            },
+        }
+    }
+
+    fn host(&self) -> String {
+        match self.config.get_hosts().first() {
+            Some(Host::Tcp(name)) => name.clone(),
+            _ => String::new(),
+        }
+    }
+
+    async fn attempt(
+        &self,
+        encrypted: bool,
+        patience: Duration,
+        guard: &(dyn Fn(Box<dyn Bytes>) -> Box<dyn Bytes> + Sync),
+    ) -> Result<Client, Fault> {
+        let mut config = self.config.clone();
+        config.channel_binding(match self.encryption.binding {
+            Binding::Never => config::ChannelBinding::Disable,
+            Binding::IfOffered => config::ChannelBinding::Prefer,
+            Binding::Always => config::ChannelBinding::Require,
+        });
+        // The library is given a stream that is encrypted already: it only has to take it for one.
+        config.ssl_mode(SslMode::Disable).ssl_negotiation(SslNegotiation::Direct);
+        let (mut stream, mut binding) = (self.stream(patience).await?, None);
+        if encrypted && (self.encryption.direct || self.is_offered(&mut stream).await?) {
+            let connector = self.encryption.connector(&self.host(), &[PROTOCOL]).map_err(Fault::Refused)?;
+            let done = connector.handshake_later(stream).await.map_err(|error| {
+                let refusal = Refusal::behind(&error, self.encryption.words);
+                refusal.map_or(Fault::Network(error), Fault::Refused)
+            })?;
+            let (_, agreed) = done.get_ref();
+            if self.encryption.direct && agreed.alpn_protocol() != Some(PROTOCOL) {
+                return Err(Fault::Refused(tls::no_protocol()));
+            }
+            binding = tls::binding(agreed.peer_certificates());
+            stream = Box::new(done);
+            config.ssl_mode(SslMode::Require);
+        }
+        let (client, connection) =
+            config.connect_raw(guard(stream), Handed(binding)).await.map_err(Fault::Client)?;
+        // Its end is seen by the client, which is told that the connection is closed.
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    /// Asks the server to go on encrypted; false if it does not and need not.
+    async fn is_offered(&self, stream: &mut Box<dyn Bytes>) -> Result<bool, Fault> {
+        stream.write_all(&ENCRYPT).await?;
+        let mut answer = [0];
+        stream.read_exact(&mut answer).await?;
+        match answer {
+            [b'S'] => Ok(true),
+            [b'N'] if self.encryption.need == Need::IfOffered => {
+                if is_remote(&self.host()) {
+                    tls::in_clear(&self.host(), "the server does not offer it, and sslmode is prefer");
+                }
+                Ok(false)
+            }
+            [b'N'] => Err(Fault::Refused(tls::not_offered(self.encryption.words))),
+            [b'E'] => Err(Fault::Refused(tls::error_before())),
+            _ => Err(Fault::Refused(tls::not_spoken())),
+        }
+    }
+
+    async fn stream(&self, patience: Duration) -> io::Result<Box<dyn Bytes>> {
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable);
+        match self.config.get_hosts().first().ok_or_else(nowhere)? {
+            Host::Unix(directory) => Ok(Box::new(unix(directory, port).await?)),
+            Host::Tcp(name) => {
+                let mut stream = Err(nowhere());
+                for address in (name.as_str(), port).to_socket_addrs()? {
+                    stream = TcpStream::connect_timeout(&address, patience);
+                    if stream.is_ok() {
+                        break;
+                    }
+                }
+                let stream = stream?;
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                if let Some(limit) = self.config.get_tcp_user_timeout() {
+                    let limit_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+                    sockopt::set_tcp_user_timeout(&stream, limit_ms)?;
+                    sockopt::set_socket_keepalive(&stream, true)?;
+                    sockopt::set_tcp_keepidle(&stream, self.config.get_keepalives_idle())?;
+                }
+                Ok(Box::new(tokio::net::TcpStream::from_std(stream)?))
+            }
+        }
+    }
+}
+
+async fn unix(directory: &Path, port: u16) -> io::Result<tokio::net::UnixStream> {
+    tokio::net::UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).await
+}
+
+/// What a login is bound to, on its way to the client library.
+struct Handed(Option<Vec<u8>>);
+
+impl TlsConnect<Box<dyn Bytes>> for Handed {
+    type Stream = Agreed;
+    type Error = Infallible;
+    type Future = Ready<Result<Agreed, Infallible>>;
+
+    fn connect(self, stream: Box<dyn Bytes>) -> Self::Future {
+        ready(Ok(Agreed { stream, binding: self.0 }))
+    }
+}
+
+/// A stream that was encrypted before the library got it.
+struct Agreed {
+    stream: Box<dyn Bytes>,
+    binding: Option<Vec<u8>>,
+}
+
+impl TlsStream for Agreed {
+    fn channel_binding(&self) -> ChannelBinding {
+        self.binding.clone().map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
+    }
+}
+
+impl AsyncRead for Agreed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl AsyncWrite for Agreed {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

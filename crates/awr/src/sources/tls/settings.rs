@@ -1,0 +1,348 @@
+//! How a connection is to be encrypted, in the words of each database's own programs.
+//!
+//! | database | in the URL | else |
+//! |---|---|---|
+//! | PostgreSQL | `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `sslnegotiation`, `channel_binding`, `ssl_min_protocol_version` | the service file, `PGSSLMODE` and the others, `~/.postgresql/` |
+//! | MariaDB, MySQL | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `ssl-verify-server-cert` | the `[client]` part of `~/.my.cnf` |
+//! | Redis, Valkey | `rediss://` and `cacert`, `cert`, `key`, `verify` | `SSL_CERT_FILE` |
+//!
+//! Written after libpq's documentation (SSL Support; Database Connection Control Functions) and the manuals of MySQL (Command Options for
+//! Encrypted Connections) and MariaDB (Securing Connections for Client and Server). Differences: a file of authorities that is named and
+//! not there is an error also where nothing would be verified by it; lists of revoked certificates are refused, not passed over; where
+//! MySQL wants `ssl-ca` for verifying, the system's authorities do without one; an `ssl-verify-server-cert` is never undone by a weaker word in
+//! the same file.
+//!
+//! Deliberately absent: connecting.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::super::address::Address;
+use super::super::secret::Surroundings;
+use super::{Binding, Encryption, Need, Roots, Verify, Words};
+use crate::{Error, Result};
+
+static POSTGRES: Words = Words {
+    root: "Give the certificate of its authority by sslrootcert=FILE in the URL or PGSSLROOTCERT (sslrootcert=system for those that this machine trusts)",
+    name: "Connect by a name that is in the certificate, or say sslmode=verify-ca if its authority gives certificates to nobody else",
+    plain: "sslmode=disable in the URL does without encryption, where nobody can listen on the way",
+    own: "Give certificate and key by sslcert=FILE and sslkey=FILE in the URL, PGSSLCERT and PGSSLKEY, or ~/.postgresql/postgresql.crt and .key",
+};
+
+pub(super) static MYSQL: Words = Words {
+    root: "Give the certificate of its authority by ssl-ca=FILE in the URL or in [client] of ~/.my.cnf",
+    name: "Connect by a name that is in the certificate, or say ssl-mode=VERIFY_CA if its authority gives certificates to nobody else",
+    plain: "ssl-mode=DISABLED in the URL does without encryption, where nobody can listen on the way",
+    own: "Give certificate and key by ssl-cert=FILE and ssl-key=FILE in the URL or in [client] of ~/.my.cnf",
+};
+
+static REDIS: Words = Words {
+    root: "Give the certificate of its authority by ?cacert=FILE in the URL, or SSL_CERT_FILE",
+    name: "Connect by a name that is in the certificate, or say ?verify=ca if its authority gives certificates to nobody else",
+    plain: "redis:// does without encryption, where nobody can listen on the way",
+    own: "Give certificate and key by ?cert=FILE&key=FILE in the URL",
+};
+
+fn refused(address: &Address, reason: String, remedy: &str) -> Error {
+    Error::Source {
+        action: "connect to",
+        place: address.shown(),
+        reason: crate::figure::visible(&reason),
+        remedy: remedy.to_owned(),
+    }
+}
+
+fn plain(words: &'static Words) -> Encryption {
+    Encryption {
+        need: Need::Never,
+        verify: Verify::Nothing,
+        roots: Roots::Nobody,
+        own: None,
+        direct: false,
+        binding: Binding::IfOffered,
+        newest_only: false,
+        words,
+    }
+}
+
+/// The system's authorities, or those that the environment names.
+fn system(surroundings: &Surroundings) -> Roots {
+    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| surroundings.variable(name).map(PathBuf::from));
+    Roots::System(named.into_iter().flatten().collect())
+}
+
+/// Certificate and key of this client: both or none.
+fn pair(
+    address: &Address,
+    certificate: Option<String>,
+    key: Option<String>,
+    words: &Words,
+) -> Result<Option<(PathBuf, PathBuf)>> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some((PathBuf::from(certificate), PathBuf::from(key)))),
+        (None, None) => Ok(None),
+        _ => Err(refused(
+            address,
+            "of a certificate of this client and its key only one is given".to_owned(),
+            words.own,
+        )),
+    }
+}
+
+/// For PostgreSQL, as libpq reads it.
+///
+/// # Errors
+/// If a word is not known, or words contradict each other.
+pub(in super::super) fn of_postgres(
+    address: &Address,
+    service: &BTreeMap<String, String>,
+    surroundings: &Surroundings,
+    is_socket: bool,
+) -> Result<Encryption> {
+    let given = |key: &str, variable: &str| {
+        let of_service = || service.get(key).cloned();
+        let found = address.encryption.get(key).cloned().or_else(of_service);
+        found.or_else(|| surroundings.variable(variable).map(str::to_owned)).filter(|value| !value.is_empty())
+    };
+    let mut decided = plain(&POSTGRES);
+    let wrong = |key: &str, value: &str, known: &str| {
+        refused(address, format!("its {key} is `{value}`, which is not one of {known}"), "Give one of these")
+    };
+    decided.binding = match given("channel_binding", "PGCHANNELBINDING").as_deref() {
+        None | Some("prefer") => Binding::IfOffered,
+        Some("disable") => Binding::Never,
+        Some("require") => Binding::Always,
+        Some(other) => return Err(wrong("channel_binding", other, "disable, prefer, require")),
+    };
+    let in_home = |name: &str| Some(Path::new(surroundings.variable("HOME")?).join(".postgresql").join(name));
+    let root = given("sslrootcert", "PGSSLROOTCERT");
+    let of_system = root.as_deref() == Some("system");
+    let old = surroundings.variable("PGREQUIRESSL").is_some_and(|value| value.starts_with('1'));
+    let mode = given("sslmode", "PGSSLMODE").unwrap_or_else(|| {
+        let usual = if of_system { "verify-full" } else { "prefer" };
+        (if old && !of_system { "require" } else { usual }).to_owned()
+    });
+    let (need, asked) = match mode.as_str() {
+        "disable" => (Need::Never, Verify::Nothing),
+        "allow" => (Need::IfDemanded, Verify::Nothing),
+        "prefer" => (Need::IfOffered, Verify::Nothing),
+        "require" => (Need::Always, Verify::Nothing),
+        "verify-ca" => (Need::Always, Verify::Chain),
+        "verify-full" => (Need::Always, Verify::Name),
+        other => {
+            return Err(wrong("sslmode", other, "disable, allow, prefer, require, verify-ca, verify-full"));
+        }
+    };
+    if of_system && asked != Verify::Name {
+        return Err(refused(
+            address,
+            format!(
+                "sslmode={mode} is too weak for sslrootcert=system: everybody gets a certificate of some authority"
+            ),
+            "Say sslmode=verify-full, or name a file by sslrootcert",
+        ));
+    }
+    decided.direct = match given("sslnegotiation", "PGSSLNEGOTIATION").as_deref() {
+        None | Some("postgres") => false,
+        Some("direct") if need == Need::Always || is_socket => true,
+        Some("direct") => {
+            return Err(refused(
+                address,
+                format!("sslmode={mode} is too weak for sslnegotiation=direct"),
+                "Say sslmode=require or more",
+            ));
+        }
+        Some(other) => return Err(wrong("sslnegotiation", other, "postgres, direct")),
+    };
+    decided.newest_only = match given("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION").as_deref() {
+        None | Some("TLSv1" | "TLSv1.1" | "TLSv1.2") => false,
+        Some("TLSv1.3") => true,
+        Some(other) => {
+            return Err(wrong("ssl_min_protocol_version", other, "TLSv1, TLSv1.1, TLSv1.2, TLSv1.3"));
+        }
+    };
+    // libpq passes over all of this on a socket, which nobody else reads.
+    if is_socket || need == Need::Never {
+        return Ok(Encryption { direct: false, ..decided });
+    }
+    decided.need = need;
+    if given("sslcrl", "PGSSLCRL").or_else(|| given("sslcrldir", "PGSSLCRLDIR")).is_some() {
+        return Err(refused(
+            address,
+            "a list of revoked certificates is given, and such lists are not read here".to_owned(),
+            "Take sslcrl, sslcrldir, PGSSLCRL and PGSSLCRLDIR away, or go through a tunnel that reads them",
+        ));
+    }
+    if in_home("root.crl").is_some_and(|path| path.exists()) {
+        log::warn!("~/.postgresql/root.crl is not read: revoked certificates are accepted");
+    }
+    let usual = in_home("root.crt");
+    decided.roots = match root {
+        Some(_) if of_system => system(surroundings),
+        Some(file) if !Path::new(&file).is_file() => {
+            return Err(refused(
+                address,
+                format!("sslrootcert names {file}, which is not a file"),
+                POSTGRES.root,
+            ));
+        }
+        Some(file) => Roots::File(PathBuf::from(file)),
+        None => usual.clone().filter(|path| path.is_file()).map_or(Roots::Nobody, Roots::File),
+    };
+    decided.verify = match (&decided.roots, asked) {
+        (Roots::Nobody, Verify::Chain | Verify::Name) => {
+            let usual = usual.map_or("~/.postgresql/root.crt".to_owned(), |path| path.display().to_string());
+            let reason =
+                format!("sslmode={mode} needs the certificate of an authority, and {usual} is not there");
+            return Err(refused(address, reason, POSTGRES.root));
+        }
+        // A file of authorities that is there counts for every mode.
+        (Roots::File(_), Verify::Nothing) => Verify::Chain,
+        (_, asked) => asked,
+    };
+    let of_home = |name: &str| {
+        in_home(name).filter(|path| path.is_file()).and_then(|path| path.to_str().map(str::to_owned))
+    };
+    let certificate = given("sslcert", "PGSSLCERT").or_else(|| of_home("postgresql.crt"));
+    let key =
+        given("sslkey", "PGSSLKEY").or_else(|| of_home("postgresql.key").filter(|_| certificate.is_some()));
+    decided.own = pair(address, certificate, key, &POSTGRES)?;
+    Ok(decided)
+}
+
+/// For MariaDB and MySQL, as their clients read it.
+///
+/// # Errors
+/// If a word is not known, or words contradict each other.
+pub(in super::super) fn of_mysql(
+    address: &Address,
+    file: &BTreeMap<String, String>,
+    surroundings: &Surroundings,
+    is_socket: bool,
+) -> Result<Encryption> {
+    // `-` and `_` are one letter in names of options.
+    let of_file: BTreeMap<String, &String> = file
+        .iter()
+        .map(|(key, value)| {
+            let key = key.replace('_', "-").to_lowercase();
+            (key.strip_prefix("loose-").map_or(key.clone(), str::to_owned), value)
+        })
+        .collect();
+    let given = |key: &str| {
+        let value = address.encryption.get(key).or_else(|| of_file.get(key).copied());
+        value.filter(|value| !value.is_empty()).cloned()
+    };
+    // An option alone is one that is on.
+    let on = |value: &str| !matches!(value.to_lowercase().as_str(), "0" | "off" | "false" | "no");
+    let flag = |key: &str| of_file.get(key).map(|value| on(value));
+    let verified = match address.encryption.get("ssl-verify-server-cert") {
+        Some(value) => on(value),
+        None => {
+            flag("ssl-verify-server-cert") == Some(true) || flag("skip-ssl-verify-server-cert") == Some(false)
+        }
+    };
+    if given("ssl-crl").or_else(|| given("ssl-crlpath")).is_some() {
+        return Err(refused(
+            address,
+            "a list of revoked certificates is given, and such lists are not read here".to_owned(),
+            "Take ssl-crl and ssl-crlpath away, or go through a tunnel that reads them",
+        ));
+    }
+    if given("ssl-capath").is_some() {
+        return Err(refused(
+            address,
+            "ssl-capath is given, and a directory is not read here".to_owned(),
+            MYSQL.root,
+        ));
+    }
+    let root = given("ssl-ca");
+    let explicit = given("ssl-mode");
+    let (need, verify) = match explicit.as_deref().map(str::to_uppercase).as_deref() {
+        Some("DISABLED") => (Need::Never, Verify::Nothing),
+        Some("PREFERRED") => (Need::IfOffered, Verify::Nothing),
+        Some("REQUIRED") => (Need::Always, Verify::Nothing),
+        Some("VERIFY_CA") => (Need::Always, Verify::Chain),
+        Some("VERIFY_IDENTITY") => (Need::Always, Verify::Name),
+        Some(_) => {
+            let word = explicit.unwrap_or_default();
+            let known = "DISABLED, PREFERRED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY";
+            return Err(refused(
+                address,
+                format!("its ssl-mode is `{word}`, which is not one of {known}"),
+                "Give one of these",
+            ));
+        }
+        None if verified => (Need::Always, Verify::Name),
+        None if root.is_some() => (Need::Always, Verify::Chain),
+        None if flag("skip-ssl") == Some(true)
+            || flag("disable-ssl") == Some(true)
+            || flag("ssl") == Some(false) =>
+        {
+            (Need::Never, Verify::Nothing)
+        }
+        None if flag("ssl") == Some(true) => (Need::Always, Verify::Nothing),
+        None => (Need::IfOffered, Verify::Nothing),
+    };
+    // A word of the URL counts alone; of two in one place the stronger does.
+    let of_url = address.encryption.contains_key("ssl-mode")
+        && !address.encryption.contains_key("ssl-verify-server-cert");
+    let verify = if verified && !of_url && need != Need::Never { Verify::Name } else { verify };
+    let need = if verify == Verify::Nothing { need } else { Need::Always };
+    let mut decided = plain(&MYSQL);
+    // Nobody else reads a socket: encrypted only if that is demanded.
+    if need == Need::Never || (is_socket && need == Need::IfOffered) {
+        return Ok(decided);
+    }
+    decided.need = need;
+    decided.verify = verify;
+    decided.newest_only = given("tls-version").is_some_and(|versions| versions.trim() == "TLSv1.3");
+    decided.roots = match root {
+        Some(file) if !Path::new(&file).is_file() => {
+            return Err(refused(address, format!("ssl-ca names {file}, which is not a file"), MYSQL.root));
+        }
+        Some(file) => Roots::File(PathBuf::from(file)),
+        None => system(surroundings),
+    };
+    decided.own = pair(address, given("ssl-cert"), given("ssl-key"), &MYSQL)?;
+    Ok(decided)
+}
+
+/// For Redis and Valkey: by the scheme of the URL.
+///
+/// # Errors
+/// If a word is not known, or there are words and the scheme is not that of encrypted connections.
+pub(in super::super) fn of_redis(address: &Address, surroundings: &Surroundings) -> Result<Encryption> {
+    let given = |key: &str| address.encryption.get(key).filter(|value| !value.is_empty()).cloned();
+    let mut decided = plain(&REDIS);
+    if !address.encrypted {
+        return match address.encryption.is_empty() {
+            true => Ok(decided),
+            false => {
+                let reason = "it says how a connection is verified and not that it is encrypted".to_owned();
+                Err(refused(address, reason, "Write rediss:// (or valkeys://)"))
+            }
+        };
+    }
+    decided.need = Need::Always;
+    decided.verify = match given("verify").as_deref() {
+        None | Some("full") => Verify::Name,
+        Some("ca") => Verify::Chain,
+        Some("none") => Verify::Nothing,
+        Some(other) => {
+            return Err(refused(
+                address,
+                format!("its verify is `{other}`, which is not one of full, ca, none"),
+                "Give one of these",
+            ));
+        }
+    };
+    decided.roots = match given("cacert") {
+        Some(file) if !Path::new(&file).is_file() => {
+            return Err(refused(address, format!("cacert names {file}, which is not a file"), REDIS.root));
+        }
+        Some(file) => Roots::File(PathBuf::from(file)),
+        None => system(surroundings),
+    };
+    decided.own = pair(address, given("cert"), given("key"), &REDIS)?;
+    Ok(decided)
+}

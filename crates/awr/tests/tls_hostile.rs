@@ -1,0 +1,327 @@
+//! Servers that lie about encryption: nothing one sends or leaves out in a handshake or after it makes a source wait for ever, take what
+//! was in clear for encrypted, or fill the memory.
+//!
+//! The servers here are threads on free ports of this machine; none has to be installed.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use tiersmith_awr::sources::{self, Address, Asking, Surroundings};
+
+/// Made for these tests.
+const CERTIFICATE: &str = "\
+    -----BEGIN CERTIFICATE-----\n\
+    MIIBsTCCAVegAwIBAgIBBTAKBggqhkjOPQQDAjAoMQ0wCwYDVQQKDARUZXN0MRcw\n\
+    FQYDVQQDDA5UZXN0IGF1dGhvcml0eTAeFw0yNjExMjIxNTMxNTNaFw0zNjExMTkx\n\
+    NTMxNTNaMA4xDDAKBgNVBAMMA2RiMTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IA\n\
+    BOPxoI2YiXp7J03zCt49760nHIrrKktnZSljxmCIteDizktb4xZxZvG/YOV2fNdo\n\
+    X3DtBtKyNqT6fsJjTMaohDSjgYswgYgwRgYDVR0RBD8wPYIPZGIxLmV4YW1wbGUu\n\
+    Y29tghIqLnNob3AuZXhhbXBsZS5jb22HBMAAAgeHECABDbgAAAAAAAAAAAAAAAcw\n\
+    HQYDVR0OBBYEFFyXyKf5YgOWHFSMCwsh3ExDu03aMB8GA1UdIwQYMBaAFPWKaaOZ\n\
+    Ra0/XKI+0CpkyQ3zZKanMAoGCCqGSM49BAMCA0gAMEUCIQCN90QpzN6Vk/sdd8J8\n\
+    IQp5cp1t8CWwcmz22LUNrGhTEwIgP2wNPNU1r9a0CYhijprzk36SBR0lhVWW9rlR\n\
+    7uAV09Y=\n\
+    -----END CERTIFICATE-----";
+/// Its key.
+const KEY: &str = "\
+    -----BEGIN PRIVATE KEY-----\n\
+    MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgu4YS/jPFc08waSRM\n\
+    f2Wnupg6Vb/XJoO9Odz1+dPXfNehRANCAATj8aCNmIl6eydN8wrePe+tJxyK6ypL\n\
+    Z2UpY8ZgiLXg4s5LW+MWcWbxv2DldnzXaF9w7QbSsjak+n7CY0zGqIQ0\n\
+    -----END PRIVATE KEY-----";
+
+type Encrypted = StreamOwned<ServerConnection, TcpStream>;
+
+/// A server on a free port; its threads end with the test's process.
+fn server(manner: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let manner = Arc::new(manner);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let manner = Arc::clone(&manner);
+            std::thread::spawn(move || manner(stream));
+        }
+    });
+    port
+}
+
+/// The server's side of a handshake.
+fn encrypted(stream: TcpStream) -> Encrypted {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap()],
+            PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap(),
+        )
+        .unwrap();
+    StreamOwned::new(ServerConnection::new(Arc::new(config)).unwrap(), stream)
+}
+
+/// The error of a source that is asked with so much patience.
+fn error_within(patience: Duration, url: &str) -> String {
+    let asking = Asking { patience, ..Asking::default() };
+    let surroundings = Surroundings::of([("PGPASSWORD", "hunter2"), ("MYSQL_PWD", "hunter2")]);
+    let error = match sources::open(&Address::parse(url).unwrap(), &asking, &surroundings) {
+        Ok(mut source) => source.snapshot().unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains("cannot") && !error.contains("hunter2") && !error.contains('\u{1b}'), "{error}");
+    error
+}
+
+/// So little that a server that does not answer costs no time.
+fn error_of(url: &str) -> String {
+    error_within(Duration::from_millis(600), url)
+}
+
+/// So much that what is wrong is found however slow the machine is.
+fn lie_of(url: &str) -> String {
+    error_within(Duration::from_secs(100), url)
+}
+
+/// The most memory this process ever had, in MiB.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) / 1024
+}
+
+/// What a server sends instead of a handshake.
+#[derive(Clone, Copy)]
+enum Manner {
+    Silent,
+    Drips,
+    Sends(&'static [u8]),
+    Floods(&'static [u8]),
+    Leaves,
+}
+
+fn behave(mut stream: TcpStream, manner: Manner) {
+    let mut sink = [0; 4096];
+    match manner {
+        Manner::Leaves => return,
+        Manner::Silent => {}
+        // A record that begins, each byte in time.
+        Manner::Drips => {
+            let _ = stream.write_all(&[22, 3, 3, 0x3f, 0xff]);
+            while stream.write_all(&[2]).is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Manner::Sends(bytes) => {
+            let _ = stream.write_all(bytes);
+        }
+        Manner::Floods(bytes) => while stream.write_all(bytes).is_ok() {},
+    }
+    while stream.read(&mut sink).is_ok_and(|read| read > 0) {}
+}
+
+/// What MySQL says first: it can encrypt; `more` follows in the same breath.
+fn greeting(more: &[u8]) -> Vec<u8> {
+    let mut greeting = b"\x0a8.0.0\0\x01\0\0\x0012345678\0".to_vec();
+    // Protocol 4.1, encryption, secure connection; ways to log in by name.
+    greeting.extend([0x00, 0x8a, 33, 2, 0, 0x08, 0x00, 21]);
+    greeting.extend([0; 10]);
+    greeting.extend(b"123456789012\0caching_sha2_password\0");
+    [&packet(0, &greeting)[..], more].concat()
+}
+
+/// A packet of MySQL's.
+fn packet(sequence: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).unwrap().to_le_bytes();
+    [&length[..3], &[sequence], body].concat()
+}
+
+/// What MySQL's client sends to go on encrypted.
+fn wish_of_mysql(stream: &mut TcpStream) -> bool {
+    let mut wish = [0; 36];
+    stream.write_all(&greeting(&[])).is_ok()
+        && stream.read_exact(&mut wish).is_ok()
+        && wish[3] == 1
+        && wish[5] & 0x08 != 0
+}
+
+/// What PostgreSQL's client sends to go on encrypted.
+fn wish_of_postgresql(stream: &mut TcpStream) -> bool {
+    let mut wish = [0; 8];
+    stream.read_exact(&mut wish).is_ok()
+        && wish == [0, 0, 0, 8, 4, 210, 22, 47]
+        && stream.write_all(b"S").is_ok()
+}
+
+#[test]
+fn a_handshake_that_is_none_is_an_error_in_time_and_in_little_memory() {
+    let before = peak_mib();
+    // A record of 16 KiB of a handshake that claims 16 MiB; one that is larger than any may be; an alert in clear; another protocol.
+    const ENDLESS: &[u8] = &{
+        let mut record = [0; 5 + 0x4000];
+        (record[0], record[1], record[2], record[3]) = (22, 3, 3, 0x40);
+        (record[5], record[6], record[7], record[8]) = (2, 0xff, 0xff, 0xff);
+        record
+    };
+    const EMPTY: &[u8] = &[22, 3, 3, 0, 0];
+    const UNKNOWN: &[u8] = &[0xde, 0xad, 0xbe, 0xef, 0xff, 0xff, 0x1b, b'['];
+    let manners = [
+        (Manner::Silent, ""),
+        (Manner::Drips, ""),
+        (Manner::Leaves, ""),
+        (Manner::Sends(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "TLS"),
+        (Manner::Sends(&[22, 3, 3, 0xff, 0xff, 1]), "TLS"),
+        (Manner::Sends(&[21, 3, 3, 0, 2, 2, 40]), "HandshakeFailure"),
+        (Manner::Sends(&[21, 3, 3, 0, 2, 2, 70]), "TLS 1.2 or later"),
+        (Manner::Floods(ENDLESS), ""),
+        (Manner::Floods(EMPTY), ""),
+        (Manner::Floods(UNKNOWN), ""),
+    ];
+    std::thread::scope(|scope| {
+        for (manner, word) in manners {
+            scope.spawn(move || {
+                let redis = server(move |stream| behave(stream, manner));
+                let postgresql = server(move |mut stream| {
+                    if wish_of_postgresql(&mut stream) {
+                        behave(stream, manner);
+                    }
+                });
+                let mysql = server(move |mut stream| {
+                    if wish_of_mysql(&mut stream) {
+                        behave(stream, manner);
+                    }
+                });
+                for url in [
+                    format!("rediss://127.0.0.1:{redis}?verify=none"),
+                    format!("postgresql://u@127.0.0.1:{postgresql}/d?sslmode=require"),
+                    format!("mysql://u@127.0.0.1:{mysql}/?ssl-mode=REQUIRED"),
+                ] {
+                    // What is sent in whole is looked at, however long that takes.
+                    let error = if word.is_empty() { error_of(&url) } else { lie_of(&url) };
+                    assert!(error.contains(word), "{url}: {word}: {error}");
+                }
+            });
+        }
+    });
+    let grown = peak_mib().saturating_sub(before);
+    assert!(grown < 512, "{grown} MiB");
+}
+
+#[test]
+fn a_server_without_encryption_or_with_an_error_before_it_does_not_get_a_password() {
+    // Whoever asks in clear after this is heard by the second read.
+    for (answer, word) in [
+        (&b"N"[..], "does not offer"),
+        (b"E\0\0\0\x20SFATAL\0Mhunter2\0\0", "anybody on the way"),
+        (b"HTTP", "does not know"),
+    ] {
+        let (heard, hears) = std::sync::mpsc::channel();
+        let port = server(move |mut stream| {
+            let mut sink = [0; 4096];
+            let _ = stream.read(&mut sink);
+            let _ = stream.write_all(answer);
+            let _ = heard.send(stream.read(&mut sink).unwrap_or(0));
+        });
+        let error = lie_of(&format!("postgresql://u@127.0.0.1:{port}/d?sslmode=require"));
+        assert!(error.contains(word), "{error}");
+        assert_eq!(hears.recv_timeout(Duration::from_secs(150)).unwrap(), 0, "nothing is said in clear");
+    }
+    // A server that takes the offer back.
+    let mut without = greeting(&[]);
+    let at = without.iter().position(|byte| *byte == 0x8a).unwrap();
+    without[at] = 0x82;
+    let port = server(move |mut stream| {
+        let _ = stream.write_all(&without);
+        let mut sink = [0; 4096];
+        assert_eq!(stream.read(&mut sink).unwrap_or(0), 0);
+    });
+    let error = lie_of(&format!("mysql://u@127.0.0.1:{port}/?ssl-mode=REQUIRED"));
+    assert!(error.contains("does not offer encryption"), "{error}");
+}
+
+#[test]
+fn what_comes_before_encryption_is_not_taken_for_what_comes_after() {
+    // As if the login had succeeded already.
+    let port = server(|mut stream| {
+        let _ = stream.write_all(&greeting(&packet(2, &[0, 0, 0, 2, 0, 0, 0])));
+        behave(stream, Manner::Silent);
+    });
+    let error = lie_of(&format!("mysql://u@127.0.0.1:{port}/?ssl-mode=REQUIRED"));
+    // What comes with the greeting is found before the handshake, what comes a little later is no handshake.
+    assert!(error.contains("more before encryption") || error.contains("TLS"), "{error}");
+    let port = server(|mut stream| {
+        let mut wish = [0; 8];
+        let _ = stream.read_exact(&mut wish);
+        let _ = stream.write_all(b"SR\0\0\0\x08\0\0\0\0Z\0\0\0\x05I");
+        behave(stream, Manner::Silent);
+    });
+    let error = lie_of(&format!("postgresql://u@127.0.0.1:{port}/d?sslmode=require"));
+    assert!(error.contains("TLS"), "{error}");
+}
+
+#[test]
+fn limits_of_answers_and_time_hold_inside_of_encryption() {
+    let before = peak_mib();
+    let dripping = server(|stream| {
+        let mut stream = encrypted(stream);
+        while stream.write_all(b"+").and_then(|()| stream.flush()).is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let error = error_of(&format!("rediss://127.0.0.1:{dripping}?verify=none"));
+    assert!(error.contains("time"), "{error}");
+    let endless = server(|stream| {
+        let mut stream = encrypted(stream);
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    });
+    let error = lie_of(&format!("rediss://127.0.0.1:{endless}?verify=none"));
+    assert!(error.contains("not in Redis's protocol"), "{error}");
+    let huge = server(|mut stream| {
+        if !wish_of_postgresql(&mut stream) {
+            return;
+        }
+        let mut stream = encrypted(stream);
+        let mut sink = [0; 4096];
+        let _ = stream.read(&mut sink);
+        let _ = stream.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05ID\x7f\xff\xff\xff");
+        while stream.write_all(&[0; 4096]).is_ok() {}
+    });
+    let error = lie_of(&format!("postgresql://u@127.0.0.1:{huge}/d?sslmode=require"));
+    assert!(error.contains("more than 8 MiB"), "{error}");
+    let grown = peak_mib().saturating_sub(before);
+    assert!(grown < 512, "{grown} MiB");
+}
+
+/// As MySQL 8 does for a user it has not let in since it was started.
+#[test]
+fn a_mysql_that_asks_for_the_password_itself_gets_it_inside_of_encryption() {
+    let (given, got) = std::sync::mpsc::channel();
+    let port = server(move |mut stream| {
+        assert!(wish_of_mysql(&mut stream));
+        let mut stream = encrypted(stream);
+        let mut sink = [0; 4096];
+        let mut next = |stream: &mut Encrypted, sent: &[u8]| -> Vec<u8> {
+            stream.write_all(sent).unwrap();
+            let read = stream.read(&mut sink).unwrap();
+            sink[..read].to_vec()
+        };
+        let login = next(&mut stream, &[]);
+        let password = next(&mut stream, &packet(3, &[1, 4]));
+        let question = next(&mut stream, &packet(5, &[0, 0, 0, 2, 0, 0, 0]));
+        given.send((login, password, question)).unwrap();
+        let _ = stream.write_all(&packet(1, b"\xff\x10\x04#HY000not today"));
+    });
+    let error = lie_of(&format!("mysql://u@127.0.0.1:{port}/?ssl-mode=REQUIRED"));
+    assert!(error.contains("not today"), "{error}");
+    let (login, password, question) = got.recv_timeout(Duration::from_secs(150)).unwrap();
+    assert_eq!((login[3], login[5] & 0x08), (2, 0x08), "the whole answer follows the wish");
+    assert_eq!(password, packet(4, b"hunter2\0"));
+    assert_eq!(question, packet(0, b"\x03SELECT VERSION() AS version"));
+}
