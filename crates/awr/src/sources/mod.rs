@@ -6,6 +6,7 @@
 //! | `mysql/` | MariaDB and MySQL: status, InnoDB, performance_schema where it is on; samples of running statements |
 //! | `redis/` | Redis and Valkey: INFO, commandstats, LATENCY, SLOWLOG |
 //! | `machine.rs` | the machine alone |
+//! | `recorded.rs` | tests: what servers of every version answered, and which figures came of it |
 //! | `timed.rs` | a socket that is waited for until an instant and no longer |
 //!
 //! A source asks in reads only, changes no setting and creates nothing. What it may not see, or what an old version does not have, is
@@ -24,6 +25,8 @@ mod address;
 mod machine;
 mod mysql;
 pub(crate) mod postgres;
+#[cfg(test)]
+mod recorded;
 mod redis;
 mod secret;
 mod timed;
