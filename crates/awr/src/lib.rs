@@ -39,6 +39,10 @@
 
 #![forbid(unsafe_code)]
 
+// The servers of the tests are started by the same file in tests of this crate's inside, where it has another name.
+#[cfg(test)]
+extern crate self as tiersmith_awr;
+
 pub mod archive;
 mod delimited;
 mod encoding;

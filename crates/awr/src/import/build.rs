@@ -373,7 +373,7 @@ impl Taking<'_> {
     ) {
         let grid = &self.grids[index];
         let (event, waits, time) = (grid.column(&["Event"]), grid.column(&["Waits"]), grid.column(times));
-        let (instance, share) = (grid.column(&["I#"]), grid.column(&["% DB time", "%DB time"]));
+        let (instance, share) = (grid.column(&["I#"]), grid.column(&SHARES));
         for row in &grid.rows {
             // Of RAC's rows the star is the sum of the others.
             if instance.is_some() && cell(row, instance) != "*" {
@@ -751,8 +751,12 @@ fn class_of(name: &str) -> WaitClass {
         "gcs remote message",
         "ges remote message",
         "class slave wait",
-    ]) || name.ends_with("from client")
-        || name.ends_with("idle")
+        "wait for unread message on b",
+        "heartbeat redo informer",
+        "pipe get",
+        "Data Guard: ",
+    ]) || name.ends_with("message from client")
+        || name.to_lowercase().contains("idle")
         || name.ends_with("timer")
         || starts(&["rdbms ipc message", "jobq slave", "Streams AQ", "DIAG idle"])
     {
@@ -763,6 +767,9 @@ fn class_of(name: &str) -> WaitClass {
         WaitClass::Other
     }
 }
+
+/// What the column with an event's share is called: in AWR reports of DB time, in Statspack's of all calls. Idle events have none.
+const SHARES: [&str; 3] = ["% DB time", "%DB time", "%Total Call Time"];
 
 /// Names that text reports cut off, in full.
 const CUT: [&str; 14] = [
