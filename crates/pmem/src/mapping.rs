@@ -199,6 +199,14 @@ impl Mapping {
         self.kernel.prefetch_for_read(from, len);
     }
 
+    /// A hint that the bytes at `at` will be written soon, the first time since they were mapped: one call instead of a page fault for each
+    /// 4 KiB. Only where pages are memory already; of a file on a disk it would make pages dirty that are not written. `at` is a multiple of
+    /// [`FRAME`].
+    pub fn prefault(&self, at: u64, len: usize) {
+        let _within = self.range(at, len);
+        self.memory.prefault(at as usize, len);
+    }
+
     /// The checksum of what is at `at`: what [`Mapping::nt_write_hashed`] returned when it wrote these bytes with this
     /// seed, and what [`crate::hash_bytes`] returns for a slice of them.
     pub fn hash(&self, at: u64, len: usize, seed: u64) -> u64 {

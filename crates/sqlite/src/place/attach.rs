@@ -198,11 +198,10 @@ fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Open
     // Decided now, so that a later open asks for the same.
     let spec = FastSpec { size: Some(tier.size), block_size: Some(block_size), ..spec.clone() };
     let record = Record { spec, block_size, without_bars: false };
-    move_aside(layout, transition, record, tier, fold).map_err(|e| {
+    move_aside(layout, transition, record, tier, fold).inspect_err(|_| {
         if !stopped() {
             take_back(layout);
         }
-        e
     })
 }
 
