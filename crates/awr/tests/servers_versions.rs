@@ -1,5 +1,5 @@
-//! What a server does not tell, and which grant gives it, word for word, on real servers of whatever version is there: `.ci/server_versions.sh`
-//! runs these with every version that can be had, without it they run with the installed ones.
+//! What a server does not tell, and which grant gives it, word for word, on real servers of whatever version is there.
+//! `.ci/server_versions.sh` runs these with every version that can be had; without it they run with the installed ones.
 //!
 //! Deliberately absent: what the figures are worth (`servers_truth.rs`), what each version tells (`src/sources/recorded.rs`).
 
@@ -33,7 +33,8 @@ fn looked(source: &mut dyn LiveSource) -> bool {
 }
 
 const OF_OTHERS: &str = "what other users' sessions and statements do; GRANT pg_monitor TO the user gives it";
-const SYSTEM: &str = "the system identifier; GRANT EXECUTE ON FUNCTION pg_control_system() gives it (permission denied for function pg_control_system)";
+const SYSTEM: &str = "the system identifier; GRANT EXECUTE ON FUNCTION pg_control_system() gives it \
+                      (permission denied for function pg_control_system)";
 
 #[test]
 fn a_postgresql_user_with_no_right_learns_which_grant_gives_what() {

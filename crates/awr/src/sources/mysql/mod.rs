@@ -46,6 +46,8 @@ pub(super) struct Answers {
     pub(super) missing: Vec<String>,
     /// What the user was not allowed to ask for, by the grant that gives it.
     denied: BTreeMap<&'static str, Vec<&'static str>>,
+    /// Whether PROCESS was not refused.
+    sees_others: bool,
     /// Whether every statement is there that the server counts.
     pub(super) statements_are_whole: bool,
 }
@@ -167,7 +169,7 @@ impl MySql {
         ask(&mut wire, &mut answers, limit).map_err(|fault| self.error("ask", &fault))?;
         self.wire = Some(wire);
         self.measured = counters::waits_are_measured(&answers);
-        self.sees_others = Some(answers.rows.contains_key("started"));
+        self.sees_others = Some(answers.sees_others);
         Ok(answers)
     }
 }
@@ -210,6 +212,7 @@ fn ask(wire: &mut Wire, answers: &mut Answers, limit: usize) -> std::result::Res
                    ('trx_rw_commits', 'trx_ro_commits', 'trx_nl_ro_commits', 'trx_rseg_history_len') \
                    AND time_enabled IS NOT NULL AND time_disabled IS NULL";
     part(wire, answers, "metrics", enabled, "information_schema.innodb_metrics", GRANT_PROCESS)?;
+    answers.sees_others = !answers.denied.contains_key(GRANT_PROCESS);
     for (grant, lost) in std::mem::take(&mut answers.denied) {
         answers.missing.push(format!("{}; {grant} gives it", lost.join(", ")));
     }
@@ -309,7 +312,8 @@ impl LiveSource for MySql {
             let asked = wire.rows("SELECT COUNT(*) AS metrics FROM information_schema.innodb_metrics");
             self.sees_others = match asked {
                 Ok(_) => Some(true),
-                Err(Fault::Server { .. }) => Some(false),
+                // Any other refusal, of a server without InnoDB for instance, says nothing of rights.
+                Err(Fault::Server { code, .. }) => Some(!DENIALS.contains(&code)),
                 Err(fault) => return Err(self.error("ask", &fault)),
             };
         }

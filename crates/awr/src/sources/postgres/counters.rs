@@ -535,6 +535,32 @@ mod tests {
     }
 
     #[test]
+    fn statements_that_the_user_may_not_tell_apart_are_left_out() {
+        let hidden = |calls: u64| {
+            json!({"queryid": null, "userid": 10, "dbid": 5, "calls": calls, "total_exec_time": 9.5, "rows": 2,
+                   "query": "<insufficient privilege>"})
+        };
+        let own = json!({"queryid": 7, "userid": 11, "dbid": 5, "calls": 3, "total_exec_time": 1.5, "query": "select 1"});
+        let snapshot = filled(&answers(150_000, &[("statements", json!([hidden(100), hidden(5), own]))]));
+        let [statement] = &snapshot.statements[..] else { panic!("{:?}", snapshot.statements) };
+        assert_eq!((statement.calls, statement.text.as_str()), (3, "select ?"));
+    }
+
+    #[test]
+    fn new_files_for_redo_are_not_writes_of_redo() {
+        let io = |context: &str, writes: u64| {
+            json!({"backend_type": "client backend", "object": "wal", "context": context, "writes": writes,
+                   "write_time": 1.0, "fsyncs": 1, "fsync_time": 2.0})
+        };
+        let views = [("wal", json!([{"wal_bytes": 1}])), ("io", json!([io("normal", 10), io("init", 3)]))];
+        let snapshot = filled(&answers(180_000, &views));
+        assert_eq!((value(&snapshot, "redo writes"), value(&snapshot, "redo syncs")), (Some(10), Some(1)));
+        let wait = |name: &str| snapshot.waits.iter().find(|wait| wait.name == name).map(|wait| wait.count);
+        assert_eq!((wait("log file parallel write"), wait("redo sync")), (Some(10), Some(1)));
+        assert_eq!((wait("log file init write"), wait("log file init sync")), (Some(3), Some(1)));
+    }
+
+    #[test]
     fn a_statement_counted_anew_is_another_statement() {
         let row = |since: &str| {
             json!([{"queryid": -5, "userid": 10, "dbid": 5, "calls": 2, "total_exec_time": 1.5, "rows": 2, "shared_blks_hit": 4,
