@@ -173,7 +173,7 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
         let pid = fs::read_to_string(server.path("data/postmaster.pid")).unwrap_or_default();
         pid.lines().nth(5).is_some_and(|address| !address.trim().is_empty())
     };
-    let port = listening(&mut server, &arguments, listens);
+    let port = listening(&mut server, arguments, listens);
     let (ca, other) = (made.path("ca.crt"), made.path("other.crt"));
     let url =
         |user: &str, host: &str, more: &str| format!("postgresql://{user}@{host}:{port}/postgres?{more}");
@@ -282,7 +282,7 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
         &server,
         &encrypted,
     );
-    let error = Archive::existing(&url("postgres", "localhost", &of_other)).err().unwrap().to_string();
+    let error = Archive::existing(url("postgres", "localhost", &of_other)).err().unwrap().to_string();
     assert!(error.contains("is of no authority in") && error.contains("sslrootcert=FILE"), "{error}");
 
     // Other certificates.

@@ -17,7 +17,6 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -25,6 +24,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio_postgres::config::{self, Host, SslMode, SslNegotiation};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_postgres::{Client, Config};
@@ -199,15 +199,20 @@ impl Place {
         match self.config.get_hosts().first().ok_or_else(nowhere)? {
             Host::Unix(directory) => Ok(Box::new(unix(directory, port).await?)),
             Host::Tcp(name) => {
+                let addresses: Vec<_> = lookup_host((name.as_str(), port)).await?.collect();
+                // The whole time is the caller's limit; one address that swallows everything leaves some of it to the next.
+                let each = patience / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
                 let mut stream = Err(nowhere());
-                for address in (name.as_str(), port).to_socket_addrs()? {
-                    stream = TcpStream::connect_timeout(&address, patience);
+                for address in addresses {
+                    stream = match tokio::time::timeout(each, TcpStream::connect(address)).await {
+                        Ok(connected) => connected,
+                        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
+                    };
                     if stream.is_ok() {
                         break;
                     }
                 }
                 let stream = stream?;
-                stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
                 if let Some(limit) = self.config.get_tcp_user_timeout() {
                     let limit_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
@@ -215,14 +220,14 @@ impl Place {
                     sockopt::set_socket_keepalive(&stream, true)?;
                     sockopt::set_tcp_keepidle(&stream, self.config.get_keepalives_idle())?;
                 }
-                Ok(Box::new(tokio::net::TcpStream::from_std(stream)?))
+                Ok(Box::new(stream))
             }
         }
     }
 }
 
-async fn unix(directory: &Path, port: u16) -> io::Result<tokio::net::UnixStream> {
-    tokio::net::UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).await
+async fn unix(directory: &Path, port: u16) -> io::Result<UnixStream> {
+    UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).await
 }
 
 /// What a login is bound to, on its way to the client library.
