@@ -52,7 +52,7 @@ fn home() -> Home {
     Home { messages, around, before }
 }
 
-/// Each message: an operation, a node, a user, a length, so many bytes.
+// Each message: an operation, a node, a user, a length, so many bytes.
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let mut home = home();
     let mut rest = input;
