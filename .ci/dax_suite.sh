@@ -84,6 +84,8 @@ pack() {
     for module in virtio virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci virtio_blk libnvdimm nfit nd_btt nd_pmem fuse; do
         find "$tools/root" -name "$module.ko" -exec cp {} "$guest/modules/" \;
     done
+    # Kernels of later releases have them compressed, which this guest cannot read.
+    [ -f "$guest/modules/nd_pmem.ko" ] || skip_all "there is no module nd_pmem.ko in $tools/root"
     cat >"$guest/profile.toml" <<'END'
 description = "blocks of 8 KiB"
 [default]
@@ -213,13 +215,19 @@ for cut in $(seq "$cuts"); do
     kill -9 "$machine"
     wait "$machine" 2>/dev/null || true
     machine=
-    # The last line may be cut short.
-    acknowledged=$(grep -ao '^acknowledged [0-9]*.$' "$place/console" | tail -n 1 | tr -dc 0-9)
+    # The last line may be cut short: a whole one ends as a terminal's does.
+    acknowledged=$(grep -ao $'^acknowledged [0-9]*\r$' "$place/console" | tail -n 1 | tr -dc 0-9)
     echo "cut $cut: up to block $acknowledged acknowledged"
 done
 start "$acknowledged" 1
 await '^looked after: and in the plain directory'
-wait "$machine" || true
+# It switches itself off; one that hangs in that is ended.
+for _ in $(seq 600); do
+    kill -0 "$machine" 2>/dev/null || break
+    sleep 0.1
+done
+kill -9 "$machine" 2>/dev/null || true
+wait "$machine" 2>/dev/null || true
 machine=
 grep -a '^looked after' "$place/console"
 echo "dax suite: $cuts power cuts, $((acknowledged + 1)) blocks acknowledged, all there"

@@ -252,7 +252,12 @@ while read -r -u 3 name from what more; do
         cargo test -q -p tiersmith-awr "${tests[@]}" -- --nocapture >"$log" 2>&1 </dev/null); then
         passed=$(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
         others=$(grep -c 'skipped: ' "$log" || true)
-        echo "$name: $((passed - others)) tests passed"
+        if [ "$passed" -le "$others" ]; then
+            echo "$name: FAILED; every test was skipped, see $log"
+            failed=$((failed + 1))
+        else
+            echo "$name: $((passed - others)) tests passed"
+        fi
         # Progress is printed before the line in the same line.
         grep -o 'skipped: .*' "$log" | grep -v 'is not the server under test' | sort -u | sed 's/^/    /' || true
     else

@@ -42,7 +42,7 @@ const NAMES: [&[u8]; 20] = [
 ];
 
 /// What is done if it is taken at its word; nothing in between, which would fill the disk.
-const NUMBERS: [u64; 18] = [
+const NUMBERS: [u64; 17] = [
     0,
     1,
     2,
@@ -55,7 +55,6 @@ const NUMBERS: [u64; 18] = [
     8192,
     65536,
     1 << 20,
-    1 << 46,
     i64::MAX as u64,
     i64::MAX as u64 - 1,
     1 << 63,

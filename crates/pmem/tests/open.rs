@@ -72,6 +72,34 @@ fn a_range_that_is_prefaulted_keeps_its_bytes_and_one_outside_is_a_defect() {
     }
 }
 
+/// How much of the mapping of a file is in this process's page tables, in KiB.
+fn resident(path: &Path) -> u64 {
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let of_file = maps.split_once(path.to_str().unwrap()).expect("it is mapped").1;
+    let rss = of_file.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    rss.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn prefaulting_fills_page_tables_of_memory_and_reads_nothing_from_a_disk() {
+    for directory in [tempfile::tempdir(), tempfile::tempdir_in("/dev/shm")].into_iter().flatten() {
+        let kind =
+            Command::new("stat").args(["-f", "-c", "%T"]).arg(directory.path()).output().unwrap().stdout;
+        let memory = kind.starts_with(b"tmpfs");
+        for access in [Access::Emulated, Access::Volatile] {
+            let path = directory.path().join(format!("{access:?}"));
+            let mapping =
+                Mapping::open(&path, &OpenOptions { create: true, ..OpenOptions::new(access, LEN) }).unwrap();
+            mapping.set_open_range(LEN);
+            let before = resident(&path);
+            mapping.prefault(0, LEN as usize);
+            let after = resident(&path);
+            let expected = if memory { LEN / 1024 } else { before };
+            assert_eq!(after, expected, "{access:?} in {}", directory.path().display());
+        }
+    }
+}
+
 #[test]
 fn the_report_says_what_it_is() {
     let directory = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use support::{Bench, connect, fold, patiently, rows, stock};
 use tiersmith_sqlite::place::{FastSpec, Place, Want};
 
@@ -39,9 +40,18 @@ impl Small {
     /// `ro` or `rw`.
     fn remount(&self, how: &str) {
         let option = format!("remount,{how}");
-        let mut mount = Command::new("mount");
-        mount.args(["-o", &option]).arg(self.path()).stdin(Stdio::null());
-        assert!(mount.status().unwrap().success(), "mount -o {option}");
+        let began = Instant::now();
+        loop {
+            let mut mount = Command::new("mount");
+            mount.args(["-o", &option]).arg(self.path()).stdin(Stdio::null());
+            let output = mount.output().unwrap();
+            // Between fork and exec, a child of another test still has the tier's file open for writing.
+            if output.status.success() {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(120), "mount -o {option}: {output:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -140,7 +150,20 @@ fn a_tier_on_a_read_only_file_system_is_refused_through_sqlite_and_nothing_is_lo
         let (database, tier) = (bench.file(name), small.path().join(format!("{name}.tier")));
         format!("file:{}?vfs=tiersmith&fast={}&size=8M&emulate=1", database.display(), tier.display())
     };
-    let count = |uri: &str| connect(uri)?.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
+    let once = |uri: &str| connect(uri)?.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
+    // As above: a child of another test may have the files open for a moment.
+    let count = |uri: &str| {
+        let began = Instant::now();
+        loop {
+            let counted = once(uri);
+            let busy =
+                |e: &rusqlite::Error| e.sqlite_error_code() == Some(rusqlite::ffi::ErrorCode::DatabaseBusy);
+            if !counted.as_ref().is_err_and(busy) || began.elapsed() > Duration::from_secs(120) {
+                return counted;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
     connect(&uri("app.db"))
         .unwrap()
         .execute_batch("CREATE TABLE t(n); INSERT INTO t VALUES (1), (2)")
