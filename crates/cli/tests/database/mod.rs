@@ -201,6 +201,8 @@ pub(crate) fn postgres() -> Subject {
             ("wal_recycle", "on"),
             ("max_wal_size", "64MB"),
             ("checkpoint_timeout", "30s"),
+            // A server that is killed leaves none of it in /dev/shm: it goes with the directory.
+            ("dynamic_shared_memory_type", "mmap"),
         ],
         prepare: &[
             "CREATE EXTENSION IF NOT EXISTS amcheck",
