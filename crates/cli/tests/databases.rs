@@ -4,6 +4,9 @@
 //! PostgreSQL runs with `full_page_writes = off` and MariaDB with `innodb_doublewrite = 0`: no page may be torn. `TIERSMITH_KILL_ROUNDS` sets
 //! how often each is killed (default 3, one of each kind), `TIERSMITH_SEED` the seed that is printed otherwise. What is wrong is printed as
 //! `VIOLATION: ...`.
+//!
+//! `TIERSMITH_TEST_SERVER_BIN` names a directory with the programs of another MariaDB, or of a MySQL, whose tests then run alone
+//! (`.ci/server_versions.sh`).
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -17,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use daemon::{Site as Place, can_mount, good};
+use database::mysql::{self, Mysql};
 use database::{
     Load, Subject, numbers, payload_bytes, run, sql_consistent, sql_transaction, stop_and_check, tool, verify,
 };
@@ -51,9 +55,9 @@ fn rounds() -> u32 {
 }
 
 fn kill_loop(subject: &Subject) {
-    let name = subject.product.name();
-    let what = format!("{} on a mounted home", subject.product.title());
-    let programs = match server::find(subject.product) {
+    let name = subject.product.title();
+    let what = format!("{name} on a mounted home");
+    let programs = match database::programs(subject.product) {
         Ok(programs) => programs,
         Err(e) => return eprintln!("skipped: {what}, because {e}"),
     };
@@ -81,7 +85,7 @@ fn kill_loop(subject: &Subject) {
     drop(client);
     server.stop().unwrap();
     let mut attached = place.attach_sized("64M", &[]);
-    assert_eq!(attached["profile"], name, "{attached}");
+    assert_eq!(attached["profile"], subject.product.name(), "{attached}");
 
     let next = Arc::new(AtomicU64::new(1));
     let mut acknowledged: Vec<u64> = Vec::new();
@@ -149,7 +153,30 @@ fn postgresql_keeps_what_it_acknowledged_whoever_is_killed() {
 
 #[test]
 fn mariadb_keeps_what_it_acknowledged_whoever_is_killed() {
+    kill_loop(&mariadb());
+}
+
+#[test]
+fn mysql_keeps_what_it_acknowledged_whoever_is_killed() {
+    // What is called mysqld in the path may be a MariaDB.
+    if database::under_test().is_none() {
+        return eprintln!("skipped: MySQL on a mounted home, because TIERSMITH_TEST_SERVER_BIN names none");
+    }
     kill_loop(&Subject {
+        product: &Mysql,
+        settings: mysql::SETTINGS,
+        check_running: |server, programs| {
+            mysql::writes_pages_once(server)?;
+            (mariadb().check_running)(server, programs)
+        },
+        check_stopped: mysql::check_stopped,
+        ..mariadb()
+    });
+}
+
+/// MariaDB, whose pages nothing but the tier keeps from being torn: `innodb_doublewrite = 0`.
+fn mariadb() -> Subject {
+    Subject {
         product: server::product("mariadb").unwrap(),
         settings: &[("innodb-doublewrite", "0"), ("innodb-buffer-pool-size", "16M")],
         prepare: &[
@@ -157,7 +184,7 @@ fn mariadb_keeps_what_it_acknowledged_whoever_is_killed() {
             "USE shop",
             "CREATE TABLE shop.acked (id bigint PRIMARY KEY, payload text) ENGINE=InnoDB",
             "CREATE TABLE shop.account (id int PRIMARY KEY, balance bigint NOT NULL) ENGINE=InnoDB",
-            "INSERT INTO shop.account SELECT seq, 0 FROM seq_1_to_400",
+            "INSERT INTO shop.account WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 400) SELECT id, 0 FROM n",
         ],
         transaction: |number, session| {
             let mut statements = sql_transaction(number, session);
@@ -191,7 +218,8 @@ fn mariadb_keeps_what_it_acknowledged_whoever_is_killed() {
             read
         },
         dump: |server, programs| {
-            let mut dump = server.command(&tool(programs, "mariadb-install-db", "mariadb-dump")).unwrap();
+            let Some(program) = programs.get("mariadb-dump") else { return mysql::rows(server) };
+            let mut dump = server.command(program).unwrap();
             dump.args([
                 "--no-defaults",
                 "-u",
@@ -203,7 +231,7 @@ fn mariadb_keeps_what_it_acknowledged_whoever_is_killed() {
             ]);
             run(dump).unwrap()
         },
-    });
+    }
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn what_is_no_home_or_no_tier_is_refused() {
         ([&["attach", home][..], &tier, &["--profile", "./nothing.toml"]].concat(), "nothing.toml"),
         ([&["attach", home][..], &tier, &["--home-model", "punch-cards"]].concat(), "punch-cards"),
         ([&["attach", home][..], &tier, &["--at", missing]].concat(), "cannot mount at"),
-        ([&["attach", home][..], &tier, &["--at", fast]].concat(), ""),
+        ([&["attach", home][..], &tier, &["--at", fast]].concat(), "it is not empty"),
         (vec!["attach", home, "--fast", fast, "--emulate", "--size", "1M"], "tier"),
     ];
     fs::write(site.fast.join("other"), "").unwrap();

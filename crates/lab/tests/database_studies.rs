@@ -45,7 +45,12 @@ fn small(cases: Vec<Case>, dir: &Path) -> Options {
     options.fast = Some(dir.join("fast"));
     for case in &mut options.cases {
         case.slob.work_unit = 8;
-        let small = [("postgres", "max_wal_size", "64MB"), ("mariadb", "innodb-log-file-size", "16M")];
+        let small = [
+            ("postgres", "max_wal_size", "64MB"),
+            // A server that is killed leaves none of it in /dev/shm: it goes with the directory.
+            ("postgres", "dynamic_shared_memory_type", "mmap"),
+            ("mariadb", "innodb-log-file-size", "16M"),
+        ];
         for (product, setting, value) in small {
             let settings = case.server.settings.entry(product.into()).or_default();
             settings.insert(setting.into(), value.into());

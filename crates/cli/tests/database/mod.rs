@@ -5,7 +5,9 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use std::path::Path;
+pub(crate) mod mysql;
+
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,6 +44,18 @@ pub(crate) struct Subject {
     /// And when it is stopped.
     pub(crate) check_stopped: fn(&Path, &Programs, &Server) -> Command,
     pub(crate) dump: fn(&Server, &Programs) -> Vec<u8>,
+}
+
+/// The directory of the server under test, if that is not the installed one (`.ci/server_versions.sh`).
+pub(crate) fn under_test() -> Option<PathBuf> {
+    std::env::var_os("TIERSMITH_TEST_SERVER_BIN").filter(|dir| !dir.is_empty()).map(PathBuf::from)
+}
+
+/// The programs of the server under test, else of the installed one; why there are none.
+pub(crate) fn programs(product: &dyn Product) -> Result<Programs, String> {
+    let Some(dir) = under_test() else { return server::find(product).map_err(|e| e.to_string()) };
+    let other = format!("{} is not the server under test in {}", product.title(), dir.display());
+    server::find_in(product, &[dir]).map_err(|_| other)
 }
 
 pub(crate) fn payload_bytes(number: u64) -> u64 {
@@ -187,6 +201,8 @@ pub(crate) fn postgres() -> Subject {
             ("wal_recycle", "on"),
             ("max_wal_size", "64MB"),
             ("checkpoint_timeout", "30s"),
+            // A server that is killed leaves none of it in /dev/shm: it goes with the directory.
+            ("dynamic_shared_memory_type", "mmap"),
         ],
         prepare: &[
             "CREATE EXTENSION IF NOT EXISTS amcheck",

@@ -41,7 +41,11 @@ pub fn find(product: &dyn Product) -> Result<Programs> {
     find_in(product, &directories(product.places()))
 }
 
-fn find_in(product: &dyn Product, directories: &[PathBuf]) -> Result<Programs> {
+/// Looks for the programs of a product in these directories alone.
+///
+/// # Errors
+/// What is missing, and which package has it.
+pub fn find_in(product: &dyn Product, directories: &[PathBuf]) -> Result<Programs> {
     let file = |name: &str| directories.iter().map(|dir| dir.join(name)).find(|path| is_program(path));
     let of_fork = |name: &str| product.fork().iter().find(|(own, _)| *own == name).map(|(_, fork)| *fork);
     // All are of one of the two.

@@ -30,7 +30,7 @@ use crate::place::Leftovers;
 
 pub use account::{Account, account, give, make_reachable};
 pub use client::{Client, Deadlock, Range};
-pub use find::{Programs, find};
+pub use find::{Programs, find, find_in};
 pub use running::{Server, create};
 
 /// Where a server keeps its things, and what it is told.
