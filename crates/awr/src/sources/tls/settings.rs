@@ -99,10 +99,11 @@ pub(in super::super) fn of_postgres(
     surroundings: &Surroundings,
     is_socket: bool,
 ) -> Result<Encryption> {
+    // A word that is there and empty is a mistake, and not the weakest word: it is found not to be known. An environment variable that is empty
+    // counts as none, as everywhere here.
     let given = |key: &str, variable: &str| {
-        let of_service = || service.get(key).cloned();
-        let found = address.encryption.get(key).cloned().or_else(of_service);
-        found.or_else(|| surroundings.variable(variable).map(str::to_owned)).filter(|value| !value.is_empty())
+        let found = address.encryption.get(key).or_else(|| service.get(key)).cloned();
+        found.or_else(|| surroundings.variable(variable).map(str::to_owned))
     };
     let mut decided = plain(&POSTGRES);
     let wrong = |key: &str, value: &str, known: &str| {
@@ -228,10 +229,7 @@ pub(in super::super) fn of_mysql(
             (key.strip_prefix("loose-").map_or(key.clone(), str::to_owned), value)
         })
         .collect();
-    let given = |key: &str| {
-        let value = address.encryption.get(key).or_else(|| of_file.get(key).copied());
-        value.filter(|value| !value.is_empty()).cloned()
-    };
+    let given = |key: &str| address.encryption.get(key).or_else(|| of_file.get(key).copied()).cloned();
     // An option alone is one that is on.
     let on = |value: &str| !matches!(value.to_lowercase().as_str(), "0" | "off" | "false" | "no");
     let flag = |key: &str| of_file.get(key).map(|value| on(value));

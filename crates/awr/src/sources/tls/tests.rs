@@ -191,6 +191,19 @@ fn what_the_library_refuses_is_trusted_by_a_named_file_alone_and_then_not_blindl
 }
 
 #[test]
+fn a_server_in_the_files_of_the_system_signs_for_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bundle.pem");
+    std::fs::write(&file, format!("{AUTHORITY}\n{NAMED}\n")).unwrap();
+    let found = files::authorities(&Roots::System(vec![file.clone()]), words_of_mysql());
+    // The authority is one of some years only; the other is none whenever this runs.
+    assert!(found.map_or(0, |found| found.store.len()) <= 1);
+    std::fs::write(&file, NAMED).unwrap();
+    let error = files::authorities(&Roots::System(vec![file]), words_of_mysql()).unwrap_err();
+    assert!(error.reason.contains("no authorities of the system"), "{error}");
+}
+
+#[test]
 fn no_bytes_make_the_reader_of_certificates_panic() {
     let mut rng = fastrand::Rng::with_seed(5);
     for text in [AUTHORITY, NAMED, VERSION_1] {
@@ -279,6 +292,9 @@ fn the_words_of_libpq_mean_what_its_documentation_says() {
         ("postgresql://h/d?sslmode=require&sslcrl=/x", "revoked"),
         ("postgresql://h/d?sslmode=require&sslcert=/x", "only one is given"),
         ("postgresql://h/d?channel_binding=yes", "not one of disable"),
+        ("postgresql://h/d?sslmode=", "its sslmode is ``"),
+        ("postgresql://h/d?channel_binding=", "its channel_binding is ``"),
+        ("postgresql://h/d?sslmode=require&sslrootcert=", "is not a file"),
     ] {
         let error = postgres(url, &[], &[("HOME", home)]).unwrap_err().to_string();
         assert!(error.contains(word) && error.contains("postgresql://h/d:"), "{url}: {error}");
@@ -325,6 +341,8 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
     }
     for (url, word) in [
         ("ssl-mode=STRICT", "not one of DISABLED"),
+        ("ssl-mode=", "its ssl-mode is ``"),
+        ("ssl-ca=", "is not a file"),
         ("ssl-ca=/no/such", "is not a file"),
         ("ssl-crl=/x", "revoked"),
     ] {
