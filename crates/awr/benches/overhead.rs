@@ -1,17 +1,19 @@
 //! What recording costs a database, what a snapshot of a large one costs, and what a comparison of two days costs.
 //!
-//! `cargo bench -p tiersmith-awr --bench overhead -- [--quick]`; writes `target/bench/overhead.json`.
+//! `cargo bench -p tiersmith-awr --bench overhead -- [--quick [--mariadb]]`; writes `target/bench/overhead.json`.
 //!
 //! Servers are started for it on unix sockets in a temporary directory, with syncs off, so that nothing but the processors limits them:
-//! that is where a recorder that runs beside them takes the most. Rounds with and without a recorder take turns, and every other
-//! round the other one begins. The recorder is at its defaults: a look a second, a snapshot a minute, which falls into the middle of a
-//! round of a minute. The quick form has no MariaDB, and rounds too short for a snapshot: what one costs is counted apart.
+//! that is where a recorder that runs beside them takes the most. One load runs, and slots of half a second take turns in it: no recorder,
+//! one at its defaults (a look a second, a snapshot a minute), one that asks 60 times as often (`overhead/load.rs` says why). The quick
+//! form has 9 slots of each and no MariaDB, unless `--mariadb` is given; the full one 80.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
-//! | `pg_overhead_pct`, `mariadb_overhead_pct` | throughput lost with a recorder, in per cent: median over pairs of rounds; below zero is noise |
-//! | `pg_overhead_spread_pct`, `mariadb_overhead_spread_pct` | the middle half of these pairs, in points: what the figure before is worth |
-//! | `pg_recorder_cpu_pct` | processor time of the recorder itself, in per cent of one processor |
+//! | `pg_overhead_pct`, `mariadb_overhead_pct` | throughput that a recorder at its defaults takes, in per cent: what one that asks about 60 times as often takes, divided by how much oftener it asked, counted; below zero is noise |
+//! | `..._overhead_low_pct`, `..._overhead_high_pct` | between these it lies with 95 % certainty |
+//! | `..._overhead_60x_pct`, `..._low_pct`, `..._high_pct` | the same before it is divided |
+//! | `..._overhead_direct_pct`, `..._low_pct`, `..._high_pct` | the recorder at its defaults beside none, which is mostly noise |
+//! | `..._recorder_cpu_pct` | processor time of the recorder at its defaults itself, in per cent of one processor |
 //! | `pg_look_cpu_ms`, `pg_snapshot_cpu_ms` | processor time of one, the server's process and the recorder together, counted |
 //! | `pg_recording_cpu_pct` | of that, a look a second and a snapshot a minute, in per cent of all processors |
 //! | `snapshot_s` | a snapshot of a PostgreSQL with 10,000 tables and 5,000 statements, of which it holds the 200 longest (the default) |
@@ -30,6 +32,8 @@ mod servers;
 mod cost;
 #[path = "overhead/days.rs"]
 mod days;
+#[path = "overhead/gate.rs"]
+mod gate;
 #[path = "overhead/large.rs"]
 mod large;
 #[path = "overhead/load.rs"]
@@ -51,8 +55,8 @@ fn main() -> ExitCode {
             days::compare(&mut report, &snapshot);
         }
     }
-    if report.quick() {
-        report.note("the quick form leaves MariaDB out");
+    if report.quick() && !report.has_option("--mariadb") {
+        report.note("left out by --quick: MariaDB; --mariadb has it in again");
     } else {
         load::sysbench(&mut report);
     }

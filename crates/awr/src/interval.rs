@@ -123,7 +123,7 @@ impl Interval {
         no_start(begin, end, elapsed_ns)?;
         let host_cpu = host_cpu(&begin.host, &end.host, &mut warnings);
         let disks = disks(&begin.host, &end.host, &mut warnings);
-        if [begin, end].iter().any(|snapshot| snapshot.source.remote == Some(true)) {
+        if [begin, end].into_iter().any(is_remote) {
             let why = "The database is on another machine: the host in this report is the recorder's, not the database's.";
             warnings.push(why.to_owned());
         }
@@ -200,6 +200,20 @@ impl Interval {
     pub fn with_ids(mut self, begin: SnapshotId, end: SnapshotId) -> Interval {
         self.ids = Some((begin, end));
         self
+    }
+
+    /// Whether the database is on another machine than the recorder: the host of its snapshots is not the database's then.
+    pub fn is_remote(&self) -> bool {
+        [&self.begin, &self.end].into_iter().any(is_remote)
+    }
+
+    /// Average active sessions as measured, where the sampled average is more than three standard errors from it: samples miss something
+    /// then. On a busy machine the sampler gets a processor when others have stopped, and sees less.
+    pub fn samples_miss(&self) -> Option<f64> {
+        let (measured, sampling) = (self.active_sessions()?, self.sampling.as_ref()?);
+        let sampled = sampling.active_sessions()?;
+        let error = (sampling.seen().max(1) as f64).sqrt() / sampling.looks.max(1) as f64;
+        ((measured - sampled).abs() > 3.0 * error).then_some(measured)
     }
 
     /// Its length in seconds, never zero.
@@ -361,6 +375,10 @@ fn pressure(begin: &HostStat, end: &HostStat) -> Option<Pressure> {
         memory_some_us: b.memory_some_us.checked_sub(a.memory_some_us)?,
         memory_full_us: b.memory_full_us.checked_sub(a.memory_full_us)?,
     })
+}
+
+fn is_remote(snapshot: &Snapshot) -> bool {
+    snapshot.source.remote == Some(true)
 }
 
 fn longest_first(waits: &mut [&WaitDelta]) {

@@ -20,11 +20,11 @@ use std::collections::BTreeSet;
 
 use crate::host::{CpuTimes, DiskStat, Pressure};
 use crate::interval::{CounterDelta, WaitDelta};
-use crate::report::{Timeline, passed};
+use crate::report::{Fold, Timeline, passed};
 use crate::sampling::Sampling;
 use crate::snapshot::{IoStat, MediumStat};
 use crate::statement::{StatementDeltas, StatementStat};
-use crate::{AnyRepository, Error, Interval, Result, Series, Snapshot, SnapshotId, interval};
+use crate::{AnyRepository, Error, Interval, Result, Snapshot, SnapshotId, interval};
 
 /// A time inside an interval of which nothing is counted in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,17 +67,16 @@ impl AnyRepository {
         if first >= last || matches!(&whole, Err(error) if !is_break(error)) {
             return whole;
         }
-        let series = self.series(first, last)?;
-        if series.snapshots.len() < 3 {
+        let (timeline, ids) = self.timeline(first, last)?;
+        if ids.len() < 3 {
             return whole;
         }
-        let timeline = Timeline::of(&series);
-        let hidden = timeline.broken.iter().any(|broken| broken.what != NO_FIGURES);
+        let hidden = timeline.broken.iter().any(|broken| broken.time.what != NO_FIGURES);
         match whole {
             Ok(whole) if !hidden => Ok(whole.with_timeline(timeline)),
             whole => {
                 let mut parts =
-                    Parts { find: &|id| self.find(id), series: &series, sum: None, left_out: Vec::new() };
+                    Parts { find: &|id| self.find(id), ids: &ids, sum: None, left_out: Vec::new() };
                 parts.add_all(&timeline)?;
                 let Some(mut sum) = parts.sum else { return Err(nothing(whole, &parts.left_out)) };
                 for (at, of) in [(first, &mut sum.begin), (last, &mut sum.end)] {
@@ -88,6 +87,26 @@ impl AnyRepository {
                 Ok(sum.with_timeline(timeline))
             }
         }
+    }
+
+    /// What happened between two snapshots of one source, step by step, and the numbers of the snapshots that could be read. They are read
+    /// one at a time, and no more than one is held.
+    fn timeline(&self, first: SnapshotId, last: SnapshotId) -> Result<(Timeline, Vec<SnapshotId>)> {
+        let ends = [self.find(first)?.brief(), self.find(last)?.brief()];
+        let gaps = match self {
+            AnyRepository::Archive(archive) => archive.gaps_of(&ends[0].source.path)?,
+            AnyRepository::Directory(_) => Vec::new(),
+        };
+        let mut fold = Fold::new(Some((&ends[0], &ends[1])), gaps);
+        let mut each = |id, read: Result<Snapshot>| match read {
+            Ok(snapshot) => fold.add(id, snapshot),
+            Err(_) => fold.damaged(),
+        };
+        match self {
+            AnyRepository::Archive(archive) => archive.walk(first, last, &mut each)?,
+            AnyRepository::Directory(repository) => repository.walk(first, last, &mut each)?,
+        }
+        Ok(fold.done())
     }
 }
 
@@ -109,35 +128,49 @@ fn nothing(whole: Result<Interval>, left_out: &[LeftOut]) -> Error {
 pub(crate) struct Broken {
     /// Which of the steps, from 0.
     pub(crate) step: usize,
-    pub(crate) what: &'static str,
-    pub(crate) reason: String,
+    pub(crate) time: LeftOut,
 }
 
 impl Broken {
-    pub(crate) fn new(step: usize, what: &'static str, error: &Error) -> Broken {
+    pub(crate) fn new(
+        step: usize,
+        (first, begin): (SnapshotId, &Snapshot),
+        (last, end): (SnapshotId, &Snapshot),
+        what: &'static str,
+        error: &Error,
+    ) -> Broken {
         let reason = match error {
             Error::Restarted { reason } | Error::Reset { reason } => reason.clone(),
             other => other.to_string(),
         };
-        Broken { step, what, reason }
+        let time = LeftOut {
+            first,
+            last,
+            from_unix_ns: begin.taken_unix_ns,
+            to_unix_ns: end.taken_unix_ns,
+            elapsed_ns: passed(begin, end),
+            what,
+            reason,
+        };
+        Broken { step, time }
     }
 }
 
 /// Intervals between breaks as they are found, and their sum.
 struct Parts<'a> {
     find: &'a dyn Fn(SnapshotId) -> Result<Snapshot>,
-    series: &'a Series,
+    ids: &'a [SnapshotId],
     sum: Option<Interval>,
     left_out: Vec<LeftOut>,
 }
 
 impl Parts<'_> {
     fn add_all(&mut self, timeline: &Timeline) -> Result<()> {
-        let last = self.series.snapshots.len() - 1;
+        let last = self.ids.len() - 1;
         let mut from = 0;
         for broken in &timeline.broken {
             self.part(from, broken.step)?;
-            self.leave_out(broken);
+            self.left_out.push(broken.time.clone());
             from = broken.step + 1;
         }
         self.part(from, last)
@@ -149,15 +182,16 @@ impl Parts<'_> {
         if from >= to {
             return Ok(());
         }
-        let whole = |at: usize| (self.find)(self.series.ids[at]);
-        match Interval::between(&whole(from)?, &whole(to)?) {
+        let (first, last) = (self.ids[from], self.ids[to]);
+        let (begin, end) = ((self.find)(first)?, (self.find)(last)?);
+        match Interval::between(&begin, &end) {
             Ok(part) => match self.sum.take() {
                 None => self.sum = Some(part.within()),
                 Some(sum) => self.sum = Some(added(sum, part.within())),
             },
             Err(error) if is_break(&error) && to - from == 1 => {
                 let what = if matches!(error, Error::Reset { .. }) { "counters reset" } else { "restarted" };
-                self.leave_out(&Broken::new(from, what, &error));
+                self.left_out.push(Broken::new(from, (first, &begin), (last, &end), what, &error).time);
             }
             Err(error) if is_break(&error) => {
                 let middle = from + (to - from) / 2;
@@ -167,19 +201,6 @@ impl Parts<'_> {
             Err(error) => return Err(error),
         }
         Ok(())
-    }
-
-    fn leave_out(&mut self, broken: &Broken) {
-        let (begin, end) = (&self.series.snapshots[broken.step], &self.series.snapshots[broken.step + 1]);
-        self.left_out.push(LeftOut {
-            first: self.series.ids[broken.step],
-            last: self.series.ids[broken.step + 1],
-            from_unix_ns: begin.taken_unix_ns,
-            to_unix_ns: end.taken_unix_ns,
-            elapsed_ns: passed(begin, end),
-            what: broken.what,
-            reason: broken.reason.clone(),
-        });
     }
 }
 

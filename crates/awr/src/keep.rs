@@ -150,7 +150,7 @@ impl AnyRepository {
                 action: "use",
                 path: path.to_owned(),
                 reason: "it is a directory of snapshots, and baselines, retention and recording need a repository in one file or on a PostgreSQL".to_owned(),
-                remedy: "Give a name that ends in .db; `tiersmith awr load DIR/snap-*.json --to FILE.db` brings the snapshots there".to_owned(),
+                remedy: "Give a name that ends in .db; `tiersmith awr load DIR --to FILE.db` brings the snapshots there".to_owned(),
             }),
         }
     }

@@ -39,10 +39,15 @@
 
 #![forbid(unsafe_code)]
 
+// The servers of the tests are started by the same file in tests of this crate's inside, where it has another name.
+#[cfg(test)]
+extern crate self as tiersmith_awr;
+
 pub mod archive;
 mod delimited;
 mod encoding;
 mod error;
+pub mod export;
 pub mod figure;
 mod file;
 pub mod findings;
@@ -53,6 +58,7 @@ mod joined;
 mod keep;
 mod known;
 pub mod metrics;
+mod outbox;
 pub mod page;
 pub mod record;
 mod redact;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Recorder::begin    leases, first snapshots           an error here means that nothing was recorded
-//! Recorder::run      one thread a source: looks and snapshots until told to stop; then the last snapshots
+//! Recorder::run      two threads a source: one looks and takes snapshots until told to stop, one writes (`outbox.rs`)
 //! ```
 //!
 //! A source that does not answer at all cannot keep a recording from ending: it is waited for `GRACE`, then noted as a gap.
@@ -11,12 +11,11 @@
 //! after it; one that is missed is not made up for, and where half a minute or more was missed, or the machine was suspended, that is a
 //! gap. The clock of the schedule is never set, and goes on while the machine is suspended.
 //!
-//! A repository that is away for a while (a server that restarts, a full disk) is no end either: what is to be kept waits in memory, in
-//! order, and is written when the repository is back. What does not fit in there is a gap.
+//! A repository that is away for a while (a server that restarts or hangs, a full disk) is no end either, and holds up nothing: what is to
+//! be kept waits in memory, in order, and is written when the repository is back. What does not fit in there is a gap.
 //!
 //! Invariants: two recorders never record one source into one repository; every snapshot carries the samples of its own recorder only.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,9 +24,10 @@ use std::time::{Duration, SystemTime};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::archive::{Archive, Gap, Lease};
+use crate::outbox::{Outbox, Waiting, Writer};
 use crate::sampling::Sampling;
 use crate::sources::LiveSource;
-use crate::{Result, Snapshot, SnapshotId};
+use crate::{Result, SnapshotId};
 
 /// How long a recorder sleeps at most before it asks whether to stop.
 const NAP: Duration = Duration::from_millis(50);
@@ -37,15 +37,6 @@ const GRACE: Duration = Duration::from_secs(120);
 
 /// How long a repository may take for the last gap.
 const LAST_WORD: Duration = Duration::from_secs(30);
-
-/// How long the end of a recording waits for a repository that is away.
-const LAST_TRY: Duration = Duration::from_secs(60);
-
-/// From one sign of life to the next at most, however rare the snapshots are.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
-
-/// How many snapshots wait in memory for a repository that is away: an hour of one a minute.
-const MOST_WAITING: usize = 60;
 
 /// Snapshots that were not taken for so long are a gap; less is a slow machine, and the report shows a longer interval.
 const MISSED: Duration = Duration::from_secs(30);
@@ -76,10 +67,6 @@ struct Track {
     archive: Archive,
     lease: Lease,
     sampling: Option<Sampling>,
-    /// What is to be kept and could not be written yet, oldest first.
-    waiting: VecDeque<Waiting>,
-    /// When the first of those was lost that did not fit in there, and how many were.
-    lost: Option<(u64, usize)>,
     /// What the lease is held under: the source's address, or a mark if names are taken out.
     kept_as: String,
     /// The path that its snapshots carry.
@@ -87,10 +74,14 @@ struct Track {
     recorded: Arc<Mutex<Recorded>>,
 }
 
-/// What is to be kept.
-enum Waiting {
-    Snapshot(Box<Snapshot>),
-    Gap(Gap),
+/// The thread that asks a source.
+struct Asker {
+    source: Box<dyn LiveSource>,
+    sampling: Option<Sampling>,
+    kept_as: String,
+    path: String,
+    recorded: Arc<Mutex<Recorded>>,
+    outbox: Arc<Outbox>,
 }
 
 /// What was recorded of a source.
@@ -124,8 +115,6 @@ impl Recorder {
                 archive,
                 lease,
                 sampling: None,
-                waiting: VecDeque::new(),
-                lost: None,
                 kept_as,
                 path: String::new(),
                 recorded,
@@ -190,7 +179,7 @@ impl Recorder {
 }
 
 /// What was recorded is counted up only, so that it is whole also if a thread panicked.
-fn lock(recorded: &Mutex<Recorded>) -> std::sync::MutexGuard<'_, Recorded> {
+pub(crate) fn lock(recorded: &Mutex<Recorded>) -> std::sync::MutexGuard<'_, Recorded> {
     recorded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -268,9 +257,45 @@ fn reason_of(missed: u32, period: Duration, slept: Duration) -> Option<String> {
 }
 
 impl Track {
-    fn run(mut self, plan: Plan, began: Duration, stop: &AtomicBool) -> Result<()> {
+    /// Records until told to stop, and waits for what is to be kept.
+    fn run(self, plan: Plan, began: Duration, stop: &AtomicBool) -> Result<()> {
+        let outbox = Arc::new(Outbox::default());
+        let writer = Writer {
+            archive: self.archive,
+            lease: self.lease,
+            outbox: Arc::clone(&outbox),
+            recorded: Arc::clone(&self.recorded),
+        };
+        let asker = Asker {
+            source: self.source,
+            sampling: self.sampling,
+            kept_as: self.kept_as,
+            path: self.path,
+            recorded: self.recorded,
+            outbox: Arc::clone(&outbox),
+        };
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| writer.run());
+            asker.run(plan, began, stop);
+            outbox.close();
+            writing.join().expect("BUG: a writing thread does not panic")
+        })
+    }
+
+    /// The first snapshot: what cannot be asked or written now is an error.
+    fn begin(&mut self) -> Result<()> {
+        let mut snapshot = self.source.snapshot()?;
+        snapshot.sampling.clone_from(&self.sampling);
+        let id = self.archive.take(&snapshot)?;
+        self.path = snapshot.source.path;
+        lock(&self.recorded).taken.push(id);
+        Ok(())
+    }
+}
+
+impl Asker {
+    fn run(mut self, plan: Plan, began: Duration, stop: &AtomicBool) {
         let began_at = since_1970();
-        let mut signs = Beat::new(SIGN_OF_LIFE, began);
         let mut snapshots = Beat::new(plan.every, began);
         let mut looks = plan.sample.map(|period| Beat::new(period, began));
         let end = plan.length.map(|length| began + length);
@@ -279,11 +304,11 @@ impl Track {
             let now = clock();
             let over = end.is_some_and(|end| now >= end);
             if over || stop.load(Ordering::Relaxed) {
-                self.ask();
-                return self.keep_the_last();
+                return self.ask();
             }
-            if signs.due(now).is_some() {
-                self.beat()?;
+            // The error is the writer's to give.
+            if self.outbox.is_dead() {
+                return;
             }
             if looks.as_mut().is_some_and(|beat| beat.due(now).is_some()) && !self.look() {
                 looks = None;
@@ -297,13 +322,11 @@ impl Track {
                     self.gap(reason);
                 }
                 self.ask();
-                self.write()?;
                 if let Some(keep) = plan.keep {
                     // A time of day that was set forward must not make everything old.
                     let now = since_1970().min(began_at + clock().saturating_sub(began));
-                    let before = u64::try_from(now.saturating_sub(keep).as_nanos()).unwrap_or(0);
-                    let removed = self.archive.remove_before(Some(&self.path), before);
-                    self.unless_away(removed.map(|_| ()))?;
+                    self.outbox
+                        .remove_before(u64::try_from(now.saturating_sub(keep).as_nanos()).unwrap_or(0));
                 }
             }
             let next = looks.as_ref().map_or(snapshots.next, |beat| beat.next.min(snapshots.next));
@@ -321,23 +344,13 @@ impl Track {
         useful
     }
 
-    /// The first snapshot: what cannot be asked or written now is an error.
-    fn begin(&mut self) -> Result<()> {
-        let mut snapshot = self.source.snapshot()?;
-        snapshot.sampling.clone_from(&self.sampling);
-        let id = self.archive.take(&snapshot)?;
-        self.path = snapshot.source.path;
-        lock(&self.recorded).taken.push(id);
-        Ok(())
-    }
-
     /// A snapshot, or the reason why there is none, on its way into the repository.
     fn ask(&mut self) {
         match self.source.snapshot() {
             Ok(mut snapshot) => {
                 snapshot.sampling.clone_from(&self.sampling);
                 self.path.clone_from(&snapshot.source.path);
-                self.wait(Waiting::Snapshot(Box::new(snapshot)));
+                self.outbox.put(&self.path, Waiting::Snapshot(Box::new(snapshot)));
             }
             Err(error) => {
                 // What a server says may hold the names that were to be taken out.
@@ -349,84 +362,8 @@ impl Track {
 
     fn gap(&mut self, reason: String) {
         lock(&self.recorded).gaps += 1;
-        self.wait(Waiting::Gap(Gap {
-            source: self.path.clone(),
-            at_unix_ns: now_unix_ns(),
-            reason,
-            after: None,
-        }));
-    }
-
-    fn wait(&mut self, what: Waiting) {
-        if self.waiting.len() >= MOST_WAITING
-            && let Some(oldest) = self.waiting.pop_front()
-        {
-            let at_unix_ns = match oldest {
-                Waiting::Snapshot(snapshot) => snapshot.taken_unix_ns,
-                Waiting::Gap(gap) => gap.at_unix_ns,
-            };
-            let (_, lost) = self.lost.get_or_insert((at_unix_ns, 0));
-            *lost += 1;
-        }
-        self.waiting.push_back(what);
-    }
-
-    /// Writes what waits, as far as the repository takes it.
-    fn write(&mut self) -> Result<()> {
-        let written = self.write_all();
-        self.unless_away(written)
-    }
-
-    /// No error where the repository is away for a while.
-    fn unless_away(&self, done: Result<()>) -> Result<()> {
-        match done {
-            Err(error) if self.archive.may_pass() => {
-                log::warn!("{error}. The recording goes on, and this is tried again");
-                Ok(())
-            }
-            done => done,
-        }
-    }
-
-    fn write_all(&mut self) -> Result<()> {
-        // Whoever took the source over writes newer snapshots: what waited here would come behind them.
-        self.lease.beat()?;
-        if let Some((at_unix_ns, lost)) = self.lost {
-            let reason =
-                format!("{lost} snapshots and gaps were lost while the repository could not be written");
-            self.archive.note_gap(&Gap { source: self.path.clone(), at_unix_ns, reason, after: None })?;
-            lock(&self.recorded).gaps += 1;
-            self.lost = None;
-        }
-        while let Some(next) = self.waiting.front() {
-            match next {
-                Waiting::Snapshot(snapshot) => {
-                    let id = self.archive.take(snapshot)?;
-                    lock(&self.recorded).taken.push(id);
-                }
-                Waiting::Gap(gap) => self.archive.note_gap(gap)?,
-            }
-            self.waiting.pop_front();
-        }
-        Ok(())
-    }
-
-    /// Writes what waits at the end of the recording; a repository that is away is waited for.
-    fn keep_the_last(mut self) -> Result<()> {
-        let asked = clock();
-        loop {
-            match self.write_all() {
-                Err(error) if self.archive.may_pass() && clock().saturating_sub(asked) < LAST_TRY => {
-                    log::warn!("{error}. {} snapshots and gaps wait for it", self.waiting.len());
-                    std::thread::sleep(Duration::from_secs(1));
-                }
-                done => return done,
-            }
-        }
-    }
-
-    fn beat(&self) -> Result<()> {
-        self.unless_away(self.lease.beat())
+        let gap = Gap { source: self.path.clone(), at_unix_ns: now_unix_ns(), reason, after: None };
+        self.outbox.put(&self.path, Waiting::Gap(gap));
     }
 }
 

@@ -202,12 +202,7 @@ impl Repository {
     /// # Errors
     /// If the directory cannot be read.
     pub fn list(&self) -> Result<Listing> {
-        let files = self.files().map_err(|source| Error::Io {
-            action: "list the snapshots in",
-            path: self.dir.clone(),
-            source,
-            remedy: "Check that the directory is there and can be read",
-        })?;
+        let files = self.files_by_number()?;
         let mut listing = Listing { entries: Vec::new(), damaged: Vec::new() };
         for (id, path) in files {
             match read_snapshot(&path) {
@@ -242,25 +237,37 @@ impl Repository {
     /// # Errors
     /// If the directory or the snapshot `first` cannot be read. Another one that is damaged is no error: the series says which.
     pub fn series(&self, first: SnapshotId, last: SnapshotId) -> Result<Series> {
-        let of = self.find(first)?.source.path;
-        let files = self.files().map_err(|source| Error::Io {
-            action: "list the snapshots in",
-            path: self.dir.clone(),
-            source,
-            remedy: "Check that the directory is there and can be read",
-        })?;
         let mut series = Series::default();
+        self.walk(first, last, &mut |id, read| match read {
+            Ok(snapshot) => {
+                series.snapshots.push(snapshot);
+                series.ids.push(id);
+            }
+            Err(error) => series.damaged.push((id, error)),
+        })?;
+        Ok(series)
+    }
+
+    /// Hands out the snapshots of [`Repository::series`] one after the other, or why one cannot be read. None of them is held.
+    ///
+    /// # Errors
+    /// If the directory or the snapshot `first` cannot be read.
+    pub(crate) fn walk(
+        &self,
+        first: SnapshotId,
+        last: SnapshotId,
+        each: &mut dyn FnMut(SnapshotId, Result<Snapshot>),
+    ) -> Result<()> {
+        let of = self.find(first)?.source.path;
+        let files = self.files_by_number()?;
         for (id, path) in files.into_iter().filter(|(id, _)| (first..=last).contains(id)) {
             match read_snapshot(&path) {
-                Ok(snapshot) if snapshot.source.path == of => {
-                    series.snapshots.push(snapshot.brief());
-                    series.ids.push(id);
-                }
+                Ok(snapshot) if snapshot.source.path == of => each(id, Ok(snapshot.brief())),
                 Ok(_) => {}
-                Err(error) => series.damaged.push((id, error)),
+                Err(error) => each(id, Err(error)),
             }
         }
-        Ok(series)
+        Ok(())
     }
 
     fn file_of(&self, id: SnapshotId) -> PathBuf {
@@ -268,15 +275,32 @@ impl Repository {
     }
 
     /// The files that are named as snapshots, in the order of their numbers.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub(crate) fn files_by_number(&self) -> Result<Vec<(SnapshotId, PathBuf)>> {
+        self.files().map_err(|source| Error::Io {
+            action: "list the snapshots in",
+            path: self.dir.clone(),
+            source,
+            remedy: "Check that the directory is there and can be read",
+        })
+    }
+
+    /// The number in the name of a snapshot's file, if it is named as one.
+    pub(crate) fn number_of(path: &Path) -> Option<SnapshotId> {
+        let digits = path.file_name()?.to_str()?.strip_prefix("snap-")?.strip_suffix(".json")?;
+        let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>());
+        number?.ok().map(SnapshotId)
+    }
+
     fn files(&self) -> io::Result<Vec<(SnapshotId, PathBuf)>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix("snap-")?.strip_suffix(".json"));
-            let id = number.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())).map(str::parse);
-            if let Some(Ok(id)) = id {
-                files.push((SnapshotId(id), entry.path()));
+            let path = entry.path();
+            if let Some(id) = Repository::number_of(&path) {
+                files.push((id, path));
             }
         }
         files.sort();

@@ -4,6 +4,8 @@
 //! AnyRepository::series(first, last)  --->  Series { snapshots (brief), ids, gaps, damaged }  --- steps --->  Step, Step, ...
 //! ```
 //!
+//! A report does not hold a series: it reads the same snapshots one after the other and keeps what its charts need (`report/timeline.rs`).
+//!
 //! The snapshots are [brief](Snapshot::brief): a day of one a minute is read in a fraction of the time that the whole ones take. Their order
 //! is that of their numbers, which is the order in which they were taken; the time of day may have been set back in between.
 //!
@@ -48,6 +50,36 @@ pub struct Step<'a> {
     pub damaged: bool,
     /// What happened, or why that cannot be said.
     pub what: Result<Box<Interval>, Break>,
+}
+
+impl<'a> Step<'a> {
+    /// The step between two snapshots, with what is known of the time between them.
+    pub(crate) fn between(
+        (first, begin): (SnapshotId, &Snapshot),
+        (last, end): (SnapshotId, &Snapshot),
+        gaps: &'a [Gap],
+        damaged: bool,
+    ) -> Step<'a> {
+        // A gap that was noted by an older program carries no number: it is found by its time.
+        let inside = |gap: &&Gap| match gap.after {
+            Some(after) => (first..last).contains(&after),
+            None => (begin.taken_unix_ns..end.taken_unix_ns).contains(&gap.at_unix_ns),
+        };
+        let what = Interval::between(begin, end).map(|interval| Box::new(interval.with_ids(first, last)));
+        Step {
+            first,
+            last,
+            begin_unix_ns: begin.taken_unix_ns,
+            end_unix_ns: end.taken_unix_ns,
+            gaps: gaps.iter().filter(inside).collect(),
+            damaged,
+            what: what.map_err(|error| match error {
+                Error::Restarted { .. } => Break::Restarted(error),
+                Error::Reset { .. } => Break::Reset(error),
+                _ => Break::Other(error),
+            }),
+        }
+    }
 }
 
 /// Why there is no interval between two snapshots.
@@ -108,30 +140,13 @@ impl Series {
         ends.clone().zip(ends.skip(1)).map(|(begin, end)| self.step(begin, end))
     }
 
-    fn step(
-        &self,
+    fn step<'a>(
+        &'a self,
         (begin, first): (&Snapshot, &SnapshotId),
         (end, last): (&Snapshot, &SnapshotId),
-    ) -> Step<'_> {
-        // A gap that was noted by an older program carries no number: it is found by its time.
-        let inside = |gap: &&Gap| match gap.after {
-            Some(after) => (*first..*last).contains(&after),
-            None => (begin.taken_unix_ns..end.taken_unix_ns).contains(&gap.at_unix_ns),
-        };
-        let what = Interval::between(begin, end).map(|interval| Box::new(interval.with_ids(*first, *last)));
-        Step {
-            first: *first,
-            last: *last,
-            begin_unix_ns: begin.taken_unix_ns,
-            end_unix_ns: end.taken_unix_ns,
-            gaps: self.gaps.iter().filter(inside).collect(),
-            damaged: self.damaged.iter().any(|(id, _)| (*first..*last).contains(id)),
-            what: what.map_err(|error| match error {
-                Error::Restarted { .. } => Break::Restarted(error),
-                Error::Reset { .. } => Break::Reset(error),
-                _ => Break::Other(error),
-            }),
-        }
+    ) -> Step<'a> {
+        let damaged = self.damaged.iter().any(|(id, _)| (*first..*last).contains(id));
+        Step::between((*first, begin), (*last, end), &self.gaps, damaged)
     }
 
     /// Keeps the gaps that lie between its first and last snapshot.

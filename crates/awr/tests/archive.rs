@@ -8,13 +8,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fixture::{at_home, home_interval, on_tier, tier_interval};
 use tiersmith_awr::archive::{Archive, Gap};
 use tiersmith_awr::record::{Plan, Recorder};
 use tiersmith_awr::sources::LiveSource;
-use tiersmith_awr::{AnyRepository, Error, Interval, Sampling, Snapshot, SnapshotId};
+use tiersmith_awr::{AnyRepository, Error, Interval, Sampling, Snapshot, SnapshotId, export};
 
 #[test]
 fn what_is_taken_is_found_also_by_another_program() {
@@ -233,4 +235,129 @@ fn a_file_that_may_only_be_read_is_read_and_says_why_it_is_not_written() {
         assert!(error.to_string().contains("may only be read"), "{error}");
     }
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn baselines_and_gaps_go_with_their_snapshots_and_what_cannot_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
+    let from = Archive::open(place("from.db")).unwrap();
+    let (begin, end) = at_home();
+    let mut other = begin.clone();
+    other.source.path = "other".to_owned();
+    let ids = from.take_all(&[other, begin.clone(), end.clone()]).unwrap();
+    let long = "x".repeat(2_000);
+    from.add_baseline(&long, ids[1], ids[2]).unwrap();
+    from.add_baseline("<b>", ids[1], ids[1]).unwrap();
+    let gap = |at_unix_ns, after| Gap {
+        source: begin.source.path.clone(),
+        at_unix_ns,
+        reason: "no answer".to_owned(),
+        after,
+    };
+    from.note_gap(&gap(7, Some(ids[1]))).unwrap();
+    let from = AnyRepository::Archive(from);
+    // Over a directory, whose numbers are others.
+    export::export(&from, &[ids[0]], &place("files")).unwrap();
+    let exported = export::export(&from, &[], &place("files")).unwrap();
+    assert_eq!((exported.snapshots.len(), exported.baselines, exported.gaps), (3, 2, 1));
+    assert!(exported.left_out.is_empty(), "{:?}", exported.left_out);
+    let loaded = export::load(&[place("files")], &place("to.db")).unwrap();
+    assert_eq!((loaded.snapshots.len(), loaded.baselines, loaded.gaps), (4, 2, 1));
+    assert!(loaded.left_out.is_empty(), "{:?}", loaded.left_out);
+    let to = Archive::existing(place("to.db")).unwrap();
+    let named = to.baselines().unwrap().into_iter().find(|of| of.name == long).expect("whole, not cut");
+    assert_eq!((to.find(named.first).unwrap(), to.find(named.last).unwrap()), (begin.clone(), end));
+    let series = to.series(named.first, named.last).unwrap();
+    assert_eq!(series.gaps.len(), 1, "the gap lies where it lay");
+    // A second time the names are given.
+    let again = export::load(&[place("files")], &place("to.db")).unwrap();
+    assert_eq!((again.baselines, again.left_out.len()), (0, 2));
+    assert!(again.left_out[0].contains("there is one of this name already"), "{:?}", again.left_out);
+    // Of some snapshots only what belongs to them.
+    let some = export::export(&from, &[ids[0], ids[2]], &place("some")).unwrap();
+    assert_eq!((some.baselines, some.gaps, some.left_out.len()), (0, 0, 3), "{:?}", some.left_out);
+    // A file that is something else, or damaged: nothing is kept.
+    std::fs::write(place("files").join(export::BESIDE), "{}").unwrap();
+    assert!(export::load(&[place("files")], &place("none.db")).is_err());
+    assert!(!place("none.db").exists());
+}
+
+/// A source that counts its snapshots and looks.
+struct Counting {
+    snapshots: Arc<AtomicU64>,
+    looks: Arc<AtomicU64>,
+}
+
+impl LiveSource for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+
+    fn snapshot(&mut self) -> tiersmith_awr::Result<Snapshot> {
+        let number = self.snapshots.fetch_add(1, Ordering::SeqCst);
+        let mut snapshot = at_home().0;
+        snapshot.source.path = "counting".to_owned();
+        snapshot.taken_unix_ns = number;
+        Ok(snapshot)
+    }
+
+    fn look(&mut self, sampling: &mut Sampling) -> tiersmith_awr::Result<bool> {
+        sampling.looks += 1;
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        Ok(true)
+    }
+}
+
+/// Polls; the limit is for hangs only.
+fn until(what: &str, is: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(240), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn looks_and_snapshots_go_on_while_the_repository_hangs_and_what_does_not_fit_is_a_gap() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("awr.db");
+    let (snapshots, looks) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let source = Counting { snapshots: Arc::clone(&snapshots), looks: Arc::clone(&looks) };
+    let (every, sample) = (Duration::from_millis(10), Some(Duration::from_millis(10)));
+    let plan = Plan { every, length: None, sample, keep: None };
+    let recorder = Recorder::begin(vec![Box::new(source)], &path, plan).unwrap();
+    // Whoever holds the file like this makes each writer wait.
+    let holder = rusqlite::Connection::open(&path).unwrap();
+    holder.busy_timeout(Duration::from_secs(120)).unwrap();
+    holder.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let stop = AtomicBool::new(false);
+    let recorded = std::thread::scope(|scope| {
+        let recording = scope.spawn(|| recorder.run(&|| stop.load(Ordering::Relaxed)).unwrap());
+        // More than there is room for: one in the writer's hands, sixty that wait.
+        until("snapshots while the repository hangs", || snapshots.load(Ordering::SeqCst) > 80);
+        until("looks while the repository hangs", || looks.load(Ordering::SeqCst) > 80);
+        holder.execute_batch("COMMIT").unwrap();
+        let there =
+            || Archive::existing(&path).is_ok_and(|of| of.list().is_ok_and(|all| all.entries.len() > 30));
+        until("what waited is written", there);
+        stop.store(true, Ordering::Relaxed);
+        recording.join().unwrap()
+    });
+    let archive = Archive::existing(&path).unwrap();
+    let entries = archive.list().unwrap().entries;
+    let numbers: Vec<u64> = entries.iter().map(|entry| entry.taken_unix_ns).collect();
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "in order, each once: {numbers:?}");
+    assert_eq!(recorded[0].taken, entries.iter().map(|entry| entry.id).collect::<Vec<_>>());
+    let asked = snapshots.load(Ordering::SeqCst);
+    assert_eq!(numbers.last(), Some(&(asked - 1)), "the last one is there");
+    let gaps = archive.gaps().unwrap();
+    let lost: u64 = gaps
+        .iter()
+        .filter_map(|gap| gap.reason.split_once(" snapshots and gaps were lost")?.0.parse::<u64>().ok())
+        .sum();
+    // A machine that stands still for half a minute makes gaps of its own, and they wait as snapshots do.
+    assert!(lost > 0, "{gaps:?}");
+    assert!(lost >= asked - numbers.len() as u64, "{lost} of {asked}: {gaps:?}");
+    assert!(gaps.iter().any(|gap| gap.after.is_some_and(|after| entries.iter().any(|e| e.id == after))));
 }

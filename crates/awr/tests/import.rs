@@ -287,6 +287,29 @@ fn the_same_interval_has_the_same_figures_in_every_layout() {
 }
 
 #[test]
+fn idle_events_of_statspack_are_idle_although_their_names_are_cut_off() {
+    let row = "db file sequential read         1,200,000    0        240      0      2.0   12.0\n";
+    // As Statspack prints them: 28 characters of the name, no share of the calls' time.
+    let idle = "wait for unread message on b       12,578    4        615     49      0.3\n\
+                some other wait of nobody's        10,000    4     90,000   9000      0.3\n\
+                SQL*Net message from client       466,947    0  5,175,208  11083      9.5\n";
+    let report = STATSPACK.replace(row, &format!("{row}{idle}"));
+    let row = "log file parallel write           300,000    0        270      1      0.5   60.0\n";
+    let slave = "Space Manager: slave idle wa       18,762   99     93,463   4982      0.4\n";
+    let interval = interval(&imported(&report.replace(row, &format!("{row}{slave}"))));
+    for name in [
+        "wait for unread message on b",
+        "some other wait of nobody's",
+        "SQL*Net message from client",
+        "Space Manager: slave idle wa",
+    ] {
+        let wait = interval.waits.iter().find(|wait| wait.name == name);
+        assert_eq!(wait.map(|wait| wait.class), Some(WaitClass::Idle), "{name}");
+    }
+    assert_eq!(interval.wait("log file sync").unwrap().class, WaitClass::Commit);
+}
+
+#[test]
 fn what_html_has_besides_is_taken_and_what_is_unknown_is_listed() {
     let imported = imported(HTML);
     let interval = interval(&imported);

@@ -6,7 +6,10 @@ mod fixture;
 
 use fixture::{at_home, home_interval, on_tier, tier_interval};
 use tiersmith_awr::events::WaitClass;
-use tiersmith_awr::{Error, Interval, Sampling, Snapshot, StatementStat, compare, report};
+use tiersmith_awr::{
+    Cell, Error, FileStat, Interval, Item, Report, Sampling, Snapshot, StatementStat, Table, Timeline,
+    compare, report, statistic,
+};
 
 /// The fixture with statements, samples, and something missing.
 fn live() -> (Snapshot, Snapshot) {
@@ -136,4 +139,118 @@ fn a_clock_that_was_set_and_a_machine_that_was_restarted_are_said() {
     assert!(Interval::between(&a, &b).unwrap().host_cpu.is_some(), "one machine");
     after.taken_unix_ns = before.taken_unix_ns;
     assert!(matches!(Interval::between(&before, &after), Err(Error::NoTime { .. })));
+}
+
+fn value(cell: &Cell) -> Option<f64> {
+    match cell {
+        Cell::Number(value)
+        | Cell::Seconds(value)
+        | Cell::Nanoseconds(value)
+        | Cell::Bytes(value)
+        | Cell::Percent(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn file(name: &str, mib: u64, read_ms: Option<u64>) -> FileStat {
+    FileStat {
+        id: name.to_owned(),
+        name: name.to_owned(),
+        bytes: Some(1 << 30),
+        read_bytes: mib << 20,
+        read_ns: read_ms.map(|ms| ms * 1_000_000),
+    }
+}
+
+/// The fixture with reads by table: of all it read, and of each so much.
+fn with_files(all_mib: u64, files: &[FileStat]) -> Interval {
+    let (mut begin, mut end) = live();
+    for (snapshot, mib) in [(&mut begin, 0), (&mut end, all_mib)] {
+        snapshot.counters.retain(|counter| counter.name != statistic::PHYSICAL_READS);
+        snapshot.add_counter(statistic::PHYSICAL_READS, "blocks", mib * 128);
+    }
+    end.files = files.to_vec();
+    Interval::between(&begin, &end).unwrap()
+}
+
+fn table<'a>(report: &'a Report, caption: &str) -> &'a Table {
+    let items = report.sections.iter().flat_map(|section| &section.items);
+    let mut tables = items.filter_map(|item| if let Item::Table(table) = item { Some(table) } else { None });
+    tables.find(|table| table.caption == caption).unwrap_or_else(|| panic!("no table `{caption}`"))
+}
+
+#[test]
+fn segments_are_listed_by_physical_reads_in_every_form() {
+    let evil = "public.<script>";
+    let first = with_files(200, &[file("public.orders", 60, Some(120)), file(evil, 100, None)]);
+    let one = report(&first);
+    let segments = table(&one, "Segments by Physical Reads");
+    let row = |row: usize| segments.rows[row].iter().map(Cell::shown).collect::<Vec<_>>();
+    assert_eq!((row(0)[0].as_str(), row(1)[0].as_str()), (evil, "public.orders"), "most bytes first");
+    let shares: Vec<Option<f64>> = segments.rows.iter().map(|row| value(&row[2])).collect();
+    assert_eq!(shares, [Some(50.0), Some(30.0)], "of all that was read, not of what is listed");
+    assert_eq!(value(&segments.rows[1][5]), Some(2e6), "2 ms for each MiB");
+    assert_eq!(segments.rows[0][5], Cell::Empty, "not measured is empty, not zero");
+    assert!(segments.notes.iter().any(|note| note.contains("80")), "{:?}", segments.notes);
+    for (text, tagged) in [
+        (one.text(), false),
+        (one.markdown(), false),
+        (one.csv(), false),
+        (one.json(), false),
+        (one.html(), true),
+    ] {
+        assert!(text.contains("Segments by Physical Reads") && text.contains("public.orders"), "{text}");
+        assert!(!tagged || (!text.contains(evil) && text.contains("public.&lt;script&gt;")), "{text}");
+    }
+    // What only one of them has was not read in the other; where the list may lack rows, that is not known.
+    let second = with_files(100, &[file("public.orders", 90, Some(90))]);
+    let two = compare(&first, &second);
+    let segments = table(&two, "Segments by Physical Reads");
+    let of = |name: &str| segments.rows.iter().find(|row| row[0] == Cell::text(name)).unwrap();
+    assert_eq!((value(&of(evil)[2]), value(&of("public.orders")[5])), (Some(0.0), Some(90.0)));
+    let mut partial = second.clone();
+    partial.end.partial.insert("files".to_owned());
+    let two = compare(&first, &partial);
+    let segments = table(&two, "Segments by Physical Reads");
+    let of = |name: &str| segments.rows.iter().find(|row| row[0] == Cell::text(name)).unwrap();
+    assert_eq!(of(evil)[2], Cell::Empty);
+    assert!(segments.notes.iter().any(|note| note.contains("not told")), "{:?}", segments.notes);
+    // Rows never add up to more than was read, also where the source counts less than its tables.
+    let less = report(&with_files(10, &[file("a", 60, None), file("b", 40, None)]));
+    let sum: f64 =
+        table(&less, "Segments by Physical Reads").rows.iter().filter_map(|row| value(&row[2])).sum();
+    assert_eq!(sum, 100.0);
+    assert!(!report(&with_files(10, &[])).text().contains("Segment Statistics"), "nothing told, no section");
+}
+
+#[test]
+fn the_recorders_host_is_never_shown_as_that_of_a_database_elsewhere() {
+    let all = |remote| -> Vec<Snapshot> {
+        let (begin, end) = live();
+        let mut middle = begin.clone();
+        middle.monotonic_ns = (begin.monotonic_ns + end.monotonic_ns) / 2;
+        middle.taken_unix_ns = (begin.taken_unix_ns + end.taken_unix_ns) / 2;
+        let mut all = vec![begin, middle, end];
+        all.iter_mut().for_each(|snapshot| snapshot.source.remote = remote);
+        all
+    };
+    let of = |remote| {
+        let all = all(remote);
+        Interval::between(&all[0], &all[2]).unwrap().with_timeline(Timeline::of_snapshots(&all))
+    };
+    let (here, elsewhere) = (of(Some(false)), of(Some(true)));
+    let whose = "of the recorder; the database is on another machine";
+    assert!(!report(&here).text().contains(whose));
+    assert!(report(&here).html().contains("host processors busy"));
+    for report in [report(&elsewhere), compare(&elsewhere, &elsewhere)] {
+        assert!(report.sections.iter().any(|section| section.title == format!("Host ({whose})")));
+        let (text, html) = (report.text(), report.html());
+        assert!(!text.contains("host processors") && !html.contains("host processors"), "{text}");
+        assert!(html.contains("its processors are not known"), "{html}");
+        for line in text.lines().filter(|line| line.contains("Host Name")) {
+            assert!(line.contains("of the recorder"), "{line}");
+        }
+    }
+    let both = compare(&here, &elsewhere);
+    assert!(both.sections.iter().any(|section| section.title == format!("Host (2nd: {whose})")));
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tiersmith_awr::metrics::{Endpoint, Format, Listen};
+use tiersmith_awr::metrics::{Endpoint, Format, Hosts, Listen};
 
 /// For hangs only.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -20,7 +20,7 @@ fn start() -> (Endpoint, SocketAddr) {
         // Larger than what a socket holds, so that a reader that does not read holds the writer up.
         Format::Prometheus => "x".repeat(4 << 20),
     };
-    let endpoint = Endpoint::start(&listen, Arc::new(answer)).unwrap();
+    let endpoint = Endpoint::start(&listen, Hosts::default(), Arc::new(answer)).unwrap();
     let Listen::Tcp(address) = endpoint.listens_at() else { panic!("it listens elsewhere") };
     let address = *address;
     (endpoint, address)
@@ -45,7 +45,7 @@ fn ask(address: SocketAddr, request: &[u8]) -> String {
 
 fn assert_answers(address: SocketAddr) {
     let accept =
-        b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n";
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n";
     let answer = ask(address, accept);
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(
@@ -66,7 +66,7 @@ fn requests_are_answered_in_the_form_that_was_asked_for() {
         )
     );
     assert_eq!(plain.split_once("\r\n\r\n").unwrap().1.len(), 4 << 20);
-    let head = ask(address, b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    let head = ask(address, b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.contains("Content-Length: 3\r\n") && head.ends_with("\r\n\r\n"), "{head}");
     assert!(ask(address, b"GET /healthz HTTP/1.1\n\n").ends_with("ok\n"));
     assert!(ask(address, b"GET /../../etc/passwd HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
@@ -74,6 +74,46 @@ fn requests_are_answered_in_the_form_that_was_asked_for() {
         ask(address, b"POST /metrics HTTP/1.1\r\nContent-Length: 9\r\n\r\n123456789")
             .starts_with("HTTP/1.1 405 ")
     );
+}
+
+#[test]
+fn a_name_that_a_stranger_leads_here_is_not_answered() {
+    let listen = Listen::parse("127.0.0.1:0").unwrap();
+    let answer = Arc::new(|_: Format| "secret\n".to_owned());
+    let endpoint =
+        Endpoint::start(&listen, Hosts::of(["db1.example.org".to_owned()]), answer.clone()).unwrap();
+    let Listen::Tcp(address) = endpoint.listens_at() else { panic!("it listens elsewhere") };
+    let of_host = |line: &str| ask(*address, format!("GET /metrics HTTP/1.1\r\n{line}\r\n\r\n").as_bytes());
+    let port = address.port();
+    for good in [
+        format!("Host: {address}"),
+        format!("hOST:localhost:{port}"),
+        "Host: DB1.example.org".to_owned(),
+        "X: y".to_owned(),
+    ] {
+        assert!(of_host(&good).ends_with("\r\n\r\nsecret\n"), "{good}");
+    }
+    for wrong in [
+        format!("Host: rebound.evil.example:{port}"),
+        "Host: localhost.evil.example".to_owned(),
+        "Host: localhost\r\nHost: rebound.evil.example".to_owned(),
+        "Host : rebound.evil.example".to_owned(),
+        "Host:".to_owned(),
+    ] {
+        let answer = of_host(&wrong);
+        assert!(answer.starts_with("HTTP/1.1 421 ") && answer.contains("--allow-host"), "{wrong}: {answer}");
+        assert!(!answer.contains("secret") && !answer.contains("evil"), "{answer}");
+    }
+    // No browser opens a socket in the file system.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.sock");
+    let _endpoint = Endpoint::start(&Listen::Unix(path.clone()), Hosts::default(), answer).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: anything\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("secret\n"), "{answer}");
 }
 
 #[test]
@@ -147,7 +187,7 @@ fn a_socket_in_the_file_system_is_its_owners_and_one_left_behind_is_replaced() {
     // A listener that is gone leaves its file.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let listen = Listen::Unix(path.clone());
-    let endpoint = Endpoint::start(&listen, Arc::new(|_| "x\n".to_owned())).unwrap();
+    let endpoint = Endpoint::start(&listen, Hosts::default(), Arc::new(|_| "x\n".to_owned())).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -155,10 +195,16 @@ fn a_socket_in_the_file_system_is_its_owners_and_one_left_behind_is_replaced() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("\r\n\r\nx\n"), "{answer}");
-    assert!(Endpoint::start(&listen, Arc::new(|_| String::new())).is_err(), "somebody listens there");
+    assert!(
+        Endpoint::start(&listen, Hosts::default(), Arc::new(|_| String::new())).is_err(),
+        "somebody listens there"
+    );
     drop(endpoint);
     assert!(!path.exists());
     std::fs::write(&path, "a file").unwrap();
-    assert!(Endpoint::start(&listen, Arc::new(|_| String::new())).is_err(), "a file is not replaced");
+    assert!(
+        Endpoint::start(&listen, Hosts::default(), Arc::new(|_| String::new())).is_err(),
+        "a file is not replaced"
+    );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
 }

@@ -158,6 +158,8 @@ const PROBE: &str = r#"
   window.addEventListener("load", function () {
     var loaded = performance.getEntriesByType("navigation")[0];
     said.interactive_ms = Math.round(loaded.domInteractive);
+    said.height = document.body.offsetHeight;
+    said.laid_out_ms = Math.round(performance.now());
     said.resources = performance.getEntriesByType("resource").filter(function (entry) {
       return entry.name !== "https://127.0.0.1:9/x.png";
     }).length;
@@ -211,10 +213,11 @@ fn the_page_sorts_its_tables_and_lets_nothing_else_run_or_load() {
     assert_eq!(errors.len(), 2, "{errors:#?}");
     assert!(errors.iter().all(|line| line.contains("Content Security Policy")), "{errors:#?}");
     eprintln!(
-        "{} bytes; interactive after {} ms, sortable after {} ms in {}",
+        "{} bytes; interactive after {} ms, sortable after {} ms, laid out and free for input after {} ms in {}",
         html.len(),
         said["interactive_ms"],
         said["ready_ms"],
+        said["laid_out_ms"],
         browser.program
     );
 }

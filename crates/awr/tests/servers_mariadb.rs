@@ -1,4 +1,4 @@
-//! MariaDB as a source, against a real server: commits and syncs are those that were made; without performance_schema the rest is there.
+//! MariaDB or MySQL as a source, against a real server: commits and syncs are those that were made; without performance_schema the rest is there.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -12,6 +12,11 @@ use tiersmith_awr::{Error, Interval, report};
 fn client(server: &Server) -> mysql::Conn {
     let socket = server.path("my.sock");
     mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root"))).unwrap()
+}
+
+fn is_mariadb(client: &mut mysql::Conn) -> bool {
+    let version: Option<String> = client.query_first("SELECT VERSION()").unwrap();
+    version.unwrap().contains("MariaDB")
 }
 
 fn source(server: &Server) -> Box<dyn LiveSource> {
@@ -51,14 +56,18 @@ fn what_is_counted_is_what_was_committed_and_a_restart_is_an_error() {
         .find(|wait| wait.name == "log file parallel write")
         .map_or(0, |wait| wait.count);
     assert!(redo > 0 || interval.counter("redo writes").unwrap_or(0) > 0, "redo was written");
-    assert!(report(&interval).text().contains("MariaDB"));
+    let product = if is_mariadb(&mut work) { "MariaDB" } else { "MySQL" };
+    assert!(report(&interval).text().contains(product));
 
     // The server's clock of flushes counts whole seconds: a flush in the first one cannot be told from none.
     servers::until("the server's third second", || {
         let up: Option<(String, u64)> = work.query_first("SHOW GLOBAL STATUS LIKE 'Uptime'").unwrap();
         up.is_some_and(|(_, seconds)| seconds >= 2)
     });
-    work.query_drop("FLUSH STATUS").unwrap();
+    // MariaDB 11.5 gave the short form another meaning: the session's own counts alone.
+    if work.query_drop("FLUSH GLOBAL STATUS").is_err() {
+        work.query_drop("FLUSH STATUS").unwrap();
+    }
     let error = Interval::between(&end, &source.snapshot().unwrap());
     assert!(error.is_err(), "{:?}", error.map(|interval| interval.counters));
 
@@ -90,6 +99,10 @@ fn a_user_without_rights_and_a_wrong_password_are_told_what_to_do() {
     assert!(snapshot.missing.iter().any(|line| line.contains("GRANT")), "{:?}", snapshot.missing);
     assert!(snapshot.counters.iter().any(|counter| counter.name == "user calls"));
     assert!(!snapshot.to_json().contains("hunter"));
+    if !is_mariadb(&mut client(&server)) {
+        // MySQL's servers of today have no such way to log in unless a plugin is loaded.
+        return;
+    }
     // Whom the system names at the other end of the socket.
     let me = std::process::Command::new("id").arg("-un").stdin(std::process::Stdio::null()).output().unwrap();
     let me = String::from_utf8(me.stdout).unwrap();

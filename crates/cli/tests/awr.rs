@@ -59,7 +59,18 @@ fn a_recording_around_a_command_is_reported_in_every_form() {
     let again = ["awr", "record", "--source", "host", "--name", "before", "--", "true"];
     refused(dir, &again, "there is a baseline `before`");
     good(dir, &["awr", "export", "--to", "files"]);
-    good(dir, &["awr", "load", "files/snap-000001.json", "files/snap-000002.json", "--to", "other.db"]);
+    let loaded = good(dir, &["awr", "load", "files", "--to", "other.db"]);
+    assert!(loaded.contains("4 snapshots, 2 baselines, 0 gaps in other.db"), "{loaded}");
+    let same =
+        good(dir, &["awr", "compare", "--in", "other.db", "--baseline", "before", "--baseline", "after"]);
+    assert_eq!(same, compared, "the names came with their snapshots");
+    // Snapshots without what lies beside them: that is said, and no good end.
+    let files = ["awr", "load", "files/snap-000001.json", "files/snap-000002.json", "--to", "some.db"];
+    let output = tiersmith(dir, &files);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("2 snapshots, 0 baselines") && said.contains("name the directory"), "{said}");
+    refused(dir, &["awr", "record", "--source", "host", "--source", "host", "--for", "0"], "given twice");
     assert!(good(dir, &["awr", "report", "--in", "other.db"]).contains("WORKLOAD REPOSITORY report"));
     assert!(good(dir, &["awr", "purge", "--older", "0"]).contains("0 snapshots removed"), "baselines stay");
     good(dir, &["awr", "baseline", "drop", "before"]);

@@ -46,7 +46,9 @@ impl Served {
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         let accept = "application/openmetrics-text;version=1.0.0";
         stream
-            .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n").as_bytes())
+            .write_all(
+                format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n").as_bytes(),
+            )
             .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -111,7 +113,8 @@ fn a_server_that_is_started_later_is_served_from_then_on_and_is_down_when_it_is(
 
 #[test]
 fn what_cannot_be_served_is_refused_with_one_sentence() {
-    let refused: [(&[&str], &str); 5] = [
+    let refused: [(&[&str], &str); 6] = [
+        (&["--source", "host", "--allow-host", "http://db1"], "for instance"),
         (&["--source", "redis://:hunter2@localhost"], "password in it"),
         (&["--source", "host", "--source", "host"], "given twice"),
         (&["--source", "host", "--listen", "nowhere"], "ADDRESS:PORT"),

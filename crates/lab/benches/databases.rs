@@ -1,6 +1,6 @@
 //! PostgreSQL and MariaDB on a mounted home, against the same servers on the home's disk, under their own load programs.
 //!
-//! `cargo bench -p tiersmith-lab --bench databases -- [--quick] [--rounds N] [--home-model NAME]`; writes `target/bench/databases.json`.
+//! `cargo bench -p tiersmith-lab --bench databases -- [--quick] [--rounds N] [--only LOAD,...] [--home-model NAME]`; writes `target/bench/databases.json`.
 //!
 //! Each arrangement is one server that stays up: on the disk; with data and redo on the tier, mounted as `tiersmith attach` mounts. They
 //! are copies of one loaded directory and take turns, load by load and round by round. A run is a number of transactions, the same for
@@ -18,6 +18,7 @@
 //! | `pg_tpcb_1_over_disk`, `pg_tpcb_8_over_disk` | pgbench TPC-B transactions per second with 1 and 8 clients: more is better |
 //! | `pg_tpcb_1_p99_over_disk`, `pg_tpcb_8_p99_over_disk` | 99th percentile of a transaction's time: less is better |
 //! | `pg_wal_wait_over_disk` | WALWrite and WALSync of a transaction, 1 client: less is better |
+//! | `pg_tpcb_1_without_redo_waits_over_disk` | what `pg_tpcb_1_over_disk` would be if redo took no time: reckoned from the disk's rate and redo waits |
 //! | `pg_wal_bytes_over_disk` | WAL bytes of a transaction, 8 clients, the same number since the checkpoint: 1 |
 //! | `pg_wal_bytes_fpw_off_over_on` | WAL bytes of a transaction after a checkpoint, `full_page_writes = off` (safe there) over `on` |
 //! | `pg_tpcb_8_fpw_off_over_on` | transactions per second of the same runs |
@@ -49,6 +50,7 @@ use std::time::{Duration, Instant};
 use report::Report;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tiersmith_awr::WaitStat;
 use tiersmith_lab::case::{self, Case, Load};
 use tiersmith_lab::place::{self, Leftovers, Places, Wishes};
 use tiersmith_lab::run::{Measured, Plans, Program};
@@ -76,6 +78,8 @@ const TRANSACTIONS: (u64, u64) = (400, 200_000);
 const ENOUGH: u64 = 1000;
 /// How long an interrupted benchmark may take to stop by itself.
 const PATIENCE: Duration = Duration::from_millis(400);
+/// How many of a run's waits are told while it goes on.
+const WAITS: usize = 5;
 /// How often the disk's own sync is timed in a round.
 const SYNCS: usize = 60;
 
@@ -105,10 +109,21 @@ const MARIADB: [Group; 3] = [
 struct Called {
     home_model: Option<String>,
     quick: bool,
+    /// The loads that are measured, by name; nothing: all of the form.
+    only: Option<String>,
     /// A run's length, about.
     seconds: f64,
     rounds: usize,
     leftovers: Leftovers,
+}
+
+impl Called {
+    fn wants(&self, group: &Group) -> bool {
+        match &self.only {
+            Some(names) => names.split(',').any(|name| name == group.name),
+            None => group.quick || !self.quick,
+        }
+    }
 }
 
 /// Servers that take turns.
@@ -139,9 +154,17 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let known: Vec<&str> = POSTGRES.iter().chain(&MARIADB).map(|group| group.name).collect();
+    if let Some(name) =
+        option("--only").iter().flat_map(|names| names.split(',')).find(|name| !known.contains(name))
+    {
+        eprintln!("databases: --only {name}: give some of {}, with commas between", known.join(","));
+        return ExitCode::from(2);
+    }
     let called = Called {
         home_model,
         quick,
+        only: option("--only"),
         seconds: if quick { 1.0 } else { 5.0 },
         rounds,
         leftovers: Leftovers::default(),
@@ -201,12 +224,14 @@ fn all(report: &mut Report, called: &Called) -> Result<(), Failed> {
     }
     report.config("seconds_per_run_about", called.seconds);
     report.note("a run's figure is one sample; the 99th percentile is of the transactions of a run");
-    if called.quick {
+    if called.quick && called.only.is_none() {
         report.note("left out by --quick: pg_read_only, pg_tpcb_8_fpw_off_over_on, mariadb_ro, mariadb_wo");
     }
     for (name, groups) in [("postgres", POSTGRES), ("mariadb", MARIADB)] {
-        let groups: Vec<Group> = groups.into_iter().filter(|group| group.quick || !called.quick).collect();
-        product(report, called, name, &groups)?;
+        let groups: Vec<Group> = groups.into_iter().filter(|group| called.wants(group)).collect();
+        if !groups.is_empty() {
+            product(report, called, name, &groups)?;
+        }
     }
     Ok(())
 }
@@ -315,7 +340,9 @@ impl Bench<'_> {
                     self.keep(group.name, ARRANGEMENTS[n].1, round, measured);
                 }
             }
-            if let (true, Some(group), Some(count)) = (postgres, groups.get(1), counts.get(1)) {
+            if let Some((group, count)) =
+                groups.iter().zip(&counts).find(|(group, _)| group.name == "pg_tpcb_8")
+            {
                 // Bytes of a transaction need no long run.
                 let count = if self.called.quick { *count / 3 } else { *count };
                 self.once(group, count.next_multiple_of(u64::from(group.clients)), round)?;
@@ -327,6 +354,7 @@ impl Bench<'_> {
         if postgres {
             let name = "pg_tpcb_8";
             self.ratio("pg_wal_wait_over_disk", "pg_tpcb_1", "redo waits per transaction", MOUNT, DISK);
+            self.most_there_is_to_win("pg_tpcb_1");
             self.ratio("pg_wal_bytes_over_disk", name, "redo", MOUNT, DISK);
             self.ratio("pg_wal_bytes_fpw_off_over_on", name, "redo", ONCE, PAGES_TWICE);
             if !self.called.quick {
@@ -400,8 +428,9 @@ impl Bench<'_> {
         };
         let rate = run.measured.transactions_per_s();
         say(&format!(
-            "round {round}: {name} {row}: {rate:.0} transactions/s, {} of them",
-            run.measured.transactions
+            "round {round}: {name} {row}: {rate:.0} transactions/s, {} of them{}",
+            run.measured.transactions,
+            longest(&run.measured)
         ));
         let table = self.table(name, "transactions");
         self.report.run_in("1/s", &table, row, vec![rate]);
@@ -435,6 +464,19 @@ impl Bench<'_> {
         self.ratio(&format!("{name}_p99_over_disk"), name, "99th percentile", MOUNT, DISK);
     }
 
+    /// What one client would gain if its redo took no time at all: a share of its time that no tier can exceed by making commits faster.
+    fn most_there_is_to_win(&mut self, of: &str) {
+        let (rates, waits) = (self.table(of, "transactions"), self.table(of, "redo waits per transaction"));
+        let (Some(rate), Some(wait_ns)) =
+            (self.report.median(&rates, DISK), self.report.median(&waits, DISK))
+        else {
+            return;
+        };
+        let waiting = (rate * wait_ns / 1e9).min(0.999);
+        let key = if self.called.home_model.is_some() { "modelled_" } else { "" };
+        self.report.ratio(&format!("{key}{of}_without_redo_waits_over_disk"), 1.0 / (1.0 - waiting));
+    }
+
     fn ratio(&mut self, key: &str, of: &str, what: &str, this: &str, that: &str) {
         let group = self.table(of, what);
         let key = if self.called.home_model.is_some() { format!("modelled_{key}") } else { key.to_owned() };
@@ -444,6 +486,27 @@ impl Bench<'_> {
             self.report.warn(format!("{key}: spread {:.0} % between rounds", spread * 100.0));
         }
     }
+}
+
+/// What was waited for most in a run, by a request or, in brackets, in the background: microseconds of each transaction.
+fn longest(measured: &Measured) -> String {
+    let before = |name: &str| {
+        measured.begin.waits.iter().find(|wait| wait.name == name).map_or(0, |wait| wait.total_ns)
+    };
+    let mut waits: Vec<(u64, &WaitStat)> = measured
+        .end
+        .waits
+        .iter()
+        .map(|wait| (wait.total_ns.saturating_sub(before(&wait.name)), wait))
+        .collect();
+    waits.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    let mut text = String::new();
+    for (ns, wait) in waits.into_iter().take(WAITS).filter(|(ns, _)| *ns > 0) {
+        let us = ns as f64 / 1e3 / measured.transactions.max(1) as f64;
+        let (open, close) = if wait.background { ("(", ")") } else { ("", "") };
+        text.push_str(&format!("; {open}{} {us:.0} us{close}", wait.name));
+    }
+    text
 }
 
 /// Who is first changes from round to round.

@@ -60,7 +60,7 @@ impl Placement {
             Placement::Redo => "redo",
             Placement::All => "data and redo",
             Placement::Disk => "redo, a disk",
-            Placement::Directory => "redo, a directory",
+            Placement::Directory => "redo, a folder",
         }
     }
 }

@@ -15,6 +15,8 @@
 //! | `redo_over_passthrough` | time of that over the same to a file on tmpfs that FUSE passes through |
 //! | `redo_write_over_floor`, `redo_write_over_floor_WAY` | time of that over the same with a server that answers at once: same transport, nothing done. What is above 1 is ours |
 //! | `floor_us_WAY` | that floor in microseconds |
+//! | `redo_write_sync_8k_us_WAY_bound` | as `redo_write_sync_8k_us_WAY`, the caller bound to a processor. Published floors of FUSE are of such a caller |
+//! | `switch_us` | microseconds of a byte through a pipe to another process and back, both bound to one processor: two changes of process, which a call that another process answers cannot do without |
 //! | `read_8k_us`, `read_8k_us_WAY` | microseconds of a read of 8 KiB from the tier, past the page cache (`O_DIRECT`): the fastest way, and each |
 //! | `cached_read_over_home` | time of a read of 8 KiB from the page cache over that on home's own file system, both written block by block |
 //! | `cached_read_over_home_at_once` | the same, home's file written at once: its page cache then has larger pages |
@@ -23,11 +25,13 @@
 mod report;
 
 use report::{Report, time_batches};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::error::Error;
 use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use tiersmith_mount::{Mounted, Options, Transport, mount};
 use tiersmith_store::{Medium, Profile, TierSpec, attach};
 
@@ -41,6 +45,12 @@ const FLOORS: [(&str, Transport); 2] =
     [("classic_floor", Transport::Classic), ("uring_floor", Transport::Uring)];
 
 const REDO: &str = "redo write 8 KiB + fdatasync";
+/// What the name of a row ends with whose caller is bound to a processor.
+const BOUND: &str = ", caller bound to a processor";
+/// Two changes of process.
+const SWITCH: &str = "a byte to another process and back, on one processor";
+/// In the environment of the process that sends bytes back.
+const ECHO: &str = "TIERSMITH_BENCH_ECHO";
 const READ: &str = "read 8 KiB from the tier";
 const CACHED: &str = "read 8 KiB from the page cache";
 
@@ -126,6 +136,9 @@ fn way(
 }
 
 fn main() -> ExitCode {
+    if std::env::var_os(ECHO).is_some() {
+        return echo();
+    }
     let mut report = Report::from_args("operations", "one operation at the mount, EMULATED tier, one thread");
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         eprintln!("operations: needs root and /dev/fuse");
@@ -138,6 +151,45 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Sends each byte back, until there are no more.
+fn echo() -> ExitCode {
+    let mut byte = [0];
+    while std::io::stdin().read_exact(&mut byte).is_ok() && std::io::stdout().write_all(&byte).is_ok() {
+        // Standard output keeps bytes back until the end of a line.
+        let _ = std::io::stdout().flush();
+    }
+    ExitCode::SUCCESS
+}
+
+/// Does something with this thread, and what it starts, bound to the first processor that it may use. Does it unbound where that is refused.
+fn bound<T>(what: impl FnOnce() -> T) -> T {
+    let Ok(before) = sched_getaffinity(None) else { return what() };
+    let mut one = CpuSet::new();
+    (0..CpuSet::MAX_CPU).find(|n| before.is_set(*n)).into_iter().for_each(|n| one.set(n));
+    let _ = sched_setaffinity(None, &one);
+    let done = what();
+    let _ = sched_setaffinity(None, &before);
+    done
+}
+
+/// Measures what two changes of process cost.
+fn switches(report: &mut Report, operations: usize) -> Result<(), Failed> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let mut other =
+        command.env(ECHO, "1").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let (to, from) = (other.stdin.take(), other.stdout.take());
+    let (Some(mut to), Some(mut from)) = (to, from) else { return Err("a process without pipes".into()) };
+    let mut byte = [0];
+    let samples = time_batches(operations, BATCH, |_| {
+        to.write_all(&[1]).expect("a write");
+        from.read_exact(&mut byte).expect("a read");
+    });
+    drop(to);
+    other.wait()?;
+    report.run(REDO, SWITCH, samples);
+    Ok(())
 }
 
 fn free_bytes(path: &Path) -> u64 {
@@ -191,6 +243,8 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
         redo(report, "home's disk, no mount", &on_home, 64, &mut at);
         for way in &ways {
             redo(report, &way.name, &way.redo, operations, &mut at);
+            let name = format!("{}{BOUND}", way.name);
+            bound(|| redo(report, &name, &way.redo, operations, &mut at));
             read(report, READ, &way.name, &way.direct, operations);
             read(report, CACHED, &way.name, &way.cached, operations);
         }
@@ -206,6 +260,7 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
         if let Some(file) = through.as_ref().and_then(|w| w.passed.as_ref()) {
             redo(report, "passthrough", file, operations, &mut at);
         }
+        bound(|| switches(report, operations))?;
         read(report, CACHED, "home's disk, no mount", &on_home, operations);
         read(report, CACHED, IN_ONE, &in_one, operations);
     }
@@ -235,6 +290,14 @@ fn ratios(report: &mut Report, ways: &[Way]) {
                 report.ratio(&format!("{key}_{}", way.name), median / 1000.0);
             }
         }
+    }
+    for way in ways {
+        if let Some(median) = report.median(REDO, &format!("{}{BOUND}", way.name)) {
+            report.ratio(&format!("redo_write_sync_8k_us_{}_bound", way.name), median / 1000.0);
+        }
+    }
+    if let Some(median) = report.median(REDO, SWITCH) {
+        report.ratio("switch_us", median / 1000.0);
     }
     for (name, _) in FLOORS {
         let way = name.trim_end_matches("_floor");

@@ -26,6 +26,8 @@
 mod device;
 mod error;
 mod fs;
+#[cfg(feature = "testing")]
+pub mod messages;
 mod mounted;
 mod options;
 mod point;

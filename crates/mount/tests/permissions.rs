@@ -7,7 +7,7 @@
 mod place;
 
 use place::{Place, skipped_unless_root};
-use rustix::fs::{Mode, XattrFlags};
+use rustix::fs::{Mode, StatVfsMountFlags, XattrFlags};
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
@@ -39,6 +39,17 @@ fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
 /// Lets everybody through the directories above the home.
 fn open_up(place: &Place) {
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn programs_on_the_mount_give_no_rights_and_devices_on_it_open_none() {
+    if skipped_unless_root("programs_on_the_mount_give_no_rights_and_devices_on_it_open_none") {
+        return;
+    }
+    let place = Place::new(8);
+    let flags = rustix::fs::statvfs(place.at(".")).unwrap().f_flag;
+    let wanted = StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV;
+    assert!(flags.contains(wanted), "{flags:?}");
 }
 
 #[test]

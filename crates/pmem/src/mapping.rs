@@ -199,6 +199,14 @@ impl Mapping {
         self.kernel.prefetch_for_read(from, len);
     }
 
+    /// A hint that the bytes at `at` will be written soon, the first time since they were mapped: one call instead of a page fault for each
+    /// 4 KiB. Only where pages are memory already; of a file on a disk it would make pages dirty that are not written. `at` is a multiple of
+    /// [`FRAME`].
+    pub fn prefault(&self, at: u64, len: usize) {
+        let _within = self.range(at, len);
+        self.memory.prefault(at as usize, len);
+    }
+
     /// The checksum of what is at `at`: what [`Mapping::nt_write_hashed`] returned when it wrote these bytes with this
     /// seed, and what [`crate::hash_bytes`] returns for a slice of them.
     pub fn hash(&self, at: u64, len: usize, seed: u64) -> u64 {
@@ -293,6 +301,22 @@ impl Mapping {
             return recorder.store(self, at, &value.to_le_bytes(), false);
         }
         word.store(value.to_le(), Ordering::Release);
+    }
+
+    /// Stores a little-endian word at `at`, a multiple of 8, past the caches: without waiting for a line that is in none of them. Atomic, and
+    /// ordered with nothing: this thread fences before it lets another one store to the same word, else the older value may arrive last.
+    ///
+    /// # Durability
+    /// All or nothing at a power cut. Durable after [`Mapping::fence`] by the same thread.
+    #[inline]
+    pub fn nt_store_u64(&self, at: u64, value: u64) {
+        let word = self.word(at);
+        self.check_writable(at, 8);
+        if let Some(recorder) = &self.recorder {
+            return recorder.store(self, at, &value.to_le_bytes(), true);
+        }
+        // SAFETY: `word` checked bounds and alignment, `check_writable` that no slice covers it.
+        unsafe { self.kernel.stream_word(word.as_ptr(), value.to_le()) }
     }
 
     /// Copies `data` to `at` through the caches: for small writes.

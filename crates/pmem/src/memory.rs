@@ -62,6 +62,8 @@ pub(crate) struct Mapped {
     pub(crate) device_len: Option<u64>,
     pub(crate) huge_pages: bool,
     pub(crate) prefault: bool,
+    /// Its pages are memory already (tmpfs, persistent memory), not copies of a disk's blocks.
+    pub(crate) in_memory: bool,
 }
 
 // SAFETY: the bytes are reached through atomics and asm, and as slices only under a view (see `frames.rs`).
@@ -97,6 +99,16 @@ impl Memory {
     /// The first byte.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
+    }
+
+    /// Fills the page tables of `len` bytes from the offset `at`, which are within the memory. A hint.
+    pub(crate) fn prefault(&self, at: usize, len: usize) {
+        #[cfg(not(miri))]
+        if self.as_mapped().is_some_and(|mapped| mapped.in_memory) {
+            let start = self.base.as_ptr().wrapping_add(at).cast();
+            // SAFETY: populating for write leaves contents as they are; of a range that is not mapped the kernel says so.
+            let _ = unsafe { rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxPopulateWrite) };
+        }
     }
 
     /// The file behind it, if there is one.

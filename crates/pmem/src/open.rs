@@ -109,6 +109,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
         device_len,
         huge_pages: options.huge_pages,
         prefault: options.prefault,
+        in_memory: access != Access::Emulated || magic(&file) == Some(TMPFS_MAGIC),
     };
     // From here on dropping `memory` undoes the reservation.
     let memory = Memory::mapped(base, mapped);

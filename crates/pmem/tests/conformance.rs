@@ -51,7 +51,11 @@ fn reads_return_what_the_writes_before_them_wrote() {
                 0 => {
                     at = at / 8 * 8;
                     let value = rng.u64(..);
-                    mapping.store_u64(at as u64, value);
+                    if rng.bool() {
+                        mapping.store_u64(at as u64, value);
+                    } else {
+                        mapping.nt_store_u64(at as u64, value);
+                    }
                     model[at..at + 8].copy_from_slice(&value.to_le_bytes());
                 }
                 1 => {
@@ -144,6 +148,7 @@ fn misuse_panics_and_changes_nothing() {
         let _view = mapping.view(5 * frame, FRAME).unwrap();
         let calls: &[(&str, &dyn Fn())] = &[
             ("not claimed", &|| mapping.store_u64(frame, 1)),
+            ("not claimed", &|| mapping.nt_store_u64(frame, 1)),
             ("not claimed", &|| mapping.write(4 * frame - 1, &[1; 2])),
             ("not claimed", &|| mapping.nt_write(3 * frame - 1, &[1; 2])),
             ("not claimed", &|| mapping.nt_write(frame - 8, &[1; 16])),
@@ -152,6 +157,7 @@ fn misuse_panics_and_changes_nothing() {
             ("multiples of 64", &|| _ = mapping.nt_write_hashed(8, &[1; 64], 0)),
             ("multiples of 64", &|| _ = mapping.nt_write_hashed(0, &[1; 63], 0)),
             ("not a multiple of 8", &|| mapping.store_u64(4, 1)),
+            ("not a multiple of 8", &|| mapping.nt_store_u64(4, 1)),
             ("outside the mapping", &|| _ = mapping.load_u64(len)),
             ("outside the mapping", &|| _ = mapping.load_u64(u64::MAX - 7)),
             ("outside the mapping", &|| mapping.write(len - 1, &[1; 2])),

@@ -53,6 +53,26 @@ fn what_was_written_is_in_the_file_and_there_again_at_the_next_open() {
 }
 
 #[test]
+fn a_range_that_is_prefaulted_keeps_its_bytes_and_one_outside_is_a_defect() {
+    // In memory, where page tables are filled, and in an ordinary directory, where it does nothing.
+    for directory in [tempfile::tempdir(), tempfile::tempdir_in("/dev/shm")].into_iter().flatten() {
+        let path = directory.path().join("file");
+        let mapping = Mapping::open(&path, &options()).unwrap();
+        mapping.set_open_range(LEN);
+        mapping.nt_write(LEN - 100, &[9; 100]);
+        mapping.fence();
+        mapping.prefault(0, LEN as usize);
+        mapping.prefault(LEN - 4096, 4096);
+        mapping.prefault(LEN, 0);
+        let mut bytes = vec![1; LEN as usize];
+        mapping.read(0, &mut bytes);
+        assert!(bytes[..LEN as usize - 100].iter().all(|&byte| byte == 0) && bytes.ends_with(&[9; 100]));
+        let outside = std::panic::AssertUnwindSafe(|| mapping.prefault(LEN, 4096));
+        assert!(std::panic::catch_unwind(outside).is_err());
+    }
+}
+
+#[test]
 fn the_report_says_what_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");

@@ -96,6 +96,18 @@ fn a_store_never_flushed_may_or_may_not_be_there_at_the_end() {
     assert_eq!(bad_images_at_end(&sim), HashSet::from([1]));
 }
 
+#[test]
+fn a_word_stored_past_the_caches_needs_a_fence_and_no_flush() {
+    let sim = Simulator::new();
+    let mapping = one_frame(&sim);
+    mapping.nt_store_u64(0, 1);
+    assert_eq!(bad_images_at_end(&sim), HashSet::from([0, 1]));
+    mapping.flush(0, 8);
+    assert_eq!(bad_images_at_end(&sim), HashSet::from([0, 1]), "flushed but not fenced");
+    mapping.fence();
+    assert_eq!(bad_images_at_end(&sim), HashSet::from([1]));
+}
+
 /// Every value that the first byte has at the end.
 fn bad_images_at_end(sim: &Simulator) -> HashSet<u8> {
     let player = at_end(sim);

@@ -1,7 +1,7 @@
 //! SQLite on a tier: durable commits, bulk load and point reads, against stock SQLite on the disk and on
 //! tmpfs.
 //!
-//! `cargo bench -p tiersmith-sqlite --bench commits -- [--quick]`; writes `target/bench/commits.json`.
+//! `cargo bench -p tiersmith-sqlite --bench commits -- [--quick] [--bulk]`; writes `target/bench/commits.json`. `--bulk` measures bulk load only.
 //!
 //! Tiers are files in `/dev/shm` if it has 3 GiB free, else in the build folder; they stand for persistent
 //! memory and are labelled EMULATED. Homes, and the peers on the disk, are in the build folder. Peers on
@@ -71,6 +71,9 @@ fn failed(error: &Failed) -> ExitCode {
 fn measure(report: &mut Report) -> Result<(), Failed> {
     let scratch = Scratch::new()?;
     describe(report, &scratch)?;
+    if report.has_option("--bulk") {
+        return bulk::bulk(report, &scratch);
+    }
     updates::commits(report, &scratch)?;
     bulk::bulk(report, &scratch)?;
     reads::reads(report, &scratch)?;

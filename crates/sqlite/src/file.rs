@@ -144,6 +144,16 @@ impl Main {
         shared.index.leave(&mut self.member);
     }
 
+    /// After the file changed: what it looks like now.
+    #[inline]
+    fn after_change(&self) {
+        if self.block == 0
+            && let Some(stamp) = &self.user.place().stamp
+        {
+            stamp.written(self.user.place().home());
+        }
+    }
+
     /// Bytes of a block; `None` for a pass file.
     pub(crate) fn block(&self) -> Option<u64> {
         (self.block > 0).then_some(self.block as u64)
@@ -190,7 +200,9 @@ impl Storage for Main {
             return Ok(());
         }
         self.before_change()?;
-        self.file.write(offset, data)
+        self.file.write(offset, data)?;
+        self.after_change();
+        Ok(())
     }
 
     fn truncate(&mut self, size: u64) -> Result<()> {
@@ -204,7 +216,9 @@ impl Storage for Main {
             });
         }
         self.before_change()?;
-        self.file.truncate(size)
+        self.file.truncate(size)?;
+        self.after_change();
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -248,6 +248,80 @@ fn with_empty_logs_a_foreign_write_is_the_database_s_next_version() {
     }
 }
 
+/// Set for the process that ends while `db` is written: the URI, and how.
+const CRASH: &str = "TIERSMITH_TEST_CHANGED_CRASH";
+
+/// With `place=redo`: a process ended while `db` was written and nothing of that synced, and nobody has opened the database since. 11 rows.
+fn ended_while_db_is_written(how: &str) -> Bench {
+    let bench = Bench::new();
+    let role = format!("{how} {}", bench.uri_with("&place=redo"));
+    let ended =
+        again("a_foreign_write_after_a_crash_in_the_middle_of_writing_is_refused", (CRASH, &role)).output();
+    let ended = ended.unwrap();
+    assert_eq!(ended.status.signal(), Some(6), "{}", String::from_utf8_lossy(&ended.stderr));
+    bench
+}
+
+fn end_while_db_is_written(role: &str) -> ! {
+    let (how, uri) = role.split_once(' ').unwrap();
+    if how == "commit" {
+        end_in_a_transaction(uri);
+    }
+    let db = connect(uri).unwrap();
+    db.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t(n); CREATE TABLE u(n)").unwrap();
+    db.execute_batch("INSERT INTO t VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)").unwrap();
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    // The checkpoint syncs nothing, as one that was cut before its sync.
+    db.execute_batch("INSERT INTO t VALUES (10); PRAGMA synchronous = OFF").unwrap();
+    db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
+    std::process::abort()
+}
+
+fn after_minutes(db: &Path, minutes: u64) {
+    let file = std::fs::File::options().write(true).open(db).unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(time + std::time::Duration::from_secs(60 * minutes)).unwrap();
+}
+
+#[test]
+fn a_foreign_write_after_a_crash_in_the_middle_of_writing_is_refused() {
+    if let Ok(role) = std::env::var(CRASH) {
+        end_while_db_is_written(&role);
+    }
+    for how in ["commit", "checkpoint"] {
+        // Nobody wrote: that it is not as it was is our own doing. Nor is a write taken for another's that a sleeping machine held up.
+        for minutes in [0, 1] {
+            let bench = ended_while_db_is_written(how);
+            after_minutes(&bench.home().join("db"), minutes);
+            drop(bench.open().unwrap().unwrap());
+            let db = connect(&bench.uri_with("&place=redo")).unwrap();
+            assert_eq!(
+                db.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0)).unwrap(),
+                11,
+                "{how}"
+            );
+            assert_eq!(
+                db.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0)).unwrap(),
+                "ok",
+                "{how}"
+            );
+        }
+        // Somebody did, and put the bars back. It need not be SQLite, which may find half a database here.
+        let bench = ended_while_db_is_written(how);
+        take_bars(&bench);
+        meddle(&bench, Meddling::Bytes);
+        put_bars(&bench);
+        after_minutes(&bench.home().join("db"), 10);
+        let refused = is_refused(&bench, how);
+        assert!(matches!(refused, PlaceError::Changed { .. }), "{how}: {refused}");
+        kept_both(&bench, "redo", Meddling::Bytes, how);
+        // Another file in its place.
+        let bench = ended_while_db_is_written(how);
+        meddle(&bench, Meddling::Replaced);
+        is_refused(&bench, how);
+    }
+}
+
 /// The stamp only tells of foreign writes: without it the WAL is what it was.
 #[test]
 fn a_stamp_that_was_removed_or_changed_locks_nothing() {

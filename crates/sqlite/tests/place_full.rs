@@ -1,5 +1,5 @@
-//! Attaching and detaching on a full file system: SQLite is told that it is full, nothing is lost, and with
-//! more room it goes on.
+//! Attaching and detaching on a full file system, or with the tier on one that was mounted read-only: SQLite is told, nothing is lost, and
+//! with more room, or the right to write, it goes on.
 //!
 //! A small file system is mounted for it (tmpfs), which needs root; without it these tests say so and do
 //! nothing.
@@ -10,7 +10,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use support::{Bench, fold, patiently, rows, stock};
+use support::{Bench, connect, fold, patiently, rows, stock};
 use tiersmith_sqlite::place::{FastSpec, Place, Want};
 
 /// A mounted file system of `pages` pages of 4 KiB, gone with the value.
@@ -34,6 +34,14 @@ impl Small {
 
     fn path(&self) -> PathBuf {
         self.bench.path().join("small")
+    }
+
+    /// `ro` or `rw`.
+    fn remount(&self, how: &str) {
+        let option = format!("remount,{how}");
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &option]).arg(self.path()).stdin(Stdio::null());
+        assert!(mount.status().unwrap().success(), "mount -o {option}");
     }
 }
 
@@ -116,4 +124,43 @@ fn no_room_to_bring_everything_home_keeps_it_attached_and_detaches_when_there_is
     std::fs::remove_file(small.path().join("filler")).unwrap();
     patiently(|| Place::detach(&database, &|_| Ok(()))).unwrap();
     assert!(std::fs::read(&database).unwrap()[8192..] == newest);
+}
+
+/// The sentence behind SQLite's short message.
+fn last_error() -> String {
+    let any = connect("file::memory:?vfs=tiersmith").unwrap();
+    any.query_row("SELECT tiersmith_last_error()", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_tier_on_a_read_only_file_system_is_refused_through_sqlite_and_nothing_is_lost() {
+    let Some(small) = Small::mount(4096) else { return };
+    let bench = &small.bench;
+    let uri = |name: &str| {
+        let (database, tier) = (bench.file(name), small.path().join(format!("{name}.tier")));
+        format!("file:{}?vfs=tiersmith&fast={}&size=8M&emulate=1", database.display(), tier.display())
+    };
+    let count = |uri: &str| connect(uri)?.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
+    connect(&uri("app.db"))
+        .unwrap()
+        .execute_batch("CREATE TABLE t(n); INSERT INTO t VALUES (1), (2)")
+        .unwrap();
+    small.remount("ro");
+    for name in ["app.db", "new.db"] {
+        let refused = count(&uri(name)).unwrap_err();
+        let code = refused.sqlite_error_code();
+        assert_eq!(code, Some(rusqlite::ffi::ErrorCode::CannotOpen), "{name}: {refused}");
+        let sentence = last_error();
+        assert!(sentence.contains(&format!("{name}.tier")), "{name}: {sentence}");
+        assert!(
+            sentence.contains("Read-only file system") && sentence.contains("remount"),
+            "{name}: {sentence}"
+        );
+    }
+    assert!(!bench.file("new.db").exists() && !bench.file("new.db-tiersmith").exists());
+    support::assert_not_a_database(&bench.database());
+    small.remount("rw");
+    assert_eq!(count(&uri("app.db")).unwrap(), 2);
+    patiently(|| Place::detach(&bench.database(), &fold)).unwrap();
+    assert_eq!(rows(&bench.database()).unwrap(), 2);
 }

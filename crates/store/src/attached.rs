@@ -415,7 +415,9 @@ impl File {
         self.writable("write")?;
         let written = self.inner.write(&self.state, offset, data);
         self.inner.mark_written(&self.state);
-        written
+        // Not as one value: to move all of an answer of which a word was just stored waits until that store is through, so for the medium.
+        written?;
+        Ok(())
     }
 
     /// Writes several whole blocks, all or none.
@@ -430,7 +432,9 @@ impl File {
         self.writable("write a batch to")?;
         let written = self.inner.write_batch(&self.state, blocks);
         self.inner.mark_written(&self.state);
-        written
+        // As in `write`.
+        written?;
+        Ok(())
     }
 
     /// Whether [`File::write_batch`] works here: data files on a persistent tier.

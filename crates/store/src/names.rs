@@ -406,7 +406,7 @@ impl Inner {
                 }
                 if placed.class == FileClass::Redo {
                     let _sizing = placed.sizing.lock();
-                    self.own_redo_block(file, placed, block)?;
+                    self.own_redo_block(file, placed, block, None)?;
                     continue;
                 }
                 while !placed.map.make_leaf(&placed.tier, placed.id, placed.slot, block)? {

@@ -209,6 +209,29 @@ fn power_cut_in_redo_appends_and_draining_keeps_every_acknowledged_byte() {
 }
 
 #[test]
+fn power_cut_in_writing_redo_again_that_went_home_keeps_every_acknowledged_byte() {
+    let ops = [
+        write("r.redo", 0, 20480),
+        Op::Destage { name: "r.redo" },
+        write("r.redo", 4096, 4096),
+        write("r.redo", 8192, 12288),
+        Op::Destage { name: "r.redo" },
+        // Whole blocks between parts of others, beyond the end, and over the end.
+        write("r.redo", 3000, 10000),
+        Op::Destage { name: "r.redo" },
+        write("r.redo", 16384, 9000),
+        Op::Destage { name: "r.redo" },
+        write("r.redo", 24576, 4096),
+        write("r.redo", 30000, 100),
+        Op::Background,
+    ];
+    for members in [1, 2] {
+        let shape = Shape { members, ..Shape::default() };
+        sound("redo again", shape, &[("r.redo", 0)], &ops);
+    }
+}
+
+#[test]
 fn power_cut_in_growing_leaves_a_tier_of_the_old_or_the_new_size() {
     for members in [1, 2] {
         let shape = Shape { members, units: 4, max_units: 7, ..Shape::default() };

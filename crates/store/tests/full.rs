@@ -13,7 +13,7 @@ use place::Place;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tiersmith_pmem::Mapping;
 use tiersmith_store::home::{Home, SimHome, sim::SimOptions};
@@ -580,6 +580,36 @@ fn a_redo_write_larger_than_the_tier_is_done_in_parts() {
         attached.detach().unwrap();
         assert!(simulated.home.contents(Path::new("a.redo")).unwrap()[7..data.len() + 7] == data);
     });
+}
+
+/// A database that writes its log segments again writes whole pages of what went home long ago; a commit must not wait for home's disk.
+#[test]
+fn a_redo_block_that_is_written_whole_is_not_read_from_home_first() {
+    let simulated = Simulated::new(MIB);
+    let attached = simulated.attach();
+    let file = attached.open("a.redo", OpenMode::CREATE).unwrap();
+    let mut expected = place::pattern(1, 0, 6 * 4096 + 100);
+    file.write(0, &expected).unwrap();
+    attached.destage(Some(Path::new("a.redo"))).unwrap();
+    assert_eq!(file.blocks_in_tier(), (0, 0));
+    // Two whole blocks; the end of one; the end of one, one whole, the beginning of one; over the end of the file.
+    for (at, len, reads) in
+        [(4096, 8192, false), (4000, 4192, true), (16334, 4196, true), (24576, 9000, false)]
+    {
+        let was_read = Arc::new(AtomicBool::new(false));
+        let told = was_read.clone();
+        simulated.gate.after_next_read(move || told.store(true, Ordering::SeqCst));
+        let data = place::pattern(2, at, len);
+        file.write(at, &data).unwrap();
+        assert_eq!(was_read.load(Ordering::SeqCst), reads, "{at}");
+        let (at, end) = (at as usize, at as usize + len);
+        expected.resize(expected.len().max(end), 0);
+        expected[at..end].copy_from_slice(&data);
+        assert!(place::contents(&file) == expected, "{at}");
+    }
+    drop(file);
+    attached.detach().unwrap();
+    assert!(*simulated.home.contents(Path::new("a.redo")).unwrap() == expected);
 }
 
 #[test]

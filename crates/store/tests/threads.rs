@@ -647,6 +647,42 @@ fn a_redo_record_written_while_its_block_is_drained_is_not_lost() {
 }
 
 #[test]
+fn a_redo_record_written_between_two_parts_of_what_a_drain_frees_is_not_lost() {
+    // The drain frees 32 blocks at a time and lets writers in between: three such parts, and records that lie across the borders of blocks.
+    const BLOCKS: u64 = 96;
+    const LEN: u64 = BLOCKS * 4096;
+    let (place, spec) = small_place();
+    let attached = open(&place, &spec, false);
+    let file = attached.open("a.redo", OpenMode::CREATE).unwrap();
+    let mut expected = place::pattern(1, 0, LEN as usize);
+    file.write(0, &expected).unwrap();
+    let written = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !written.load(SeqCst) {
+                attached.destage(Some(Path::new("a.redo"))).unwrap();
+            }
+        });
+        let _done = Done(&written);
+        let mut rng = fastrand::Rng::with_seed(place::seed());
+        for version in 2..6000 {
+            let len = rng.usize(1..900);
+            let at = rng.u64(..LEN - len as u64);
+            let record = place::pattern(version, 0, len);
+            file.write(at, &record).unwrap();
+            expected[at as usize..][..len].copy_from_slice(&record);
+            let mut seen = vec![0; len];
+            assert_eq!(file.read(at, &mut seen).unwrap(), len);
+            assert!(seen == record, "record {version} at {at}");
+        }
+    });
+    assert!(place::contents(&file) == expected, "an acknowledged record is gone");
+    drop(file);
+    assert_accounts(&place, &spec, attached);
+    assert!(std::fs::read(place.home().join("a.redo")).unwrap() == expected, "home has another version");
+}
+
+#[test]
 fn a_file_that_cannot_be_opened_at_attach_is_not_taken_for_removed() {
     let home = Arc::new(SimHome::new(None));
     let gate = Gate::new(home);

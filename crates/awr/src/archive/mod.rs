@@ -253,12 +253,9 @@ impl Archive {
     /// If the repository cannot be read, or there is no snapshot `first`. A damaged snapshot is no error: the series says which.
     pub fn series(&self, first: SnapshotId, last: SnapshotId) -> Result<Series> {
         let mut series = Series::default();
-        let mut keeper = self.keeper();
-        keeper.briefs(first, last, &mut |id, bytes| match packed::unpack(bytes, &self.place_of(id)) {
+        self.walk(first, last, &mut |id, read| match read {
             Ok(snapshot) => {
-                // A whole body stands where there is no brief one.
-                let whole = !snapshot.statements.is_empty() || !snapshot.source.settings.is_empty();
-                series.snapshots.push(if whole { snapshot.brief() } else { snapshot });
+                series.snapshots.push(snapshot);
                 series.ids.push(id);
             }
             Err(error) => series.damaged.push((id, error)),
@@ -267,10 +264,41 @@ impl Archive {
             return Err(Error::NoSuchSnapshot { id: first, path: self.place.clone() });
         }
         if let Some(of) = series.snapshots.first() {
-            series.gaps = keeper.gaps(Some(&of.source.path))?;
+            series.gaps = self.gaps_of(&of.source.path)?;
         }
         series.only_gaps_inside();
         Ok(series)
+    }
+
+    /// Hands out the snapshots of [`Archive::series`] one after the other, or why one cannot be read. None of them is held.
+    ///
+    /// # Errors
+    /// If the repository cannot be read.
+    pub(crate) fn walk(
+        &self,
+        first: SnapshotId,
+        last: SnapshotId,
+        each: &mut dyn FnMut(SnapshotId, Result<Snapshot>),
+    ) -> Result<()> {
+        self.keeper().briefs(first, last, &mut |id, bytes| {
+            let read = packed::unpack(bytes, &self.place_of(id));
+            each(
+                id,
+                read.map(|snapshot| {
+                    // A whole body stands where there is no brief one.
+                    let whole = !snapshot.statements.is_empty() || !snapshot.source.settings.is_empty();
+                    if whole { snapshot.brief() } else { snapshot }
+                }),
+            );
+        })
+    }
+
+    /// The gaps of one source, in the order of time.
+    ///
+    /// # Errors
+    /// If the repository cannot be read.
+    pub(crate) fn gaps_of(&self, source: &str) -> Result<Vec<Gap>> {
+        self.keeper().gaps(Some(source))
     }
 
     /// Names the interval from `first` to `last`.

@@ -93,7 +93,7 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 const TRIES: u32 = 4;
 
 /// How many brief snapshots are asked for at a time.
-const AT_A_TIME: i64 = 500;
+const AT_A_TIME: i64 = 100;
 
 /// A repository on a server.
 pub(super) struct OnServer {

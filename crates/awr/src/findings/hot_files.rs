@@ -2,8 +2,9 @@
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, of_db_time, sampled_share, setting};
+use super::{Finding, of_db_time, sampled_share};
 use crate::known::statistic;
+use crate::report::page_bytes;
 use crate::{FileStat, Interval, figure};
 
 /// Share of DB time in reads of data from which on it is worth saying.
@@ -69,8 +70,7 @@ fn hot(of: &Interval) -> Option<(Vec<&FileStat>, f64, bool)> {
         let io = of.io.iter().filter(|io| io.file_class == "innodb/innodb_data_file" && !io.untimed);
         io.map(|io| io.read_ns).reduce(u64::saturating_add)?
     } else {
-        let page: u64 = setting(of, "block_size").and_then(|size| size.parse().ok()).unwrap_or(8192);
-        of.counter(statistic::PHYSICAL_READS)?.saturating_mul(page)
+        of.counter(statistic::PHYSICAL_READS)?.saturating_mul(page_bytes(of))
     };
     let all = all.max(listed);
     if bytes < LEAST_BYTES || all == 0 {

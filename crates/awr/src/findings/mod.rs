@@ -102,7 +102,7 @@ fn redo_syncs(of: &Interval) -> Option<(u64, u64)> {
 
 /// Whether the host that was recorded is not the database's: it says nothing of the database then.
 fn is_elsewhere(of: &Interval) -> bool {
-    [&of.begin, &of.end].iter().any(|snapshot| snapshot.source.remote == Some(true))
+    of.is_remote()
 }
 
 fn setting<'a>(of: &'a Interval, name: &str) -> Option<&'a str> {

@@ -33,6 +33,9 @@ use crate::{CounterStat, IoStat, LevelStat, Snapshot, Source, WaitStat};
 /// The longest name that is taken from a report.
 const LONGEST: usize = 200;
 
+/// The last character of a name that was cut.
+const CUT_OFF: char = '\u{2026}';
+
 /// The longest value of a parameter that is taken.
 const LONGEST_VALUE: usize = 2000;
 
@@ -76,8 +79,7 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     }
     let mut unknown = Vec::new();
     for (index, grid) in taking.grids.iter().enumerate() {
-        let title: String =
-            grid.section.split(" | ").next().unwrap_or_default().trim().chars().take(LONGEST).collect();
+        let title = short(grid.section.split(" | ").next().unwrap_or_default());
         if !taking.taken.contains(&index)
             && !title.is_empty()
             && !grid.rows.is_empty()
@@ -90,6 +92,9 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     end.monotonic_ns = elapsed_s.saturating_mul(1_000_000_000);
     end.missing
         .push(format!("times of reads and writes by file, and histograms: the {kind} has no sums of them"));
+    for _ in 0..cut_names(&end) {
+        taking.left_out.because("the end of a name that is longer than two hundred characters");
+    }
     let mut left_out: Vec<String> = taking.left_out.lines().collect();
     if !taking.hidden.is_empty() {
         let more = taking.hidden.len().saturating_sub(NAMED);
@@ -120,8 +125,27 @@ fn to_zero(snapshot: &mut Snapshot) {
     snapshot.host.cpu = snapshot.host.cpu.map(|_| CpuTimes::default());
 }
 
+/// A name as long as names may be; one that was cut ends with [`CUT_OFF`].
 fn short(text: &str) -> String {
-    text.trim().chars().take(LONGEST).collect()
+    let text = text.trim();
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST - 1).chain([CUT_OFF]).collect()
+}
+
+/// How many names of a snapshot were cut.
+fn cut_names(of: &Snapshot) -> usize {
+    let is_cut = |name: &&str| name.ends_with(CUT_OFF) && name.chars().count() == LONGEST;
+    let source = [&of.source.database, &of.source.instance, &of.source.version].map(String::as_str);
+    let names = source
+        .into_iter()
+        .chain(of.waits.iter().map(|wait| wait.name.as_str()))
+        .chain(of.counters.iter().map(|counter| counter.name.as_str()))
+        .chain(of.levels.iter().map(|level| level.name.as_str()))
+        .chain(of.io.iter().map(|io| io.file_class.as_str()))
+        .chain(of.statements.iter().map(|statement| statement.id.as_str()));
+    names.filter(is_cut).count()
 }
 
 fn cell(row: &[String], at: Option<usize>) -> &str {
@@ -349,7 +373,7 @@ impl Taking<'_> {
     ) {
         let grid = &self.grids[index];
         let (event, waits, time) = (grid.column(&["Event"]), grid.column(&["Waits"]), grid.column(times));
-        let (instance, share) = (grid.column(&["I#"]), grid.column(&["% DB time", "%DB time"]));
+        let (instance, share) = (grid.column(&["I#"]), grid.column(&SHARES));
         for row in &grid.rows {
             // Of RAC's rows the star is the sum of the others.
             if instance.is_some() && cell(row, instance) != "*" {
@@ -727,8 +751,12 @@ fn class_of(name: &str) -> WaitClass {
         "gcs remote message",
         "ges remote message",
         "class slave wait",
-    ]) || name.ends_with("from client")
-        || name.ends_with("idle")
+        "wait for unread message on b",
+        "heartbeat redo informer",
+        "pipe get",
+        "Data Guard: ",
+    ]) || name.ends_with("message from client")
+        || name.to_lowercase().contains("idle")
         || name.ends_with("timer")
         || starts(&["rdbms ipc message", "jobq slave", "Streams AQ", "DIAG idle"])
     {
@@ -739,6 +767,9 @@ fn class_of(name: &str) -> WaitClass {
         WaitClass::Other
     }
 }
+
+/// What the column with an event's share is called: in AWR reports of DB time, in Statspack's of all calls. Idle events have none.
+const SHARES: [&str; 3] = ["% DB time", "%DB time", "%Total Call Time"];
 
 /// Names that text reports cut off, in full.
 const CUT: [&str; 14] = [

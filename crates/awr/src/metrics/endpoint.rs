@@ -2,6 +2,7 @@
 //!
 //! | limit | what happens beyond it |
 //! |---|---|
+//! | the names in `hosts.rs` for a request over TCP | 421 |
 //! | `HEAD` bytes of a request's head | 431 |
 //! | `HEAD_TIME` from connection to the end of the head | 408 |
 //! | `ANSWER_TIME` for sending an answer | the connection ends |
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Format;
+use super::{Format, Hosts};
 
 /// Bytes of a request's head at most.
 const HEAD: usize = 8 << 10;
@@ -93,11 +94,11 @@ enum Stream {
 }
 
 impl Endpoint {
-    /// Listens, and answers each request for metrics with what `answer` gives.
+    /// Listens, and answers each request for metrics with what `answer` gives. Over TCP it answers to the names in `hosts` only.
     ///
     /// # Errors
     /// If the address cannot be listened at.
-    pub fn start(listen: &Listen, answer: Arc<Answer>) -> std::io::Result<Endpoint> {
+    pub fn start(listen: &Listen, hosts: Hosts, answer: Arc<Answer>) -> std::io::Result<Endpoint> {
         let (listener, listen) = match listen {
             Listen::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;
@@ -106,11 +107,13 @@ impl Endpoint {
             }
             Listen::Unix(path) => (Listener::Unix(bind(path)?), listen.clone()),
         };
+        // No page can make a browser open a socket in the file system.
+        let hosts = matches!(listen, Listen::Tcp(_)).then(|| Arc::new(hosts));
         let stop = Arc::new(AtomicBool::new(false));
         let of_thread = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("metrics".to_owned())
-            .spawn(move || accept(&listener, &answer, &of_thread))?;
+            .spawn(move || accept(&listener, &answer, hosts.as_ref(), &of_thread))?;
         Ok(Endpoint { listen, stop, thread: Some(thread) })
     }
 
@@ -246,7 +249,7 @@ fn victim(open: &[Open]) -> Option<usize> {
     oldest(LINGERS).or_else(|| oldest(READS_HEAD)).or_else(deaf)
 }
 
-fn accept(listener: &Listener, answer: &Arc<Answer>, stop: &AtomicBool) {
+fn accept(listener: &Listener, answer: &Arc<Answer>, hosts: Option<&Arc<Hosts>>, stop: &AtomicBool) {
     let mut open: Vec<Open> = Vec::new();
     loop {
         let accepted = listener.accept();
@@ -273,11 +276,11 @@ fn accept(listener: &Listener, answer: &Arc<Answer>, stop: &AtomicBool) {
         let state = Arc::new(AtomicU8::new(READS_HEAD));
         let Ok(twin) = stream.twin() else { continue };
         open.push(Open { stream: twin, since: Instant::now(), state: Arc::clone(&state) });
-        let answer = Arc::clone(answer);
+        let (answer, hosts) = (Arc::clone(answer), hosts.map(Arc::clone));
         let serve = move || {
             // A panic in the answer ends this connection only, and is counted as its end.
             let over = Over(state);
-            serve(stream, &*answer, &over.0);
+            serve(stream, &*answer, hosts.as_deref(), &over.0);
         };
         // Without a thread the connection ends: its stream goes with the closure, and its twin here.
         if std::thread::Builder::new().name("metrics".to_owned()).spawn(serve).is_err() {
@@ -295,12 +298,16 @@ impl Drop for Over {
     }
 }
 
-fn serve(mut stream: Stream, answer: &Answer, state: &AtomicU8) {
+fn serve(mut stream: Stream, answer: &Answer, hosts: Option<&Hosts>, state: &AtomicU8) {
     let request = read_head(&mut stream);
     state.store(ANSWERS, Ordering::SeqCst);
     let plain = "text/plain; charset=utf-8";
     let (status, kind, body, without_body) = match request {
         Err(status) => (status, plain, String::new(), false),
+        Ok(request) if hosts.is_some_and(|hosts| !request.is_for(hosts)) => {
+            let why = "this endpoint does not answer to the name in the Host header; start it with --allow-host NAME, or ask by address\n";
+            (421, plain, why.to_owned(), request.head_only)
+        }
         Ok(request) => {
             let (status, kind, body) = match request.path.as_str() {
                 "/metrics" => (200, request.format.content_type(), answer(request.format)),
@@ -338,6 +345,15 @@ struct Request {
     path: String,
     format: Format,
     head_only: bool,
+    /// What the `Host` headers say.
+    hosts: Vec<String>,
+}
+
+impl Request {
+    fn is_for(&self, hosts: &Hosts) -> bool {
+        let said: Vec<&str> = self.hosts.iter().map(String::as_str).collect();
+        hosts.allow(&said)
+    }
 }
 
 /// The request, or the status that says what is wrong with it.
@@ -380,13 +396,16 @@ fn parse(head: &[u8]) -> Result<Request, u16> {
     if !matches!(method, "GET" | "HEAD") {
         return Err(405);
     }
-    let accept: Vec<&str> = lines
-        .filter_map(|line| line.split_once(':'))
-        .filter(|(name, _)| name.eq_ignore_ascii_case("accept"))
-        .map(|(_, value)| value.trim())
-        .collect();
+    let headers: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once(':')).collect();
+    // A name with blanks around it is none to us and may be one to others: then it counts.
+    let all = |wanted: &str| -> Vec<&str> {
+        let named = headers.iter().filter(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));
+        named.map(|(_, value)| value.trim()).collect()
+    };
     let path = target.split(['?', '#']).next().unwrap_or_default().to_owned();
-    Ok(Request { path, format: Format::accepted(&accept.join(",")), head_only: method == "HEAD" })
+    let format = Format::accepted(&all("accept").join(","));
+    let hosts = all("host").into_iter().map(str::to_owned).collect();
+    Ok(Request { path, format, head_only: method == "HEAD", hosts })
 }
 
 /// The path that the head of a request asks for, or the status it is refused with: for fuzz targets.
@@ -405,6 +424,7 @@ fn head(status: u16, kind: &str, length: usize) -> Vec<u8> {
         404 => "Not Found",
         405 => "Method Not Allowed",
         408 => "Request Timeout",
+        421 => "Misdirected Request",
         431 => "Request Header Fields Too Large",
         _ => "Service Unavailable",
     };

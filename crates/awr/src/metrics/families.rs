@@ -93,6 +93,9 @@ fn of_snapshot(to: &mut Families, name: &str, of: &Snapshot, sampling: Option<&S
     ]);
     let help = "What the source is; instance_id is another one after every start of it.";
     to.add(Spec { name: "source", kind: Kind::Info, unit: Unit::None, help }, &info, Value::Whole(1));
+    let help = "1 if the address of the source is that of another machine: tiersmith_host_* is the endpoint's then, not the source's.";
+    let remote = u64::from(source.remote == Some(true));
+    to.add(gauge("source_remote", Unit::None, help), &base, Value::Whole(remote));
     for (spec, time) in [
         (
             counter(

@@ -25,6 +25,7 @@
 mod endpoint;
 mod families;
 mod held;
+mod hosts;
 mod text;
 mod watch;
 
@@ -33,6 +34,7 @@ use std::time::Duration;
 #[cfg(feature = "testing")]
 pub use endpoint::path_of_head;
 pub use endpoint::{Endpoint, Listen};
+pub use hosts::Hosts;
 pub use watch::{Opener, Watch, Watched};
 
 use crate::Snapshot;

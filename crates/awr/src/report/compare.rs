@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::load::{self, change, per};
 use super::single::{DRAWN, ROWS, TOP, cpu_shares, process_share};
-use super::{Report, Section, io, latency, more, over_time, tables, time};
+use super::{Report, Section, io, latency, more, over_time, segments, tables, time};
 use crate::figure;
 use crate::page::{Bar, Chart, Series};
 use crate::table::{Cell, Quantity, Table};
@@ -38,7 +38,8 @@ pub fn compare(first: &Interval, second: &Interval) -> Report {
     let mut activity = Section::new("Cache, Redo and Instance Activity Statistics");
     activity.table_if_any(activity_table(both));
     report.add(activity);
-    let mut host = Section::new("Host");
+    report.add(segments::compared(both));
+    let mut host = Section::new(&tables::host_title(&both));
     host.table_if_any(cpu_table(both));
     host.table_if_any(disks(both));
     host.table_if_any(more::pressure(&both));
@@ -85,7 +86,7 @@ fn sets(both: [&Interval; 2]) -> Table {
         .text("Name", "What it is called.")
         .text("DB Name", "The name of the database.")
         .text("Release", "Product and version.")
-        .text("Host", "The machine.");
+        .text("Host", "The machine; of a database elsewhere that of the recorder, which says so.");
     for (ordinal, of) in tables::ORDINALS.into_iter().zip(both) {
         let source = &of.end.source;
         table.row(vec![
@@ -93,7 +94,7 @@ fn sets(both: [&Interval; 2]) -> Table {
             Cell::text(&of.label),
             Cell::text(&source.database),
             Cell::text(format!("{} {}", source.product, source.version).trim()),
-            of.end.host.name.as_ref().map_or(Cell::Empty, Cell::text),
+            tables::host_name(of).map_or(Cell::Empty, Cell::text),
         ]);
     }
     table

@@ -9,6 +9,7 @@
 //! | `latency.rs` | how waits are distributed |
 //! | `more.rs` | findings, statements, samples of sessions: what live sources tell |
 //! | `io.rs` | reads and writes by function, file type, file class and tier |
+//! | `segments.rs` | reads by table or file |
 //! | `timeline.rs`, `over_time.rs` | what changed between the ends: sessions by wait class, latencies as heat maps |
 //! | `tables.rs` | tables that both have: settings, media, explanations |
 //!
@@ -25,6 +26,7 @@ mod latency;
 mod load;
 mod more;
 mod over_time;
+mod segments;
 mod single;
 mod tables;
 mod time;
@@ -33,9 +35,10 @@ mod timeline;
 use serde::{Deserialize, Serialize};
 
 pub use compare::compare;
+pub(crate) use segments::page_bytes;
 pub use single::report;
 pub use timeline::Timeline;
-pub(crate) use timeline::passed;
+pub(crate) use timeline::{Fold, passed};
 
 use crate::page::{Chart, Page};
 use crate::{Interval, Snapshot, Table, delimited, text};

@@ -206,7 +206,7 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
             ]);
         }
         table.first(super::single::ROWS, super::io::REST);
-        if let Some(measured) = far_apart(of_one) {
+        if let Some(measured) = of_one.samples_miss() {
             table.note(format!(
                 "Measured were {} active sessions on average: further from the samples than chance explains. On a busy machine the \
                  sampler gets a processor when others have stopped, and sees less.",
@@ -217,14 +217,6 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
         section.table(table);
     }
     section
-}
-
-/// The measured average of active sessions, where the sampled one is more than three standard errors from it.
-fn far_apart(of: &Interval) -> Option<f64> {
-    let (measured, sampling) = (of.active_sessions()?, of.sampling.as_ref()?);
-    let sampled = sampling.active_sessions()?;
-    let error = (sampling.seen().max(1) as f64).sqrt() / sampling.looks.max(1) as f64;
-    ((measured - sampled).abs() > 3.0 * error).then_some(measured)
 }
 
 /// Pressure on the host.

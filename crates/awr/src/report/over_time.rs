@@ -81,9 +81,12 @@ fn explained(of: &Interval, sampled: bool) -> String {
         ),
         _ => format!("Time by elapsed time. {}", time::parts_explained(&[of])),
     };
+    let line = match of.is_remote() {
+        true => "The database is on another machine, so its processors are not known.",
+        false => "The line is the host's processors that worked, the dashed one how many it has.",
+    };
     format!(
-        "{what} From {} snapshots; each step is an average. Hatched: nothing is known. The line is the host's processors that worked, the \
-         dashed one how many it has.",
+        "{what} From {} snapshots; each step is an average. Hatched: nothing is known. {line}",
         figure::count(steps as u64 + 1)
     )
 }

@@ -1,10 +1,10 @@
 //! The report of one interval, in the order of Oracle's AWR report.
 //!
 //! Sections: Report Summary, Wait Events Statistics, samples of sessions, SQL Statistics, IO Stats, Cache and Redo Statistics, Instance Activity
-//! Statistics, Host, Media and Settings, Wait Events Explained, Activity Over Time. Read next: `time.rs` for where DB time went.
+//! Statistics, Segment Statistics, Host, Media and Settings, Wait Events Explained, Activity Over Time. Read next: `time.rs` for where DB time went.
 
 use super::load::{self, per};
-use super::{Report, Section, io, latency, more, over_time, tables, time};
+use super::{Report, Section, io, latency, more, over_time, segments, tables, time};
 use crate::figure;
 use crate::known::statistic;
 use crate::page::{Chart, Series};
@@ -41,7 +41,8 @@ pub fn report(of: &Interval) -> Report {
     activity.table_if_any(activity_table(of));
     activity.table_if_any(levels(of));
     report.add(activity);
-    let mut host = Section::new("Host");
+    report.add(segments::section(of));
+    let mut host = Section::new(&tables::host_title(&[of]));
     host.table_if_any(cpu_table(of));
     host.table_if_any(disks(of));
     host.table_if_any(more::pressure(&[of]));

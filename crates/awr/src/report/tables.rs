@@ -134,9 +134,33 @@ pub(super) fn value_columns(table: Table, intervals: &[&Interval], value: &str, 
     }
 }
 
+/// Behind a name or a title where the machine is not the database's.
+const OF_RECORDER: &str = "of the recorder; the database is on another machine";
+
+/// What a section about the machine is called: whose machine it is, if not the database's.
+pub(super) fn host_title(intervals: &[&Interval]) -> String {
+    let remote: Vec<&str> = intervals
+        .iter()
+        .zip(["1st", "2nd"])
+        .filter(|(of, _)| of.is_remote())
+        .map(|(_, ordinal)| ordinal)
+        .collect();
+    match (remote.len(), intervals.len()) {
+        (0, _) => "Host".to_owned(),
+        (some, all) if some == all => format!("Host ({OF_RECORDER})"),
+        _ => format!("Host ({}: {OF_RECORDER})", remote.join(", ")),
+    }
+}
+
+/// The name of the machine, and whose it is, if not the database's.
+pub(super) fn host_name(of: &Interval) -> Option<String> {
+    let name = of.end.host.name.clone()?;
+    Some(if of.is_remote() { format!("{name} ({OF_RECORDER})") } else { name })
+}
+
 /// Host name, platform, processors, memory.
 pub(super) fn host(intervals: &[&Interval]) -> Table {
-    let table = Table::new("Host").text("Host", "What it is.");
+    let table = Table::new(host_title(intervals)).text("Host", "What it is.");
     let mut table =
         value_columns(table, intervals, "Value", "As the system says at the end of the interval.");
     let counted = |count: u32| if count > 0 { count.to_string() } else { "not known".to_owned() };
@@ -148,7 +172,10 @@ pub(super) fn host(intervals: &[&Interval]) -> Table {
         ("Memory", |host| host.memory.map(|memory| figure::bytes(memory.total_bytes as f64))),
     ];
     for (name, value) in rows {
-        let values: Vec<Option<String>> = intervals.iter().map(|of| value(&of.end.host)).collect();
+        let values: Vec<Option<String>> = intervals
+            .iter()
+            .map(|of| if name == "Host Name" { host_name(of) } else { value(&of.end.host) })
+            .collect();
         if values.iter().any(Option::is_some) {
             let cells = values.into_iter().map(|value| value.map_or(Cell::Empty, Cell::text));
             table.row(std::iter::once(Cell::text(name)).chain(cells).collect());

@@ -12,6 +12,8 @@
 //!
 //! The axis is the time of day of the first snapshot and from there the clock that is never set: it does not run backwards.
 //!
+//! Snapshots are read one at a time ([`Fold`]): a report of a week needs hardly more memory than one of an hour.
+//!
 //! Invariants: slots are in order and do not overlap; measured and sampled figures are in different fields; no figure is negative.
 //! Deliberately absent: drawing (`page/`), captions (`over_time.rs`).
 
@@ -19,6 +21,7 @@ use std::collections::BTreeMap;
 
 use tiersmith_events::WaitClass;
 
+use crate::archive::Gap;
 use crate::figure;
 use crate::joined::Broken;
 use crate::series::{Series, Step};
@@ -26,6 +29,9 @@ use crate::{Interval, Snapshot, SnapshotId};
 
 /// Slots between breaks are added up until there are no more than so many.
 pub(crate) const SLOTS: u64 = 72;
+
+/// There are never more slots than so many besides breaks.
+const MOST_SLOTS: usize = 4 * SLOTS as usize;
 
 /// A wait event: its name, and whether background work waits.
 pub(crate) type EventKey = (String, bool);
@@ -46,6 +52,8 @@ pub struct Timeline {
 pub(crate) struct Slot {
     pub(crate) from_unix_ns: u64,
     pub(crate) to_unix_ns: u64,
+    /// Whether it follows the one before without a break between them.
+    follows: bool,
     pub(crate) elapsed_ns: u64,
     pub(crate) db_time_ns: Option<u64>,
     pub(crate) db_cpu_ns: Option<u64>,
@@ -72,27 +80,16 @@ impl Timeline {
     /// The steps of a series. A step with a gap in it is true on average and too long to be drawn like the others: it is a break, whose
     /// reason has the average.
     pub fn of(series: &Series) -> Timeline {
-        let mut broken = Vec::new();
-        let passed = series.snapshots.windows(2).map(|pair| passed(&pair[0], &pair[1]));
-        let steps = series.steps().zip(passed).enumerate().map(|(at, (step, passed_ns))| {
-            let why = holes(&step);
-            match step.what {
-                Ok(interval) if why.is_empty() => Made::Slot(Box::new(Slot::of(&interval))),
-                Ok(interval) => {
-                    let average = interval.active_sessions().map_or(String::new(), |sessions| {
-                        format!("; {} active sessions on average", figure::number(sessions))
-                    });
-                    Made::Break(interval.elapsed_ns, format!("{why}{average}"))
-                }
-                Err(reason) => {
-                    broken.push(Broken::new(at, reason.name(), reason.error()));
-                    Made::Break(passed_ns, format!("{}: {}", reason.name(), reason.error()))
-                }
+        let ends = series.snapshots.first().zip(series.snapshots.last());
+        let mut fold = Fold::new(ends, series.gaps.clone());
+        let mut damaged = series.damaged.iter().map(|(id, _)| *id).peekable();
+        for (snapshot, id) in series.snapshots.iter().zip(&series.ids) {
+            while damaged.next_if(|damaged| damaged < id).is_some() {
+                fold.damaged();
             }
-        });
-        let steps = steps.collect();
-        let from_unix_ns = series.snapshots.first().map_or(0, |first| first.taken_unix_ns);
-        Timeline { broken, ..Timeline::made(from_unix_ns, steps) }
+            fold.add(*id, snapshot.clone());
+        }
+        fold.done().0
     }
 
     /// As [`Timeline::of`], of snapshots that are not in a repository.
@@ -123,45 +120,149 @@ impl Timeline {
             .chain(self.breaks.iter().map(|of| of.from_unix_ns));
         begins.min().unwrap_or(0)
     }
+}
 
-    pub(super) fn made(from_unix_ns: u64, steps: Vec<Made>) -> Timeline {
-        let length = |step: &Made| match step {
+/// A series on its way into slots, one snapshot after the other: what is held are the slots, the breaks, and the last snapshot.
+pub(crate) struct Fold {
+    gaps: Vec<Gap>,
+    last: Option<(SnapshotId, Snapshot)>,
+    /// Whether a snapshot after the last one cannot be read.
+    damaged: bool,
+    ids: Vec<SnapshotId>,
+    steps: usize,
+    broken: Vec<Broken>,
+    slots: Slots,
+}
+
+impl Fold {
+    /// Between two snapshots, of which the times are looked at only: they say how long a slot is to be.
+    pub(crate) fn new(ends: Option<(&Snapshot, &Snapshot)>, gaps: Vec<Gap>) -> Fold {
+        let total_ns = ends.map_or(0, |(first, last)| passed(first, last));
+        Fold {
+            gaps,
+            last: None,
+            damaged: false,
+            ids: Vec::new(),
+            steps: 0,
+            broken: Vec::new(),
+            slots: Slots::new(0, total_ns / SLOTS),
+        }
+    }
+
+    /// The next snapshot cannot be read.
+    pub(crate) fn damaged(&mut self) {
+        self.damaged = true;
+    }
+
+    /// The next snapshot.
+    pub(crate) fn add(&mut self, id: SnapshotId, snapshot: Snapshot) {
+        if let Some((before, begin)) = self.last.take() {
+            let passed_ns = passed(&begin, &snapshot);
+            let step = Step::between((before, &begin), (id, &snapshot), &self.gaps, self.damaged);
+            let why = holes(&step);
+            let made = match step.what {
+                Ok(interval) if why.is_empty() => Made::Slot(Box::new(Slot::of(&interval))),
+                Ok(interval) => {
+                    let average = interval.active_sessions().map_or(String::new(), |sessions| {
+                        format!("; {} active sessions on average", figure::number(sessions))
+                    });
+                    Made::Break(interval.elapsed_ns, format!("{why}{average}"))
+                }
+                Err(reason) => {
+                    let (what, error) = (reason.name(), reason.error());
+                    self.broken.push(Broken::new(self.steps, (before, &begin), (id, &snapshot), what, error));
+                    Made::Break(passed_ns, format!("{what}: {error}"))
+                }
+            };
+            self.slots.step(made);
+            self.steps += 1;
+        }
+        if self.ids.is_empty() {
+            self.slots.at = snapshot.taken_unix_ns;
+        }
+        self.damaged = false;
+        self.ids.push(id);
+        self.last = Some((id, snapshot));
+    }
+
+    /// How many snapshots and slots are held.
+    #[cfg(test)]
+    fn held(&self) -> (usize, usize) {
+        (usize::from(self.last.is_some()), self.slots.line.slots.len())
+    }
+
+    /// The timeline, and the numbers of the snapshots that it was made of.
+    pub(crate) fn done(self) -> (Timeline, Vec<SnapshotId>) {
+        (Timeline { steps: self.steps, broken: self.broken, ..self.slots.line }, self.ids)
+    }
+}
+
+/// Steps on their way into slots.
+struct Slots {
+    line: Timeline,
+    /// How long a slot is to be.
+    wanted_ns: u64,
+    /// Where the next step begins.
+    at: u64,
+    /// Whether the step before was no break.
+    open: bool,
+}
+
+impl Slots {
+    fn new(from_unix_ns: u64, wanted_ns: u64) -> Slots {
+        Slots { line: Timeline::default(), wanted_ns, at: from_unix_ns, open: false }
+    }
+
+    fn step(&mut self, step: Made) {
+        let at = self.at;
+        let length = match &step {
             Made::Slot(slot) => slot.elapsed_ns,
             Made::Break(ns, _) => *ns,
         };
-        let total: u64 = steps.iter().map(length).fold(0, u64::saturating_add);
-        let wanted = total / SLOTS;
-        let mut line = Timeline { steps: steps.len(), ..Timeline::default() };
-        let mut at = from_unix_ns;
-        let mut open = false;
-        for step in steps {
-            let end = at.saturating_add(length(&step));
-            match step {
-                Made::Break(_, reason) => {
-                    line.breaks.push(Missing { from_unix_ns: at, to_unix_ns: end, reason });
-                    open = false;
-                }
-                Made::Slot(mut slot) => {
-                    (slot.from_unix_ns, slot.to_unix_ns) = (at, end);
-                    match line.slots.last_mut().filter(|_| open) {
-                        // Half of the next step more than wanted is nearer than half of it less: snapshots a little early or late
-                        // do not change how many there are in a slot.
-                        Some(last) if last.elapsed_ns.saturating_add(slot.elapsed_ns / 2) < wanted => {
-                            last.add(*slot)
-                        }
-                        _ => line.slots.push(*slot),
-                    }
-                    open = true;
+        self.at = at.saturating_add(length);
+        match step {
+            Made::Break(_, reason) => {
+                self.line.breaks.push(Missing { from_unix_ns: at, to_unix_ns: self.at, reason });
+                self.open = false;
+            }
+            Made::Slot(mut slot) => {
+                (slot.from_unix_ns, slot.to_unix_ns, slot.follows) = (at, self.at, self.open);
+                self.open = true;
+                self.line.slots.push(*slot);
+                self.join_last();
+                while self.line.slots.len() > MOST_SLOTS + self.line.breaks.len() {
+                    self.coarsen();
                 }
             }
-            at = end;
         }
-        line
+    }
+
+    /// Adds the last slot to the one before it, if that is not long enough yet.
+    fn join_last(&mut self) {
+        let slots = &mut self.line.slots;
+        let [.., before, last] = slots.as_slice() else { return };
+        // Half of the next step more than wanted is nearer than half of it less: snapshots a little early or late
+        // do not change how many there are in a slot.
+        if last.follows && before.elapsed_ns.saturating_add(last.elapsed_ns / 2) < self.wanted_ns {
+            let last = slots.pop().expect("BUG: there are two");
+            slots.last_mut().expect("BUG: there were two").add(last);
+        }
+    }
+
+    /// Makes slots twice as long. Only where the ends do not tell the length (a clock that was set while the machine was down) is this needed.
+    fn coarsen(&mut self) {
+        let all = std::mem::take(&mut self.line.slots);
+        let sum = all.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.elapsed_ns));
+        self.wanted_ns = self.wanted_ns.saturating_mul(2).max(sum / MOST_SLOTS as u64).max(1);
+        for slot in all {
+            self.line.slots.push(slot);
+            self.join_last();
+        }
     }
 }
 
 /// A step as it comes.
-pub(super) enum Made {
+enum Made {
     /// What happened.
     Slot(Box<Slot>),
     /// How long it was, and why nothing can be said.
@@ -192,7 +293,7 @@ pub(crate) fn passed(begin: &Snapshot, end: &Snapshot) -> u64 {
 }
 
 impl Slot {
-    pub(super) fn of(interval: &Interval) -> Slot {
+    fn of(interval: &Interval) -> Slot {
         let mut classes = BTreeMap::new();
         let mut histograms = BTreeMap::new();
         for wait in interval.waits.iter().filter(|wait| wait.class != WaitClass::Idle && wait.count > 0) {
@@ -213,7 +314,9 @@ impl Slot {
             }
             (sampling.looks, seen)
         });
-        let host = interval.host_cpu.map(|times| {
+        // The recorder's processors say nothing about the sessions of a database on another machine.
+        let own = !interval.is_remote();
+        let host = interval.host_cpu.filter(|_| own).map(|times| {
             let busy = times.user_ns.saturating_add(times.system_ns);
             let idle = times.idle_ns.saturating_add(times.iowait_ns).saturating_add(times.steal_ns);
             (busy, busy.saturating_add(idle))
@@ -221,13 +324,14 @@ impl Slot {
         Slot {
             from_unix_ns: 0,
             to_unix_ns: 0,
+            follows: false,
             elapsed_ns: interval.elapsed_ns,
             db_time_ns: interval.db_time_ns,
             db_cpu_ns: interval.db_cpu_ns,
             classes: (!interval.waits.is_empty() || !interval.is_partial("waits")).then_some(classes),
             sampled,
             host,
-            processors: interval.end.host.cpus.map(|cpus| cpus.threads),
+            processors: interval.end.host.cpus.filter(|_| own).map(|cpus| cpus.threads),
             histograms,
         }
     }
@@ -289,6 +393,19 @@ fn add_up(sums: &mut Vec<u64>, more: &[u64]) {
 mod tests {
     use super::*;
 
+    /// The slots of steps whose length is known before they come.
+    fn made(from_unix_ns: u64, steps: Vec<Made>) -> Timeline {
+        let length = |step: &Made| match step {
+            Made::Slot(slot) => slot.elapsed_ns,
+            Made::Break(ns, _) => *ns,
+        };
+        let total: u64 = steps.iter().map(length).sum();
+        let mut slots = Slots::new(from_unix_ns, total / SLOTS);
+        slots.line.steps = steps.len();
+        steps.into_iter().for_each(|step| slots.step(step));
+        slots.line
+    }
+
     fn step(elapsed_ns: u64, db_time_ns: Option<u64>) -> Made {
         Made::Slot(Box::new(Slot { elapsed_ns, db_time_ns, ..Slot::default() }))
     }
@@ -298,7 +415,7 @@ mod tests {
         // A little early and late in turn, as a recorder is.
         let steps =
             (0..1_440).map(|n| step(60_000_000_000 + [0, 90_000_000][n % 2], Some(6_000_000_000))).collect();
-        let line = Timeline::made(7, steps);
+        let line = made(7, steps);
         assert_eq!((line.slots.len() as u64, line.steps), (SLOTS, 1_440));
         assert!(line.slots.iter().all(|slot| slot.db_time_ns == Some(20 * 6_000_000_000)));
         assert!(line.slots.windows(2).all(|pair| pair[0].to_unix_ns == pair[1].from_unix_ns));
@@ -309,7 +426,7 @@ mod tests {
     fn a_slot_never_spans_a_break_and_a_break_has_no_figures() {
         let mut steps: Vec<Made> = (0..200).map(|_| step(1_000, Some(500))).collect();
         steps.insert(100, Made::Break(5_000, "restarted".to_owned()));
-        let line = Timeline::made(0, steps);
+        let line = made(0, steps);
         assert_eq!((line.breaks[0].from_unix_ns, line.breaks[0].to_unix_ns), (100_000, 105_000));
         assert!(line.slots.iter().all(|slot| slot.to_unix_ns <= 100_000 || slot.from_unix_ns >= 105_000));
         assert_eq!(line.slots.iter().map(|slot| slot.db_time_ns.unwrap_or(0)).sum::<u64>(), 200 * 500);
@@ -318,7 +435,38 @@ mod tests {
     #[test]
     fn what_one_step_does_not_tell_the_slot_does_not_tell() {
         let steps = (0..720).map(|n| step(1_000, (n != 5).then_some(500))).collect();
-        let line = Timeline::made(0, steps);
+        let line = made(0, steps);
         assert_eq!(line.slots.iter().filter(|slot| slot.db_time_ns.is_none()).count(), 1);
+    }
+
+    #[test]
+    fn what_is_held_of_a_week_of_snapshots_is_one_of_them_and_the_slots() {
+        let source = crate::Source { instance: "1".to_owned(), ..crate::Source::default() };
+        let at = |minute: u64| {
+            let ns = minute * 60_000_000_000;
+            let mut snapshot = Snapshot::at(source.clone(), 1_000_000_000_000_000_000 + ns, 1 + ns);
+            snapshot.db_time_ns = Some(ns / 2);
+            snapshot
+        };
+        let minutes = 7 * 1_440;
+        let mut unknown = Fold::new(None, Vec::new());
+        let mut fold = Fold::new(Some((&at(0), &at(minutes))), Vec::new());
+        let mut most = [0, 0];
+        for minute in 0..=minutes {
+            for (fold, most) in [&mut fold, &mut unknown].into_iter().zip(&mut most) {
+                fold.add(SnapshotId::new(minute + 1), at(minute));
+                let (snapshots, slots) = fold.held();
+                assert_eq!(snapshots, 1);
+                *most = slots.max(*most);
+            }
+        }
+        assert!(most[0] <= SLOTS as usize + 1 && most[1] <= MOST_SLOTS, "{most:?}");
+        for fold in [fold, unknown] {
+            let (line, ids) = fold.done();
+            assert_eq!((line.steps, ids.len()), (minutes as usize, minutes as usize + 1));
+            let sum: u64 = line.slots.iter().filter_map(|slot| slot.db_time_ns).sum();
+            assert_eq!(sum, minutes * 30_000_000_000, "nothing is lost on the way");
+            assert!(line.slots.windows(2).all(|pair| pair[0].to_unix_ns == pair[1].from_unix_ns));
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! | `mysql/` | MariaDB and MySQL: status, InnoDB, performance_schema where it is on; samples of running statements |
 //! | `redis/` | Redis and Valkey: INFO, commandstats, LATENCY, SLOWLOG |
 //! | `machine.rs` | the machine alone |
+//! | `recorded.rs` | tests: what servers of every version answered, and which figures came of it |
 //! | `timed.rs` | a socket that is waited for until an instant and no longer |
 //! | `tls/` | whether and how connections are encrypted, and whom they trust |
 //!
@@ -25,6 +26,8 @@ mod address;
 mod machine;
 mod mysql;
 pub(crate) mod postgres;
+#[cfg(test)]
+mod recorded;
 mod redis;
 mod secret;
 mod timed;

@@ -2,6 +2,9 @@
 //! with the guard, also after a panic.
 //!
 //! A server that is not installed makes the test print one line and end. Limits on time are for hangs only.
+//!
+//! `TIERSMITH_TEST_SERVER_BIN` names a directory with the programs of one server, of another version than the installed one: then the
+//! tests run with that server and end at once where they need another (`.ci/server_versions.sh`).
 
 #![allow(dead_code, reason = "each test file starts one kind of server")]
 
@@ -51,8 +54,31 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The program of this name, in the path or where Debian puts PostgreSQL's.
+/// Programs that are servers or make what one needs: they come from one place.
+const OF_SERVERS: [&str; 7] =
+    ["initdb", "postgres", "mariadb-install-db", "mariadbd", "mysqld", "redis-server", "valkey-server"];
+
+/// Where the programs of the server under test are, if it is not the installed one.
+pub(crate) fn under_test() -> Option<PathBuf> {
+    std::env::var_os("TIERSMITH_TEST_SERVER_BIN").filter(|dir| !dir.is_empty()).map(PathBuf::from)
+}
+
+/// Why a server cannot be started.
+fn absent(product: &str) -> String {
+    match under_test() {
+        Some(dir) => format!("{product} is not the server under test in {}", dir.display()),
+        None => format!("no {product} server is installed"),
+    }
+}
+
+/// The program of this name: of the server under test, in the path, or where Debian puts PostgreSQL's.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    if let Some(of_server) = under_test() {
+        let path = of_server.join(name);
+        if path.is_file() || OF_SERVERS.contains(&name) {
+            return Some(path).filter(|path| path.is_file());
+        }
+    }
     let mut dirs: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
     dirs.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
     let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
@@ -266,7 +292,7 @@ impl Drop for Server {
 /// A PostgreSQL with pg_stat_statements, everything timed, and nothing in the background that would commit.
 pub(crate) fn postgres(what: &str) -> Option<Server> {
     let Some((initdb, postgres)) = program("initdb").zip(program("postgres")) else {
-        skip(what, "no PostgreSQL server is installed");
+        skip(what, &absent("PostgreSQL"));
         return None;
     };
     // The wrapper in the path is no server; the one beside initdb is.
@@ -294,21 +320,24 @@ pub(crate) fn postgres(what: &str) -> Option<Server> {
     let rules = fs::read_to_string(&hba).expect("rules");
     fs::write(&hba, format!("local all careful scram-sha-256\n{rules}")).expect("rules");
     let socket = dir.path().to_str().expect("UTF-8").to_owned();
-    let statements = initdb
-        .parent()
-        .and_then(Path::parent)
-        .map(|dir| dir.join("lib/pg_stat_statements.so"))
-        .is_some_and(|p| p.is_file());
+    let statements = initdb.parent().and_then(Path::parent).is_some_and(|dir| {
+        ["lib", "lib/postgresql"].iter().any(|lib| dir.join(lib).join("pg_stat_statements.so").is_file())
+    });
     let mut start = vec![
         postgres.to_str().expect("UTF-8").to_owned(),
         "-D".to_owned(),
         data.to_str().expect("UTF-8").to_owned(),
     ];
+    let version: u32 = fs::read_to_string(data.join("PG_VERSION"))
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .expect("a version");
     for setting in [
         "listen_addresses=",
         &format!("unix_socket_directories={socket}"),
         "track_io_timing=on",
-        "track_wal_io_timing=on",
+        // 13 knows no such setting and would not start.
+        if version < 14 { "log_statement=none" } else { "track_wal_io_timing=on" },
         "shared_buffers=16MB",
         "max_connections=20",
         "autovacuum=off",
@@ -326,8 +355,16 @@ pub(crate) fn postgres(what: &str) -> Option<Server> {
 
 /// A MariaDB or MySQL that times its waits.
 pub(crate) fn mariadb(what: &str) -> Option<Server> {
-    let Some((install, daemon)) = program("mariadb-install-db").zip(program("mariadbd")) else {
-        skip(what, "no MariaDB server is installed");
+    mariadb_with(what, &["--skip-networking"])
+}
+
+/// The same with other arguments, where that works: a port may have gone to somebody else meanwhile.
+pub(crate) fn mariadb_with(what: &str, more: &[&str]) -> Option<Server> {
+    let of_mariadb = program("mariadb-install-db").zip(program("mariadbd"));
+    let Some((install, daemon)) =
+        of_mariadb.or_else(|| program("mysqld").map(|mysqld| (mysqld.clone(), mysqld)))
+    else {
+        skip(what, &absent("MariaDB or MySQL"));
         return None;
     };
     let Some(dir) = directory() else {
@@ -340,27 +377,38 @@ pub(crate) fn mariadb(what: &str) -> Option<Server> {
     if is_root() {
         chown(&data, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("ours");
     }
+    let is_mysql = install == daemon;
+    let (making, redo): (&[&str], _) = if is_mysql {
+        (&["--initialize-insecure", "--innodb-redo-log-capacity=16M"], "--innodb-redo-log-capacity=16M")
+    } else {
+        (&["--auth-root-authentication-method=normal", "--skip-test-db"], "--innodb-log-file-size=8M")
+    };
     let made = run(
-        "mariadb-install-db",
+        "making the database",
         command(&install, dir.path())
-            .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
+            .arg("--no-defaults")
+            .args(making)
+            .args(if is_mysql { more } else { &[] })
             .args([format!("--datadir={data}"), format!("--tmpdir={}", text(dir.path().to_owned()))]),
     );
-    assert!(made, "mariadb-install-db works where it is installed");
-    let start = vec![
+    assert!(made, "a database can be made where the server is installed");
+    let mut start = vec![
         text(daemon),
         "--no-defaults".to_owned(),
         format!("--datadir={data}"),
         format!("--tmpdir={}", text(dir.path().to_owned())),
         format!("--socket={}", text(dir.path().join("my.sock"))),
         format!("--pid-file={}", text(dir.path().join("my.pid"))),
-        "--skip-networking".to_owned(),
         "--innodb-buffer-pool-size=16M".to_owned(),
-        "--innodb-log-file-size=8M".to_owned(),
+        redo.to_owned(),
         "--performance-schema=ON".to_owned(),
         "--performance-schema-instrument=wait/%=ON".to_owned(),
         "--innodb-monitor-enable=trx_%".to_owned(),
     ];
+    start.extend(more.iter().map(|argument| (*argument).to_owned()));
+    if is_mysql {
+        start.extend(["--mysqlx=OFF", "--secure-file-priv=", "--skip-log-bin"].map(str::to_owned));
+    }
     Some(Server::launch(dir, start, |server| {
         let socket = server.path("my.sock");
         let options = mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root"));
@@ -371,7 +419,7 @@ pub(crate) fn mariadb(what: &str) -> Option<Server> {
 /// A Redis, or a Valkey.
 pub(crate) fn redis(what: &str) -> Option<Server> {
     let Some(daemon) = program("redis-server").or_else(|| program("valkey-server")) else {
-        skip(what, "no Redis server is installed");
+        skip(what, &absent("Redis"));
         return None;
     };
     let Some(dir) = directory() else {

@@ -78,7 +78,9 @@ pub(super) struct Activity {
     pub(super) total: f64,
     /// DB time by elapsed time, if the source measures it.
     pub(super) measured: Option<f64>,
-    /// Hardware threads of the machine.
+    /// Measured average active sessions that the samples are further from than chance explains: they miss something.
+    pub(super) samples_miss: Option<f64>,
+    /// Hardware threads of the source's machine; absent if that is another one than this.
     pub(super) cpus: Option<u32>,
     /// Those that are not zero, the lowest first.
     pub(super) layers: Vec<Layer>,
@@ -122,7 +124,8 @@ pub(super) fn activity(of: &Interval) -> Activity {
         looks: sampling.map(|sampling| sampling.looks),
         total: layers.iter().map(|layer| layer.sessions).sum(),
         measured: of.active_sessions(),
-        cpus: of.end.host.cpus.as_ref().map(|cpus| cpus.threads),
+        samples_miss: sampling.and_then(|_| of.samples_miss()),
+        cpus: of.end.host.cpus.as_ref().filter(|_| !of.is_remote()).map(|cpus| cpus.threads),
         layers,
     }
 }

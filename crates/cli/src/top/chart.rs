@@ -94,7 +94,15 @@ mod tests {
             .collect();
         let total = layers.iter().map(|layer| layer.sessions).sum();
         let basis = Basis::Measured;
-        let activity = Activity { basis, looks: None, total, measured: None, cpus: Some(cpus), layers };
+        let activity = Activity {
+            basis,
+            looks: None,
+            total,
+            measured: None,
+            samples_miss: None,
+            cpus: Some(cpus),
+            layers,
+        };
         Point { at_s: 0, activity: Some(activity) }
     }
 

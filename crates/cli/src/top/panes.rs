@@ -60,6 +60,12 @@ fn events(view: &View, order: &str) -> Sheet {
     if sampled {
         let looks = view.activity.looks.unwrap_or(0);
         notes.push(format!("sampled: {looks} looks, an estimate; its % is of the sessions seen"));
+        if let Some(measured) = view.activity.samples_miss {
+            notes.push(format!(
+                "measured were {} sessions: further off than chance explains; on a busy machine samples see less",
+                sessions(measured)
+            ));
+        }
     }
     if rows.is_empty() {
         notes.push("no waits in this interval, or none that the source tells".to_owned());
@@ -283,7 +289,10 @@ fn host(view: &View, order: &str) -> Sheet {
         notes.push("no disk did anything in this interval".to_owned());
     }
     Sheet {
-        title: format!("Disks of this machine by {order}"),
+        title: match view.remote {
+            true => format!("Disks of this machine, not of the database's, by {order}"),
+            false => format!("Disks of this machine by {order}"),
+        },
         columns: vec![
             left("Disk", 0),
             right("Reads/s", 2),

@@ -54,7 +54,14 @@ fn active(of: &Activity) -> String {
         (Basis::Measured, None) => format!("in waits {total} (measured)"),
         (Basis::Sampled, measured) => {
             let looks = of.looks.unwrap_or(0);
-            let besides = measured.map_or(String::new(), |aas| format!("; measured {}", sessions(aas)));
+            let besides = match (measured, of.samples_miss) {
+                (Some(aas), Some(_)) if of.total < aas => {
+                    let seen = figure::percent(of.total / aas * 100.0);
+                    format!(", which see {seen} % of the measured {}", sessions(aas))
+                }
+                (Some(aas), _) => format!("; measured {}", sessions(aas)),
+                (None, _) => String::new(),
+            };
             format!("AAS {total} (sampled, {looks} looks{besides})")
         }
         (Basis::Processors, _) => format!("processors {total} (measured)"),
@@ -70,10 +77,13 @@ pub(super) fn title(of: &Activity) -> &'static str {
     }
 }
 
-/// The machine in a line.
+/// The machine in a line; whose it is, if not the database's.
 pub(super) fn host(view: &View) -> String {
     let host = &view.host;
     let mut parts = Vec::new();
+    if view.remote {
+        parts.push("not the database's:".to_owned());
+    }
     if let Some(cpu) = host.cpu_pct {
         let [user, system, disk, steal, idle] =
             [cpu.user, cpu.system, cpu.iowait, cpu.steal, cpu.idle].map(figure::percent);

@@ -349,3 +349,35 @@ fn json_has_what_was_measured_and_leaves_out_what_was_not() {
     assert!((home["tiers"]["drain_s"].as_f64().unwrap() - 2.0).abs() < 1e-9, "2 MiB at 1 MiB/s");
     assert!(home["activity"]["measured"].is_null(), "it does not tell DB time");
 }
+
+#[test]
+fn samples_that_miss_much_say_how_much() {
+    let busy = |tick: u64| {
+        let mut of = server(tick);
+        of.db_time_ns = Some(80_000_000_000 * tick);
+        of
+    };
+    let view = View::of(&Interval::between(&busy(0), &busy(1)).unwrap());
+    let said = text(&view, Alphabet::Unicode, 100, FULL_ROWS);
+    assert!(said.contains("AAS 2.80 (sampled, 5 looks, which see 17.5 % of the measured 16.00)"), "{said}");
+    assert!(said.contains("on a busy machine samples see less"), "{said}");
+    assert_eq!(serde_json::to_value(&view).unwrap()["activity"]["samples_miss"], 16.0);
+    let near = View::of(&interval(server, 0));
+    assert!(!text(&near, Alphabet::Unicode, 100, FULL_ROWS).contains("see less"), "chance explains it");
+}
+
+#[test]
+fn the_machine_that_asks_is_not_shown_as_that_of_a_database_elsewhere() {
+    let remote = |tick: u64| {
+        let mut of = server(tick);
+        of.source.remote = Some(true);
+        of
+    };
+    let view = View::of(&Interval::between(&remote(0), &remote(1)).unwrap());
+    let said = text(&view, Alphabet::Unicode, 100, FULL_ROWS);
+    assert!(said.contains("not the database's:  CPU %"), "{said}");
+    assert!(said.contains("Disks of this machine, not of the database's"), "{said}");
+    assert!(!said.contains("of 2 processors"), "no line of processors: {said}");
+    let json = serde_json::to_value(&view).unwrap();
+    assert_eq!((json["remote"].as_bool(), json["activity"]["cpus"].is_null()), (Some(true), true));
+}

@@ -21,6 +21,8 @@ pub(crate) struct View {
     pub(super) elapsed_s: f64,
     /// Whether a medium only stands for another one.
     pub(super) emulated: bool,
+    /// Whether the source is on another machine: `host` is the one that asks then.
+    pub(super) remote: bool,
     pub(super) activity: Activity,
     pub(super) rates: Vec<Rate>,
     pub(super) events: Vec<Event>,
@@ -186,6 +188,7 @@ impl View {
             taken_unix_ns: of.end.taken_unix_ns,
             elapsed_s: of.elapsed_s(),
             emulated: of.is_emulated(),
+            remote: of.is_remote(),
             activity: activity(of),
             rates: rates(of),
             events: events(of),

@@ -31,6 +31,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,6 +98,12 @@ fn one_line(message: &str) -> String {
         .chars()
         .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
         .collect()
+}
+
+/// Whether it is a name and not a way to somewhere else. The kernel sends nothing else; were it to, the way could lead out of the home.
+fn is_one_name(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    !matches!(bytes, b"" | b"." | b"..") && !bytes.contains(&b'/') && !bytes.contains(&0)
 }
 
 /// Lines about trouble in a second.
@@ -307,6 +314,9 @@ impl Fs {
 
     /// Where the name `name` in the directory `parent` is. To be called with `renames` held.
     fn at(&self, parent: u64, name: &OsStr) -> Answer<At> {
+        if !is_one_name(name) {
+            return Err(Errno::INVAL);
+        }
         if parent == ROOT && RESERVED.iter().any(|r| OsStr::new(r) == name) {
             return Err(Errno::PERM);
         }

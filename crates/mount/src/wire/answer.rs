@@ -24,11 +24,10 @@ pub(crate) enum Sent {
 
 /// Answers a request. `into` is where the answer without its header goes.
 pub(crate) fn answer(fs: &Fs, request: &Request<'_>, into: &mut [u8]) -> Sent {
-    let mut out = Out::new(into);
-    let result = std::panic::catch_unwind(AssertUnwindSafe(|| dispatch(fs, request, &mut out)));
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| answer_or_panic(fs, request, into)));
     match result {
-        Ok(Ok(true)) => Sent::Bytes(out.len()),
-        Ok(Ok(false)) => Sent::Nothing,
+        Ok(Ok(Some(len))) => Sent::Bytes(len),
+        Ok(Ok(None)) => Sent::Nothing,
         Ok(Err(errno)) => Sent::Error(errno.raw_os_error()),
         Err(_) => {
             log::error!(
@@ -44,6 +43,12 @@ pub(crate) fn answer(fs: &Fs, request: &Request<'_>, into: &mut [u8]) -> Sent {
             }
         }
     }
+}
+
+/// The length of the answer, or `None` if none is to be sent.
+pub(crate) fn answer_or_panic(fs: &Fs, request: &Request<'_>, into: &mut [u8]) -> Answer<Option<usize>> {
+    let mut out = Out::new(into);
+    Ok(dispatch(fs, request, &mut out)?.then_some(out.len()))
 }
 
 /// The file system as the io_uring transport knows it: its threads may be there a moment longer than the mount, and must not keep the home.
@@ -140,10 +145,10 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
             let fh = (r.u32(0) & 1 != 0).then(|| r.u64(8));
             out.attr_out(&fs.getattr(r.node, fh)?, VALID)?;
         }
-        op::SETATTR => out.attr_out(&fs.setattr(r.node, &change(r))?, VALID)?,
+        op::SETATTR => out.attr_out(&fs.setattr(r.node, &change(r)?)?, VALID)?,
         op::OPEN => handle(out, fs.open(r.node, r.u32(0))?)?,
         op::CREATE => {
-            let (entry, opened) = fs.create(who(r), r.node, r.name()?, r.u32(4), r.u32(8), r.u32(0))?;
+            let (entry, opened) = fs.create(who(r)?, r.node, r.name()?, r.u32(4), r.u32(8), r.u32(0))?;
             out.entry(entry.node, &entry.attr, VALID)?;
             handle(out, opened)?;
         }
@@ -169,16 +174,16 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
 fn name_request(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
     match r.opcode {
         op::MKDIR => {
-            let entry = fs.mkdir(who(r), r.node, r.name()?, r.u32(0), r.u32(4))?;
+            let entry = fs.mkdir(who(r)?, r.node, r.name()?, r.u32(0), r.u32(4))?;
             out.entry(entry.node, &entry.attr, VALID)?;
         }
         op::MKNOD => {
-            let entry = fs.mknod(who(r), r.node, r.name()?, r.u32(0), r.u32(4), r.u32(8))?;
+            let entry = fs.mknod(who(r)?, r.node, r.name()?, r.u32(0), r.u32(4), r.u32(8))?;
             out.entry(entry.node, &entry.attr, VALID)?;
         }
         op::SYMLINK => {
             let (name, rest) = r.names()?;
-            let entry = fs.symlink(who(r), r.node, name, take_name(rest)?.0)?;
+            let entry = fs.symlink(who(r)?, r.node, name, take_name(rest)?.0)?;
             out.entry(entry.node, &entry.attr, VALID)?;
         }
         op::LINK => {
@@ -199,9 +204,17 @@ fn name_request(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
     Ok(true)
 }
 
-fn who(r: &Request<'_>) -> Caller {
-    Caller { uid: r.uid, gid: r.gid }
+/// Who asks. A user or group that has no number here (-1) must not be taken for "leave it", which would make what is made the daemon's own.
+fn who(r: &Request<'_>) -> Answer<Caller> {
+    if r.uid == NOBODY || r.gid == NOBODY {
+        Err(Errno::OVERFLOW)
+    } else {
+        Ok(Caller { uid: r.uid, gid: r.gid })
+    }
 }
+
+/// The number that is no user and no group.
+const NOBODY: u32 = u32::MAX;
 
 fn handle(out: &mut Out<'_>, h: Handle) -> Answer<()> {
     out.u64(h.fh)?;
@@ -209,7 +222,7 @@ fn handle(out: &mut Out<'_>, h: Handle) -> Answer<()> {
     out.bytes(&h.backing.to_le_bytes())
 }
 
-fn change(r: &Request<'_>) -> Change {
+fn change(r: &Request<'_>) -> Answer<Change> {
     let valid = r.u32(0);
     let has = |bit: u32| valid & bit != 0;
     let time = |sec: usize, nsec: usize| Time { sec: r.u64(sec).cast_signed(), nsec: r.u32(nsec) };
@@ -218,7 +231,7 @@ fn change(r: &Request<'_>) -> Change {
         (false, true) => Some(When::At(time(sec, nsec))),
         (false, false) => None,
     };
-    Change {
+    let change = Change {
         mode: has(1).then(|| r.u32(68)),
         uid: has(2).then(|| r.u32(76)),
         gid: has(4).then(|| r.u32(80)),
@@ -227,7 +240,8 @@ fn change(r: &Request<'_>) -> Change {
         mtime: when(32, 256, 40, 60),
         fh: has(64).then(|| r.u64(8)),
         take_rights: has(2048),
-    }
+    };
+    if change.uid == Some(NOBODY) || change.gid == Some(NOBODY) { Err(Errno::INVAL) } else { Ok(change) }
 }
 
 fn readdir(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<()> {
@@ -293,7 +307,7 @@ mod tests {
         fixed[60..64].copy_from_slice(&500_000_000u32.to_le_bytes());
         let mut header = [0u8; super::super::IN_HEADER];
         header[4..8].copy_from_slice(&op::SETATTR.to_le_bytes());
-        let change = change(&Request::new(&header, &fixed, &[]).expect("a header"));
+        let change = change(&Request::new(&header, &fixed, &[]).expect("a header")).expect("it is sound");
         assert!(matches!(change.atime, Some(When::At(Time { sec: i64::MIN, nsec: 0 }))));
         assert!(matches!(change.mtime, Some(When::At(Time { sec: -2, nsec: 500_000_000 }))));
         assert!(change.mode.is_none() && change.size.is_none() && !change.take_rights);

@@ -178,6 +178,22 @@ impl Kernel {
         unsafe { self.stream_edges(dst, src, len) }
     }
 
+    /// Stores one word past the caches.
+    ///
+    /// # Safety
+    /// The word is mapped and aligned, and no slice covers it. It may be raced.
+    #[inline]
+    pub(crate) unsafe fn stream_word(&self, word: *mut u64, value: u64) {
+        if self.streams {
+            // SAFETY: the caller's obligations are the same.
+            return unsafe { arch::stream_word(word, value) };
+        }
+        // SAFETY: mapped and aligned; racing accesses are atomic or asm.
+        unsafe { AtomicU64::from_ptr(word) }.store(value, Ordering::Release);
+        // SAFETY: the same word.
+        unsafe { self.flush(word.cast(), 8) }
+    }
+
     /// [`Kernel::stream`] where the target is not whole lines.
     ///
     /// # Safety

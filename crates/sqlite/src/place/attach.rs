@@ -11,10 +11,11 @@
 //! | 5 | the store attaches the directory to the tier | the same, an empty tier | the same |
 //! | 6 | the stub is written beside `db` under another name | the same | the same |
 //! | 7 | the stub is renamed over the database's path | **attached**, whole on both sides | opens it |
+//! | 8 | with `place=redo`: the stamp is written (`stamp.rs`) | the same | the same |
 //!
-//! Until step 7 a stock SQLite sees the whole database, after it the stub. No block is written to the tier
+//! Until step 7 a stock SQLite sees the whole database, after it the stub. No page is written to the tier
 //! before the call has returned. Each step is durable before the next begins. When a step fails, those before
-//! it are taken back.
+//! it are taken back, the rename too (by detaching); where that fails as well, the error says so.
 //!
 //! # While it is attached and open
 //!
@@ -197,17 +198,11 @@ fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Open
     // Decided now, so that a later open asks for the same.
     let spec = FastSpec { size: Some(tier.size), block_size: Some(block_size), ..spec.clone() };
     let record = Record { spec, block_size, without_bars: false };
-    match move_aside(layout, &transition.file, record, tier) {
-        Ok((home, record)) => {
-            let stamp = Stamp::open(&home, record.spec.place == Placement::Redo)?;
-            Ok(Opened { home, lock: transition.file, record, stamp })
-        }
-        Err(e) if stopped() => Err(e),
-        Err(e) => {
+    move_aside(layout, transition, record, tier, fold).inspect_err(|_| {
+        if !stopped() {
             take_back(layout);
-            Err(e)
         }
-    }
+    })
 }
 
 /// Somebody who has the inode open would go on with a file that is not whole any more.
@@ -225,13 +220,15 @@ fn refuse_if_open(layout: &Layout, db: &File) -> Result<(), PlaceError> {
     Ok(())
 }
 
-/// Steps 3 to 7.
+/// Steps 3 to 8.
 fn move_aside(
     layout: &Layout,
-    db: &File,
+    transition: Transition,
     record: Record,
     tier: tiersmith_store::TierSpec,
-) -> Result<(AttachedHome, Record), PlaceError> {
+    fold: Fold<'_>,
+) -> Result<Opened, PlaceError> {
+    let db = &transition.file;
     let make = std::fs::DirBuilder::new().mode(0o700).create(&layout.home);
     make.map_err(PlaceError::io("cannot make the directory", &layout.home))?;
     give_owner(&layout.home, db);
@@ -253,18 +250,49 @@ fn move_aside(
     sync_dir(&layout.home)?;
     step(4)?;
     let home = attach(&layout.home, &[tier], record.spec.options(record.block_size))?;
-    step(5)?;
-    let stubbed = put_stub(layout, db, &record.spec);
-    if let Err(e) = stubbed {
-        // After the rename the database is attached, whatever came next; before it the tier is given back, to
-        // be free for another try.
-        if !stopped() && layout.state().is_ok_and(|state| state == State::HalfAttached) {
-            let given_back = home.detach();
-            given_back.unwrap_or_else(|e| log::warn!("{}: {e}", layout.home.display()));
-        }
-        return Err(e);
+    let stubbed = || {
+        step(5)?;
+        put_stub(layout, db, &record.spec)?;
+        let stamp = Stamp::open(&home, record.spec.place == Placement::Redo)?;
+        step(8).map(|()| stamp)
+    };
+    match stubbed() {
+        Ok(stamp) => Ok(Opened { stamp, home, lock: transition.file, record }),
+        Err(e) if stopped() => Err(e),
+        Err(e) => Err(give_back(layout, home, transition, fold, e)),
     }
-    Ok((home, record))
+}
+
+/// What follows the store's attach failed because of `why`: the tier is given back, to be free for another try. After the rename the database is attached, whatever
+/// came next, and is detached as any other.
+fn give_back(
+    layout: &Layout,
+    home: AttachedHome,
+    transition: Transition,
+    fold: Fold<'_>,
+    why: PlaceError,
+) -> PlaceError {
+    let undone = match layout.state() {
+        Ok(State::Attached) => Transition::begin(layout).and_then(|stub| {
+            home.detach()?;
+            // `finish` takes the locks of `db` itself.
+            drop(transition);
+            detach::finish(layout, stub, fold)
+        }),
+        Ok(_) => {
+            home.detach().unwrap_or_else(|e| log::warn!("{}: {e}", layout.home.display()));
+            Ok(())
+        }
+        Err(e) => Err(e),
+    };
+    match undone {
+        Ok(()) => why,
+        Err(undo) => PlaceError::HalfWay {
+            database: layout.database.clone(),
+            source: Box::new(why),
+            undo: Box::new(undo),
+        },
+    }
 }
 
 /// Steps 6 and 7.

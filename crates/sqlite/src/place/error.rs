@@ -241,6 +241,20 @@ pub enum PlaceError {
         /// As it is given.
         given: String,
     },
+    /// Attaching failed past the point from which it goes back by itself.
+    #[error(
+        "{source}. Taking that back failed too ({undo}): {} is attached, or half way back, and nothing of it is lost; open it with \
+         vfs=tiersmith again, or run `tiersmith detach {}`",
+        database.display(), database.display()
+    )]
+    HalfWay {
+        /// The database.
+        database: PathBuf,
+        /// Why attaching failed.
+        source: Box<PlaceError>,
+        /// Why it could not be taken back.
+        undo: Box<PlaceError>,
+    },
     /// Nothing to detach.
     #[error("{} is not attached: there is no {}; nothing has to be done", database.display(), home.display())]
     NotAttached {

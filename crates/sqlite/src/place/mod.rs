@@ -232,9 +232,11 @@ thread_local! {
     /// The step after which this thread's work stops, as a power cut would stop it.
     static STOP_AFTER: std::cell::Cell<Option<u32>> = const { std::cell::Cell::new(None) };
     static STOPPED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    /// The steps of this thread's work that fail, each once, first to last; what follows goes on.
+    static FAIL_AT: std::cell::RefCell<Vec<u32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// Step `number` of attaching (1 to 7), detaching (11 to 14: its steps 1 to 4), bringing an older layout up to
+/// Step `number` of attaching (1 to 8), detaching (11 to 14: its steps 1 to 4), bringing an older layout up to
 /// date (21 and 22) or keeping both versions (31 to 39: `keep_both.rs`) is done.
 #[cfg(test)]
 fn step(number: u32) -> Result<(), PlaceError> {
@@ -244,6 +246,15 @@ fn step(number: u32) -> Result<(), PlaceError> {
             what: "stopped, as the test asked, after step",
             path: number.to_string().into(),
             source: std::io::ErrorKind::Interrupted.into(),
+        });
+    }
+    let fails = FAIL_AT.with_borrow_mut(|at| at.first() == Some(&number) && at.remove(0) == number);
+    if fails {
+        let source = std::io::ErrorKind::StorageFull.into();
+        return Err(PlaceError::Io {
+            what: "failed, as the test asked, at step",
+            path: number.to_string().into(),
+            source,
         });
     }
     Ok(())

@@ -185,6 +185,49 @@ fn a_new_database_whose_attach_was_cut_is_empty_or_attached() {
     }
 }
 
+/// Unlike after a cut, the way back is gone at once; after the rename too.
+#[test]
+fn a_step_of_attaching_that_fails_leaves_the_plain_database_and_a_free_tier() {
+    for (place, last) in [(Placement::All, 7), (Placement::Redo, 8)] {
+        for (step, rows) in (1..=last).flat_map(|step| [(step, None), (step, Some(10))]) {
+            let bench = Bench::new();
+            if let Some(rows) = rows {
+                bench.fill(rows);
+            }
+            let what = format!("{place:?}, step {step}, {rows:?} rows");
+            FAIL_AT.set(vec![step]);
+            let want = Want { fast: Some(FastSpec { place, ..bench.fast() }), ..bench.want() };
+            let refused = Place::open(&bench.database(), &want, &fold).expect_err(&what);
+            assert!(refused.is_full() && !refused.to_string().contains("failed too"), "{what}: {refused}");
+            assert!(FAIL_AT.take().is_empty() && !bench.home().exists(), "{what}");
+            assert_eq!(bench.database().exists(), rows.is_some(), "{what}");
+            assert!(rows.is_none() || stock_sees(&bench.database()) == rows, "{what}");
+            // The tier is nobody's: another database may have it.
+            let other = bench.dir.path().join("other.db");
+            drop(Place::open(&other, &want, &fold).unwrap_or_else(|e| panic!("{what}: {e}")).unwrap());
+        }
+    }
+}
+
+#[test]
+fn an_attach_that_cannot_be_taken_back_says_so_and_is_whole() {
+    for (step, undo) in [(7, 12), (7, 13), (8, 12), (8, 13), (8, 14)] {
+        let bench = Bench::new();
+        bench.fill(10);
+        FAIL_AT.set(vec![step, undo]);
+        let refused = bench.attach().unwrap_err();
+        let message = refused.to_string();
+        assert!(matches!(refused, PlaceError::HalfWay { .. }) && refused.is_full(), "{message}");
+        assert!(message.contains("failed too") && message.contains("tiersmith detach"), "{message}");
+        assert!(FAIL_AT.take().is_empty());
+        assert_eq!(stock_sees(&bench.database()), (undo == 14).then_some(10), "step {step}, {undo}");
+        drop(bench.attach().unwrap().unwrap());
+        Place::detach(&bench.database(), &fold).unwrap();
+        assert_eq!(stock_sees(&bench.database()), Some(10));
+        assert!(!bench.home().exists());
+    }
+}
+
 /// Attached, with a change in the WAL that is in the tier only.
 fn attached_with_redo(bench: &Bench) {
     bench.fill(10);

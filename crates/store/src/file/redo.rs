@@ -7,6 +7,7 @@
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
 //! | 1 | a block of the file that is `Home` gets a free frame with home's bytes, a fence, its entry becomes `Dirty`, a fence | the old file |
+//! | 1, whole | where all of the block is written it gets the new bytes instead: home is not read | the old block, or the new one whole |
 //! | 2 | a block past the end gets a frame of zeros that are durable already, its entry is stored | the old file: recovery drops an entry past the end |
 //! | 3 | the bytes and, if the file grows, its state line are written in place, non-temporal | any 8-byte words of the new bytes; the old or new size |
 //! | 4 | fence; the write is acknowledged | the new bytes and size |
@@ -167,7 +168,7 @@ impl Inner {
             });
             if !ready {
                 drop(meta);
-                if let Err(e) = self.prepare_redo(file, placed, offset, data.len(), &mut fresh) {
+                if let Err(e) = self.prepare_redo(file, placed, offset, data, &mut fresh) {
                     tier.give_zeroed(placed.block_size, fresh.into_iter().map(|(_, frame)| frame));
                     return Err(e);
                 }
@@ -208,17 +209,22 @@ impl Inner {
         file: &FileState,
         placed: &Placed,
         offset: u64,
-        len: usize,
+        data: &[u8],
         fresh: &mut Fresh,
     ) -> Result<()> {
         let tier = &placed.tier;
         let most = (tier.allocator.total_frames() / placed.block_size.frames() / 16) as usize;
-        for (block, _, _) in placed.chunks(offset, len) {
+        for (block, _, range) in placed.chunks(offset, data.len()) {
             if fresh.iter().any(|(b, _)| *b == block) {
                 continue;
             }
             if placed.block_size.start_of(block) < placed.size() || fresh.len() >= most.clamp(1, FRESH_MOST) {
-                self.own_redo_block(file, placed, block)?;
+                // Past the end a block is zeros until the write is done: a failed write must leave nothing there that a later gap would show.
+                let whole = Some(&data[range]).filter(|bytes| {
+                    bytes.len() == placed.block_size.bytes()
+                        && placed.block_size.start_of(block) < placed.size()
+                });
+                self.own_redo_block(file, placed, block, whole)?;
                 continue;
             }
             if placed.map.get(block) != Entry::HOME {
@@ -239,8 +245,15 @@ impl Inner {
         Ok(())
     }
 
-    /// Step 1 for one block, unless it is `Dirty` already.
-    pub(crate) fn own_redo_block(&self, file: &FileState, placed: &Placed, block: BlockIndex) -> Result<()> {
+    /// Step 1 for one block, unless it is `Dirty` already. A block that is written `whole` needs nothing of what home holds, and reading
+    /// that would make a commit wait for home: it gets the new bytes at once, durable before its entry is.
+    pub(crate) fn own_redo_block(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        block: BlockIndex,
+        whole: Option<&[u8]>,
+    ) -> Result<()> {
         let tier = &placed.tier;
         let start_of_block = placed.block_size.start_of(block);
         let mut turn = None;
@@ -257,7 +270,7 @@ impl Inner {
             }
             let evictions = placed.evictions.load(Ordering::Acquire);
             let mut home = None;
-            if start_of_block < placed.size() {
+            if whole.is_none() && start_of_block < placed.size() {
                 let mut bytes = vec![0; placed.block_size.bytes()];
                 self.read_home_block(file, placed, start_of_block, &mut bytes)?;
                 home = Some(bytes);
@@ -272,7 +285,7 @@ impl Inner {
                 continue;
             };
             let (member, at) = tier.geometry.locate(frame);
-            match &home {
+            match whole.or(home.as_deref()) {
                 Some(bytes) => tier.mapping(member).nt_write(at, bytes),
                 None => tier.mapping(member).nt_zero(at, placed.block_size.bytes()),
             }
@@ -298,7 +311,7 @@ impl Inner {
         if placed.map.get(block) == Entry::HOME {
             return Ok(());
         }
-        self.own_redo_block(file, placed, block)?;
+        self.own_redo_block(file, placed, block, None)?;
         let meta = placed.meta.lock();
         let entry = placed.map.get(block);
         if entry.state() == State::Dirty {

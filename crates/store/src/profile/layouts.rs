@@ -128,6 +128,39 @@ fn mariadb_and_mysql_files_belong_where_they_need_them() {
     );
 }
 
+/// The whole directory of a MySQL 9.7.4 after a load, kills and restarts, as it was listed; 8.0.30 and newer have the same names.
+#[test]
+fn the_files_of_a_mysql_server_that_ran_belong_where_it_needs_them() {
+    expect(
+        "mysql",
+        &[
+            ("#ib_16384_0.dblwr", Data, 16384),
+            ("#ib_16384_1.dblwr", Data, 16384),
+            ("#innodb_redo/#ib_redo31", Data, 4096),
+            ("#innodb_redo/#ib_redo32_tmp", Data, 4096),
+            ("#innodb_temp/temp_10.ibt", Pass, 0),
+            ("auto.cnf", Pass, 0),
+            ("binlog.000016", Redo, 4096),
+            ("binlog.index", Pass, 0),
+            ("ca-key.pem", Pass, 0),
+            ("d/t.ibd", Data, 16384),
+            ("ib_buffer_pool", Pass, 0),
+            ("ibdata1", Data, 16384),
+            ("ibtmp1", Pass, 0),
+            ("mysql.ibd", Data, 16384),
+            ("mysql/general_log.CSM", Pass, 0),
+            ("mysql/general_log.CSV", Pass, 0),
+            ("mysql/general_log_224.sdi", Pass, 0),
+            ("mysql_upgrade_history", Pass, 0),
+            ("performance_schema/accounts_145.sdi", Pass, 0),
+            ("public_key.pem", Pass, 0),
+            ("sys/sys_config.ibd", Data, 16384),
+            ("undo_001", Data, 16384),
+            ("x2.ibu", Data, 16384),
+        ],
+    );
+}
+
 #[test]
 fn sqlite_files_belong_where_sqlite_needs_them() {
     expect(
@@ -238,12 +271,13 @@ fn every_built_in_profile_can_be_read_and_says_why_for_each_rule() {
 
 #[test]
 fn a_home_is_recognized_by_the_files_in_it() {
-    let homes: [(&[&str], Option<&str>); 12] = [
+    let homes: [(&[&str], Option<&str>); 13] = [
         (&["PG_VERSION", "global/pg_control", "base/5/1259"], Some("postgres")),
         (&["PG_VERSION"], None),
         (&["ibdata1", "ib_logfile0"], Some("mariadb")),
         (&["mysql.ibd"], Some("mariadb")),
         (&["aria_log_control"], Some("mariadb")),
+        (&["#innodb_redo/#ib_redo31", "auto.cnf", "ibdata1", "undo_001", "binlog.000001"], Some("mariadb")),
         (&["appendonlydir/appendonly.aof.manifest"], Some("redis")),
         (&["dump.rdb"], Some("redis")),
         (&["app.sqlite3"], Some("sqlite")),

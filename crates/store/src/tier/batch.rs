@@ -6,7 +6,7 @@
 //! | 2 | the lanes of all blocks are locked, pending entries of these blocks made durable, their records emptied | the old blocks |
 //! | 3 | the batch record (entries, checksums, file size) is written, non-temporal | the old blocks, or all new ones if everything arrived whole |
 //! | 4 | fence | **all new blocks**: recovery finds the record, checks every block, writes every entry and the size |
-//! | 5 | the entries are stored and flushed, then a fence | all new blocks |
+//! | 5 | the entries are stored, non-temporal, then a fence | all new blocks |
 //! | 6 | the record is emptied, then a fence; the lanes are unlocked | all new blocks |
 //!
 //! The record is emptied before the lanes are unlocked, so it never speaks of an entry that has moved on.
@@ -165,12 +165,12 @@ impl Tier {
         }
         in_dram(&space.frames);
         for item in &items {
-            self.store_word(item.at, item.word);
+            self.stream_word(item.at, item.word);
         }
         if !self.planted.is(Planted::BatchRetiredEarly) {
             self.fence();
         }
-        self.store_word(WordAt::new(0, at), 0);
+        self.stream_word(WordAt::new(0, at), 0);
         self.fence();
         self.give_claimed(Purpose::Pages, space.overflow);
     }

@@ -7,8 +7,8 @@
 //!
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
-//! | 1 | the block goes into a free frame, non-temporal, its checksum taken on the way | the old block; the frame is free |
-//! | 2 | the lane's pending entry (of the switch before) is stored and its line flushed | the same: its record is durable |
+//! | 1 | the lane's pending entry (of the switch before) is stored, non-temporal | the old block: its record is durable |
+//! | 2 | the block goes into a free frame, non-temporal, its checksum taken on the way | the same; the frame is free |
 //! | 3 | a record (entry, checksum) goes into the lane's other record slot, non-temporal | the old block, or, if block and record both happened to arrive whole, the new one |
 //! | 4 | fence | **the new block**: recovery finds the record, checks the block, writes the entry |
 //! | 5 | the entry is switched in DRAM, where readers look; the write is acknowledged | the new block |
@@ -136,10 +136,25 @@ impl Tier {
                 }
             }
             if attempt == 0 {
+                let before = ready.len();
                 self.allocator.take(Purpose::Blocks(size), self.refill, ready);
+                self.prefault(&ready[before..], size);
             }
         }
         None
+    }
+
+    /// Pieces that come from the free lists may not have been touched since the tier was mapped; those that follow each other, as they do in a
+    /// fresh unit, cost one call instead of a page fault each.
+    fn prefault(&self, pieces: &[Frame], size: BlockSize) {
+        let (Some(first), Some(last)) = (pieces.iter().min(), pieces.iter().max()) else { return };
+        let frames = last.0 + size.frames() - first.0;
+        let (member, at) = self.geometry.locate(*first);
+        if frames == pieces.len() as u64 * size.frames()
+            && self.geometry.unit_of(*first) == self.geometry.unit_of(*last)
+        {
+            self.mapping(member).prefault(at, frames as usize * FRAME);
+        }
     }
 
     /// Puts back a claimed piece that nobody will refer to.
@@ -183,8 +198,10 @@ impl Tier {
         old: impl FnOnce() -> Entry,
     ) {
         let lane = &mut *guard.lane;
-        if let Some(pending) = &lane.pending {
-            self.mapping(pending.at.member()).prefetch_for_write(pending.at.offset());
+        // Before the copy, so that it has arrived long before the rest.
+        let settled = lane.pending.take();
+        if let Some(pending) = &settled {
+            self.stream_word(pending.at, pending.word);
         }
         if self.planted.is(Planted::PointerBeforeBlock) {
             let word =
@@ -197,10 +214,6 @@ impl Tier {
         // While the block is on its way: what is computed between the copy and the fence costs nothing.
         let word = entry::seal(self.seed, address.file, Place::Block(address.block.0), Entry::dirty(frame));
         let old = old();
-        let settled = lane.pending.take();
-        if let Some(pending) = &settled {
-            self.store_word(pending.at, pending.word);
-        }
         lane.seq += 1;
         let record = LaneRecord {
             seq: lane.seq,
@@ -253,7 +266,7 @@ impl Tier {
     /// Makes a lane's pending entry durable and frees the piece it replaced. Returns whether there was one.
     pub(crate) fn settle(&self, lane: &mut Lane) -> bool {
         let Some(pending) = lane.pending.take() else { return false };
-        self.store_word(pending.at, pending.word);
+        self.stream_word(pending.at, pending.word);
         self.fence();
         if let Some((frame, size)) = pending.old {
             self.make_ready(lane, frame, size);
@@ -287,7 +300,7 @@ impl Tier {
                 continue;
             }
             let at = self.geometry.lane_record_at(guard.number, slot as u64);
-            self.store_word(WordAt::new(0, at), 0);
+            self.stream_word(WordAt::new(0, at), 0);
             guard.lane.live[slot] = None;
             // Before the next record and before the lane is unlocked: the fence of another thread is not for our lines.
             if !unordered {

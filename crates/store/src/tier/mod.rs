@@ -101,6 +101,17 @@ impl Tier {
         }
     }
 
+    /// [`Tier::store_word`] past the caches, for a caller that fences before it unlocks what keeps others from this word: without that
+    /// fence what another thread stores there next might arrive first. A line that is in no cache, as most entries' are, costs
+    /// nothing here, where `store_word` waits for it and the fence then waits for its way back.
+    pub(crate) fn stream_word(&self, at: WordAt, word: u64) {
+        let mapping = self.mapping(at.member());
+        if self.planted.is(Planted::DropEntryFlush) {
+            return mapping.store_u64(at.offset(), word);
+        }
+        mapping.nt_store_u64(at.offset(), word);
+    }
+
     pub(crate) fn load_word(&self, at: WordAt) -> u64 {
         self.mapping(at.member()).load_u64(at.offset())
     }

@@ -17,7 +17,7 @@ use crate::statement::StatementStat;
 use crate::{FileStat, IoStat, Snapshot};
 
 /// Settings worth comparing.
-const SETTINGS: [&str; 26] = [
+pub(in super::super) const SETTINGS: [&str; 26] = [
     "innodb_buffer_pool_size",
     "innodb_log_file_size",
     "innodb_redo_log_capacity",
@@ -94,8 +94,27 @@ const LEVELS: [(&str, &str, &str); 7] = [
     ("innodb_row_lock_current_waits", "sessions waiting for row locks", "sessions"),
 ];
 
+/// Settings that are read besides.
+#[cfg(test)]
+pub(in super::super) const VARIABLES: [&str; 4] = ["server_uuid", "server_uid", "hostname", "userstat"];
+
+/// Whether a figure of the status is read.
+#[cfg(test)]
+pub(in super::super) fn is_read(name: &str) -> bool {
+    const BESIDES: [&str; 7] = [
+        "threads_connected",
+        "uptime_since_flush_status",
+        "com_commit",
+        "cpu_time",
+        "busy_time",
+        "innodb_redo_log_current_lsn",
+        "innodb_redo_log_checkpoint_lsn",
+    ];
+    COUNTERS.iter().chain(&LEVELS).any(|(of, ..)| *of == name) || BESIDES.contains(&name)
+}
+
 /// Puts the answers where reports look for them.
-pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
+pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
     let status = |name: &str| answers.status.get(name);
     let number = |name: &str| status(name).and_then(|value| value.parse::<u64>().ok());
     let variable = |name: &str| answers.variables.get(name).cloned();
@@ -139,6 +158,7 @@ pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redact
             snapshot.add_level(ours, unit, value);
         }
     }
+    redo_since_checkpoint(snapshot, answers);
     transactions(snapshot, answers);
     let seconds =
         |name: &str| status(name).and_then(|value| value.parse::<f64>().ok()).filter(|value| *value > 0.0);
@@ -168,7 +188,14 @@ pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redact
     if waits_are_measured(answers) {
         waits(snapshot, answers);
         files(snapshot, answers);
-    } else {
+        let of_redo = |row: &Fields| row.get("name").is_some_and(|name| name.ends_with("/innodb_log_file"));
+        if answers.rows.get("files").is_some_and(|rows| !rows.iter().any(of_redo)) {
+            snapshot.missing.push(
+                "the time of redo writes and syncs; this version's performance_schema has none".to_owned(),
+            );
+        }
+    } else if answers.rows.contains_key("waits") && answers.rows.contains_key("consumers") {
+        // Otherwise the user may not ask, and no setting would help.
         snapshot.missing.push(
             "waits; UPDATE performance_schema.setup_instruments SET enabled = 'YES', timed = 'YES' WHERE name LIKE 'wait/%' gives them \
              until the server stops, performance_schema_instrument = 'wait/%=ON' from its next start"
@@ -228,10 +255,32 @@ fn statements_are_counted(answers: &Answers) -> bool {
     consumers_are_on(answers) && instruments(answers, "statements")
 }
 
+/// MySQL tells where its redo is and where the last checkpoint was; MariaDB tells the difference.
+fn redo_since_checkpoint(snapshot: &mut Snapshot, answers: &Answers) {
+    let of = |name: &str| answers.status.get(name).and_then(|value| value.parse::<u64>().ok());
+    let (now, checkpoint) = (of("innodb_redo_log_current_lsn"), of("innodb_redo_log_checkpoint_lsn"));
+    if let Some(age) = now.zip(checkpoint).and_then(|(now, checkpoint)| now.checked_sub(checkpoint)) {
+        snapshot.add_level("redo since the last checkpoint", "bytes", age);
+    }
+    let history = rows(answers, "metrics").iter().find(|row| is(row, "trx_rseg_history_len"));
+    if let Some(length) = history.and_then(|row| number(row, "count"))
+        && !answers.status.contains_key("innodb_history_list_length")
+    {
+        snapshot.add_level("transactions to purge", "transactions", length);
+    }
+}
+
+fn is(row: &Fields, metric: &str) -> bool {
+    row.get("name").is_some_and(|name| name == metric)
+}
+
 fn transactions(snapshot: &mut Snapshot, answers: &Answers) {
     let of_schema =
         rows(answers, "transactions").first().and_then(|row| number(row, "count")).filter(|count| *count > 0);
-    let metrics = rows(answers, "metrics");
+    let metrics: Vec<&Fields> = ["trx_rw_commits", "trx_ro_commits", "trx_nl_ro_commits"]
+        .iter()
+        .filter_map(|metric| rows(answers, "metrics").iter().find(|row| is(row, metric)))
+        .collect();
     let of_metrics =
         (metrics.len() == 3).then(|| metrics.iter().filter_map(|row| number(row, "count")).sum());
     let explicit = answers.status.get("com_commit").and_then(|value| value.parse().ok());
@@ -245,9 +294,12 @@ fn transactions(snapshot: &mut Snapshot, answers: &Answers) {
             let help = "COMMIT statements; statements that commit by themselves are not counted.";
             snapshot.add_counter_explained(statistic::USER_COMMITS, "transactions", explicit, help);
         }
-        snapshot.missing.push(
+        // A user who may not ask for the metrics was told which grant gives them.
+        if answers.rows.contains_key("metrics") {
+            snapshot.missing.push(
             "commits of single statements (only COMMIT is counted); innodb_monitor_enable = 'trx_%' counts all".to_owned(),
-        );
+            );
+        }
     }
     count(snapshot, "transactions by performance_schema", "transactions", of_schema);
 }

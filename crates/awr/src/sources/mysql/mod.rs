@@ -12,7 +12,7 @@
 //!
 //! Deliberately absent: replication, Galera.
 
-mod counters;
+pub(super) mod counters;
 mod key;
 mod wire;
 
@@ -32,18 +32,24 @@ pub(super) struct MySql {
     wire: Option<Wire>,
     /// Whether waits are measured, so that samples would only be a worse second figure.
     measured: bool,
+    /// Whether this user may see what other sessions do: without it nobody would seem active. Nothing until that was asked.
+    sees_others: Option<bool>,
 }
 
 /// What a server answered.
 #[derive(Default)]
-struct Answers {
-    version: String,
-    status: BTreeMap<String, String>,
-    variables: BTreeMap<String, String>,
-    rows: BTreeMap<&'static str, Vec<Fields>>,
-    missing: Vec<String>,
+pub(super) struct Answers {
+    pub(super) version: String,
+    pub(super) status: BTreeMap<String, String>,
+    pub(super) variables: BTreeMap<String, String>,
+    pub(super) rows: BTreeMap<&'static str, Vec<Fields>>,
+    pub(super) missing: Vec<String>,
+    /// What the user was not allowed to ask for, by the grant that gives it.
+    denied: BTreeMap<&'static str, Vec<&'static str>>,
+    /// Whether PROCESS was not refused.
+    sees_others: bool,
     /// Whether every statement is there that the server counts.
-    statements_are_whole: bool,
+    pub(super) statements_are_whole: bool,
 }
 
 /// How a server says that it lets in who is encrypted only.
@@ -107,6 +113,7 @@ impl MySql {
             asking: asking.clone(),
             wire: None,
             measured: false,
+            sees_others: None,
         };
         mysql.wire = Some(mysql.connected(Instant::now() + asking.patience)?);
         Ok(mysql)
@@ -154,7 +161,7 @@ impl MySql {
         }
     }
 
-    fn answers(&mut self) -> Result<Answers> {
+    pub(super) fn answers(&mut self) -> Result<Answers> {
         let limit = self.asking.statements.clamp(1, MOST_STATEMENTS);
         let mut wire = self.take(Instant::now() + self.asking.patience)?;
         let mut answers = Answers::default();
@@ -162,9 +169,17 @@ impl MySql {
         ask(&mut wire, &mut answers, limit).map_err(|fault| self.error("ask", &fault))?;
         self.wire = Some(wire);
         self.measured = counters::waits_are_measured(&answers);
+        self.sees_others = Some(answers.sees_others);
         Ok(answers)
     }
 }
+
+/// What gives performance_schema's tables.
+const GRANT_SELECT: &str = "GRANT SELECT ON performance_schema.* TO the user";
+/// What gives InnoDB's metrics and the sessions of others.
+const GRANT_PROCESS: &str = "GRANT PROCESS ON *.* TO the user";
+/// The numbers of errors that say that a right is missing: to a database, a table, a column, or of the whole server.
+const DENIALS: [u16; 4] = [1044, 1142, 1143, 1227];
 
 fn ask(wire: &mut Wire, answers: &mut Answers, limit: usize) -> std::result::Result<(), Fault> {
     let pairs = |rows: Vec<Fields>| {
@@ -178,7 +193,7 @@ fn ask(wire: &mut Wire, answers: &mut Answers, limit: usize) -> std::result::Res
     let on = answers.variables.get("performance_schema").is_some_and(|value| value == "ON");
     if on {
         for (name, query, without) in VIEWS {
-            part(wire, answers, name, query, without)?;
+            part(wire, answers, name, query, without, GRANT_SELECT)?;
         }
         let digests = format!(
             "SELECT COALESCE(schema_name, '') AS db, COALESCE(digest, '') AS id, LEFT(COALESCE(digest_text, ''), 6000) AS query, \
@@ -186,16 +201,22 @@ fn ask(wire: &mut Wire, answers: &mut Answers, limit: usize) -> std::result::Res
              COALESCE(UNIX_TIMESTAMP(first_seen), 0) AS since \
              FROM performance_schema.events_statements_summary_by_digest ORDER BY sum_timer_wait DESC LIMIT {limit}"
         );
-        part(wire, answers, "statements", &digests, "statements")?;
+        part(wire, answers, "statements", &digests, "statements", GRANT_SELECT)?;
         answers.statements_are_whole = answers.rows.get("statements").is_some_and(|rows| rows.len() < limit);
     }
     let started =
         "SELECT FLOOR(UNIX_TIMESTAMP(MIN(time_enabled))) AS since FROM information_schema.innodb_metrics";
-    part(wire, answers, "started", started, "the start time of the server; GRANT PROCESS ON *.* gives it")?;
+    let without = "the start time of the server, commits of single statements, what other users' sessions do";
+    part(wire, answers, "started", started, without, GRANT_PROCESS)?;
     let enabled = "SELECT name, count, comment FROM information_schema.innodb_metrics WHERE name IN \
-                   ('trx_rw_commits', 'trx_ro_commits', 'trx_nl_ro_commits') AND time_enabled IS NOT NULL AND time_disabled IS NULL";
-    let without = "information_schema.innodb_metrics; GRANT PROCESS ON *.* gives it";
-    part(wire, answers, "metrics", enabled, without)
+                   ('trx_rw_commits', 'trx_ro_commits', 'trx_nl_ro_commits', 'trx_rseg_history_len') \
+                   AND time_enabled IS NOT NULL AND time_disabled IS NULL";
+    part(wire, answers, "metrics", enabled, "information_schema.innodb_metrics", GRANT_PROCESS)?;
+    answers.sees_others = !answers.denied.contains_key(GRANT_PROCESS);
+    for (grant, lost) in std::mem::take(&mut answers.denied) {
+        answers.missing.push(format!("{}; {grant} gives it", lost.join(", ")));
+    }
+    Ok(())
 }
 
 /// One part of the answers; what the server refuses is a line, a connection that breaks is an error.
@@ -204,18 +225,23 @@ fn part(
     answers: &mut Answers,
     name: &'static str,
     query: &str,
-    without: &str,
+    without: &'static str,
+    grant: &'static str,
 ) -> std::result::Result<(), Fault> {
     match wire.rows(query) {
         Ok(rows) => {
             answers.rows.insert(name, rows);
             Ok(())
         }
-        Err(Fault::Server { message, .. }) => {
-            answers.missing.push(format!(
-                "{without}; GRANT SELECT ON performance_schema.* may give it, if nothing else is named ({})",
-                super::said(&message)
-            ));
+        Err(Fault::Server { code, .. }) if DENIALS.contains(&code) => {
+            let lost = answers.denied.entry(grant).or_default();
+            if !lost.contains(&without) {
+                lost.push(without);
+            }
+            Ok(())
+        }
+        Err(Fault::Server { code, message }) => {
+            answers.missing.push(format!("{without} ({}, error {code})", super::said(&message)));
             Ok(())
         }
         Err(error) => Err(error),
@@ -282,6 +308,19 @@ impl LiveSource for MySql {
         let query = "SELECT COALESCE(state, '') AS state FROM information_schema.processlist WHERE command IN ('Query', 'Execute') \
                      AND id <> CONNECTION_ID() LIMIT 10000";
         let mut wire = self.take(Instant::now() + self.asking.patience.min(LOOK))?;
+        if self.sees_others.is_none() {
+            let asked = wire.rows("SELECT COUNT(*) AS metrics FROM information_schema.innodb_metrics");
+            self.sees_others = match asked {
+                Ok(_) => Some(true),
+                // Any other refusal, of a server without InnoDB for instance, says nothing of rights.
+                Err(Fault::Server { code, .. }) => Some(!DENIALS.contains(&code)),
+                Err(fault) => return Err(self.error("ask", &fault)),
+            };
+        }
+        if self.sees_others == Some(false) {
+            self.wire = Some(wire);
+            return Ok(false);
+        }
         let seen = wire.rows(query).map_err(|fault| self.error("ask", &fault))?;
         self.wire = Some(wire);
         sampling.looks += 1;
@@ -294,6 +333,10 @@ impl LiveSource for MySql {
         Ok(true)
     }
 }
+
+/// For the test of what every version answered.
+#[cfg(test)]
+pub(super) use self::wire::Fields as Row;
 
 #[cfg(test)]
 mod tests {

@@ -25,7 +25,7 @@ use super::super::tls::{self, Connector, Encryption, Need, Refusal};
 use super::key;
 
 /// A row by the names of its columns, in lower case. What is NULL is empty.
-pub(super) type Fields = BTreeMap<String, String>;
+pub(in super::super) type Fields = BTreeMap<String, String>;
 
 /// The most rows of an answer: a server has some hundreds of variables and some thousands of instruments.
 const MOST_ROWS: usize = 20_000;

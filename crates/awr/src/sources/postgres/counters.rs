@@ -27,11 +27,12 @@ use crate::statement::StatementStat;
 use crate::{FileStat, IoStat, Snapshot};
 
 /// Puts the answers where reports look for them.
-pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
+pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
     snapshot.missing.extend(answers.missing.iter().cloned());
     // Which rows there are depends on grants and settings, which may change between two snapshots.
     snapshot.is_partial_in(&["waits", "counters", "io"]);
-    if !answers.statements_are_whole {
+    // Whose statements are hidden may be granted them between two snapshots: what was not there before is not new then.
+    if !answers.statements_are_whole || !sees_others(answers) {
         snapshot.is_partial_in(&["statements"]);
     }
     identity(snapshot, answers);
@@ -93,6 +94,11 @@ fn sum(rows: &[&Row], of: impl Fn(&Row) -> Option<u64>) -> Option<u64> {
         .fold(None, |sum, value| Some(sum.unwrap_or(0u64).saturating_add(value)))
 }
 
+/// Whether the user may see what other users do; a server that does not say is taken to have hidden nothing.
+fn sees_others(answers: &Answers) -> bool {
+    rows(answers, "identity").first().and_then(|row| row.get("superuser")) != Some(&Value::Bool(false))
+}
+
 fn identity(snapshot: &mut Snapshot, answers: &Answers) {
     let empty = Row::new();
     let identity = rows(answers, "identity").first().unwrap_or(&empty);
@@ -106,7 +112,7 @@ fn identity(snapshot: &mut Snapshot, answers: &Answers) {
         source.settings.insert(text(row, "name"), text(row, "value"));
     }
     snapshot.sessions = number(identity, "sessions");
-    if identity.get("superuser") == Some(&Value::Bool(false)) {
+    if !sees_others(answers) {
         let without = "what other users' sessions and statements do; GRANT pg_monitor TO the user gives it";
         snapshot.missing.push(without.to_owned());
     }
@@ -202,15 +208,19 @@ fn checkpoints(snapshot: &mut Snapshot, answers: &Answers) {
         Some(row) => milliseconds(row, "sync_time"),
         None => milliseconds(writer, "checkpoint_sync_time"),
     };
+    // 18 tells those that were made from those that were due and had nothing to do.
+    let done = checkpointer.and_then(|row| number(row, "num_done"));
+    count(snapshot, "checkpoints completed", "checkpoints", done);
     if let Some(total_ns) = sync_ns {
         let timed = either("checkpoints_timed", "num_timed").unwrap_or(0);
+        let begun = timed.saturating_add(either("checkpoints_req", "num_requested").unwrap_or(0));
         let mut sync = wait(
             "checkpoint sync",
             WaitClass::SystemIo,
             true,
             "Data files synced at the end of checkpoints. Counted once per checkpoint.",
         );
-        sync.count = timed.saturating_add(either("checkpoints_req", "num_requested").unwrap_or(0));
+        sync.count = done.unwrap_or(begun);
         sync.total_ns = total_ns;
         snapshot.waits.push(sync);
     }
@@ -236,13 +246,15 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
     ] {
         count(snapshot, name, unit, number(row, field));
     }
-    // From 18 on, pg_stat_io has these two.
+    // From 18 on, pg_stat_io has these two, and those that make a new file for redo apart, which were never counted here.
     for (old, new, name, unit) in
         [("wal_write", "writes", "redo writes", "writes"), ("wal_sync", "fsyncs", "redo syncs", "syncs")]
     {
         if !row.contains_key(old) {
-            let of_redo: Vec<&Row> =
-                rows(answers, "io").iter().filter(|row| text(row, "object") == "wal").collect();
+            let of_redo = rows(answers, "io").iter();
+            let of_redo: Vec<&Row> = of_redo
+                .filter(|row| text(row, "object") == "wal" && text(row, "context") != "init")
+                .collect();
             count(snapshot, name, unit, sum(&of_redo, |row| number(row, new)));
         }
     }
@@ -299,6 +311,8 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
         }
         let background = who != "client backend";
         let names: [&str; 3] = match (object.as_str(), context.as_str(), background) {
+            // A new file is written and synced once when it is made; Oracle has a name for that.
+            ("wal", "init", _) => ["log file sequential read", "log file init write", "log file init sync"],
             ("wal", ..) => ["log file sequential read", "log file parallel write", "redo sync"],
             ("temp relation", ..) => ["direct path read temp", "direct path write temp", "data file sync"],
             (_, "bulkread" | "bulkwrite", _) => {
@@ -309,6 +323,7 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
         };
         let class = match (object.as_str(), background) {
             (_, true) => WaitClass::SystemIo,
+            ("wal", false) if context == "init" => WaitClass::Other,
             ("wal", false) => WaitClass::Commit,
             _ => WaitClass::UserIo,
         };
@@ -322,7 +337,7 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
             (names[2], of("fsyncs"), time("fsync_time")),
         ];
         for (name, requests, total_ns) in parts {
-            let read_of_redo = name == "log file sequential read" && class == WaitClass::Commit;
+            let read_of_redo = name == "log file sequential read";
             let class = if read_of_redo { WaitClass::SystemIo } else { class };
             add(snapshot, name, class, background, requests, total_ns);
         }
@@ -382,6 +397,10 @@ fn statements(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) 
         else {
             continue;
         };
+        // Without its number one hidden statement cannot be told from another, and two would be subtracted from each other.
+        if row.get("queryid").is_none_or(Value::is_null) {
+            continue;
+        }
         // A statement that was forgotten and counted anew is another one: its counts began at zero.
         let parts = ["queryid", "userid", "dbid", "toplevel", "stats_since"].map(|field| text(row, field));
         let id = format!("{}/{reset}", parts.join("/"));
@@ -513,6 +532,32 @@ mod tests {
         assert!(snapshot.waits.is_empty(), "{:?}", snapshot.waits);
         assert_eq!(value(&snapshot, "redo syncs"), Some(3));
         assert!(snapshot.missing.iter().any(|line| line.contains("track_wal_io_timing = on")));
+    }
+
+    #[test]
+    fn statements_that_the_user_may_not_tell_apart_are_left_out() {
+        let hidden = |calls: u64| {
+            json!({"queryid": null, "userid": 10, "dbid": 5, "calls": calls, "total_exec_time": 9.5, "rows": 2,
+                   "query": "<insufficient privilege>"})
+        };
+        let own = json!({"queryid": 7, "userid": 11, "dbid": 5, "calls": 3, "total_exec_time": 1.5, "query": "select 1"});
+        let snapshot = filled(&answers(150_000, &[("statements", json!([hidden(100), hidden(5), own]))]));
+        let [statement] = &snapshot.statements[..] else { panic!("{:?}", snapshot.statements) };
+        assert_eq!((statement.calls, statement.text.as_str()), (3, "select ?"));
+    }
+
+    #[test]
+    fn new_files_for_redo_are_not_writes_of_redo() {
+        let io = |context: &str, writes: u64| {
+            json!({"backend_type": "client backend", "object": "wal", "context": context, "writes": writes,
+                   "write_time": 1.0, "fsyncs": 1, "fsync_time": 2.0})
+        };
+        let views = [("wal", json!([{"wal_bytes": 1}])), ("io", json!([io("normal", 10), io("init", 3)]))];
+        let snapshot = filled(&answers(180_000, &views));
+        assert_eq!((value(&snapshot, "redo writes"), value(&snapshot, "redo syncs")), (Some(10), Some(1)));
+        let wait = |name: &str| snapshot.waits.iter().find(|wait| wait.name == name).map(|wait| wait.count);
+        assert_eq!((wait("log file parallel write"), wait("redo sync")), (Some(10), Some(1)));
+        assert_eq!((wait("log file init write"), wait("log file init sync")), (Some(3), Some(1)));
     }
 
     #[test]

@@ -41,7 +41,7 @@ use crate::sampling::{ON_CPU, Sampling};
 use crate::{Error, Result, Snapshot};
 
 /// A row as the server gave it.
-type Row = Map<String, Value>;
+pub(super) type Row = Map<String, Value>;
 
 /// The oldest version that is asked.
 const OLDEST: u64 = 130_000;
@@ -70,12 +70,12 @@ pub(super) struct Postgres {
 
 /// What a server answered, a list of rows for each view.
 #[derive(Default)]
-struct Answers {
-    version: u64,
-    rows: BTreeMap<&'static str, Vec<Row>>,
-    missing: Vec<String>,
+pub(super) struct Answers {
+    pub(super) version: u64,
+    pub(super) rows: BTreeMap<&'static str, Vec<Row>>,
+    pub(super) missing: Vec<String>,
     /// Whether every statement is there that the server counts.
-    statements_are_whole: bool,
+    pub(super) statements_are_whole: bool,
 }
 
 /// A view, what it needs, and what to say if it does not answer.
@@ -256,7 +256,7 @@ impl Postgres {
         Ok(self.wire.as_mut().expect("BUG: the connection was made in the lines above"))
     }
 
-    fn answers(&mut self) -> Result<Answers> {
+    pub(super) fn answers(&mut self) -> Result<Answers> {
         let statements = self.asking.statements.clamp(1, MOST_STATEMENTS);
         self.wire()?;
         let version = self.version;
@@ -304,12 +304,12 @@ impl Postgres {
     }
 }
 
-/// The statements that took the longest, their texts cut on the server so that all of them together stay small.
+/// The statements that took the longest and that the user may tell apart (those of others have no number without a grant), their texts cut on the server so that all of them together stay small.
 fn statements_query(schema: &str, statements: usize) -> String {
     let longest = (MOST_BYTES_OF_TEXTS / statements).clamp(500, 6_000);
     format!(
         "SELECT (to_jsonb(s) - 'query' || jsonb_build_object('query', left(s.query, {longest})))::text FROM \
-         (SELECT * FROM {schema}.pg_stat_statements ORDER BY total_exec_time DESC LIMIT {statements}) s"
+         (SELECT * FROM {schema}.pg_stat_statements WHERE queryid IS NOT NULL ORDER BY total_exec_time DESC LIMIT {statements}) s"
     )
 }
 
@@ -469,6 +469,10 @@ impl LiveSource for Postgres {
         Ok(true)
     }
 }
+
+/// For the test of what every version answered.
+#[cfg(test)]
+pub(super) use self::counters::fill;
 
 #[cfg(test)]
 mod tests {

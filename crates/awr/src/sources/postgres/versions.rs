@@ -3,7 +3,7 @@
 //! Source: The Cumulative Statistics System (The Statistics Collector up to 14) and pg_stat_statements in the manuals of PostgreSQL 13 to
 //! 18. Only the columns that matter here are listed; what a version does not list it does not have.
 //!
-//! Deliberately absent: real servers, of which one version is tested in `tests/servers_postgres.rs`.
+//! Deliberately absent: what real servers of these versions answered, which is in `../recorded.rs`.
 
 use std::collections::BTreeMap;
 

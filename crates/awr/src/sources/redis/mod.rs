@@ -47,14 +47,14 @@ struct Memory {
 
 /// What a server answered.
 #[derive(Default)]
-struct Answers {
+pub(super) struct Answers {
     /// INFO with its sections, and commandstats.
-    info: String,
+    pub(super) info: String,
     /// LATENCY LATEST.
-    latency: Vec<Reply>,
+    pub(super) latency: Vec<Reply>,
     /// SLOWLOG LEN: how many entries there are now; the log may be emptied at any time, so it is no counter.
-    slow: Option<u64>,
-    missing: Vec<String>,
+    pub(super) slow: Option<u64>,
+    pub(super) missing: Vec<String>,
 }
 
 impl Redis {
@@ -165,7 +165,7 @@ impl Redis {
         })
     }
 
-    fn answers(&mut self) -> Result<Answers> {
+    pub(super) fn answers(&mut self) -> Result<Answers> {
         let mut answers = Answers::default();
         for section in ["default", "commandstats"] {
             match self.ask(&["INFO", section])? {
@@ -311,7 +311,7 @@ const LEVELS: [(&str, &str, &str); 11] = [
 ];
 
 /// What the answers say, put where reports look for it.
-fn fill(snapshot: &mut Snapshot, answers: &Answers) {
+pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers) {
     let lines = answers.info.lines().map(|line| line.trim_end_matches('\r'));
     let lines = lines.filter(|line| !line.starts_with("cmdstat_")).filter_map(|line| line.split_once(':'));
     let mut fields: BTreeMap<&str, &str> = BTreeMap::new();

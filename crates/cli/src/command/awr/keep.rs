@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tiersmith_awr::archive::Archive;
-use tiersmith_awr::{AnyRepository, Repository, SnapshotId, read_snapshot};
+use tiersmith_awr::{AnyRepository, SnapshotId, export};
 
 use super::super::{print, print_json};
 use super::record::duration;
@@ -58,12 +58,17 @@ pub(crate) struct DropIt {
     json: bool,
 }
 
-/// Write snapshots as files, one each, that can be read anywhere
+/// Write snapshots as files, one each, that can be read anywhere, with their baselines and gaps
+///
+/// Baselines and gaps go into a file baselines-and-gaps.json beside the snapshots; `tiersmith awr load DIR` brings all of it into another
+/// repository.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith awr export --in load.db --to DIR
-  tiersmith awr export --in load.db --to DIR 3 4 5")]
+  tiersmith awr export --in load.db --to DIR 3 4 5
+
+Exit codes: 0 all of it; 1 a baseline or gap was left out, and it says which; 2 error.")]
 pub(crate) struct Export {
     /// The snapshots; all of them if none is given
     ids: Vec<u64>,
@@ -78,17 +83,19 @@ pub(crate) struct Export {
     json: bool,
 }
 
-/// Take snapshots from files into a repository
+/// Take snapshots from files into a repository; from a directory also its baselines and gaps
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  tiersmith awr load DIR/snap-*.json --to load.db
-  tiersmith awr load DIR/snap-*.json --to postgresql://awr@db0/fleet
+  tiersmith awr load DIR --to load.db
+  tiersmith awr load DIR --to postgresql://awr@db0/fleet
+  tiersmith awr load DIR/snap-000003.json DIR/snap-000004.json --to load.db
 
-Exit codes: 0 loaded; 2 error, and nothing was kept (in a directory: what was loaded before the error).")]
+Exit codes: 0 loaded; 1 loaded, but a baseline or gap was left out, and it says which; 2 error, and nothing was kept (in a directory: what
+was loaded before the error).")]
 pub(crate) struct Load {
-    /// The files
-    #[arg(required = true, value_name = "FILE")]
+    /// Files of snapshots, or directories that were exported
+    #[arg(required = true, value_name = "PATH")]
     files: Vec<PathBuf>,
     /// The repository, made if it is not there
     #[arg(long, value_name = "PATH", default_value = super::DEFAULT_FILE)]
@@ -161,41 +168,53 @@ impl Baseline {
     }
 }
 
+/// What is said of snapshots, baselines and gaps that were taken over, and of what was not.
+fn taken_over(counts: [usize; 3], to: &std::path::Path, left_out: &[String]) -> String {
+    let [snapshots, baselines, gaps] = counts;
+    let mut text = format!("{snapshots} snapshots, {baselines} baselines, {gaps} gaps in {}\n", to.display());
+    for line in left_out {
+        text.push_str(&format!("  left out: {line}\n"));
+    }
+    text
+}
+
+fn whole(left_out: &[String]) -> Outcome {
+    if left_out.is_empty() { Outcome::Good } else { Outcome::Findings }
+}
+
 impl Export {
     pub(super) fn run(&self) -> Result<Outcome> {
         let from = AnyRepository::existing(&self.from)?;
-        let ids: Vec<SnapshotId> = match self.ids.is_empty() {
-            true => from.list()?.entries.into_iter().map(|entry| entry.id).collect(),
-            false => self.ids.iter().copied().map(SnapshotId::new).collect(),
-        };
-        let to = Repository::open(&self.to)?;
-        let mut written = Vec::new();
-        for id in ids {
-            written.push((id, to.take(&from.find(id)?)?));
-        }
+        let ids: Vec<SnapshotId> = self.ids.iter().copied().map(SnapshotId::new).collect();
+        let exported = export::export(&from, &ids, &self.to)?;
         if self.json {
-            let all: Vec<_> = written.iter().map(|(from, to)| json!({ "from": from, "to": to })).collect();
-            print_json(&json!({ "directory": self.to, "snapshots": all }))?;
+            let all: Vec<_> =
+                exported.snapshots.iter().map(|(from, to)| json!({ "from": from, "to": to })).collect();
+            print_json(&json!({
+                "directory": self.to, "snapshots": all, "baselines": exported.baselines, "gaps": exported.gaps,
+                "left_out": exported.left_out,
+            }))?;
         } else {
-            print(&format!("{} snapshots in {}\n", written.len(), self.to.display()))?;
+            let counts = [exported.snapshots.len(), exported.baselines, exported.gaps];
+            print(&taken_over(counts, &self.to, &exported.left_out))?;
         }
-        Ok(Outcome::Good)
+        Ok(whole(&exported.left_out))
     }
 }
 
 impl Load {
     pub(super) fn run(&self) -> Result<Outcome> {
-        // Everything is read before anything is kept: a damaged file loads nothing.
-        let snapshots =
-            self.files.iter().map(|file| read_snapshot(file)).collect::<tiersmith_awr::Result<Vec<_>>>()?;
-        let to = AnyRepository::open(&self.to)?;
-        let ids = to.take_all(&snapshots)?;
+        let loaded = export::load(&self.files, &self.to)?;
         if self.json {
-            print_json(&json!({ "repository": self.to, "snapshots": ids }))?;
+            print_json(&json!({
+                "repository": self.to, "snapshots": loaded.snapshots, "baselines": loaded.baselines, "gaps": loaded.gaps,
+                "left_out": loaded.left_out,
+            }))?;
         } else {
-            print(&format!("{} snapshots in {}\n", ids.len(), self.to.display()))?;
+            let counts = [loaded.snapshots.len(), loaded.baselines, loaded.gaps];
+            print(&taken_over(counts, &self.to, &loaded.left_out))?;
         }
-        Ok(Outcome::Good)
+        Ok(whole(&loaded.left_out))
     }
 }
 

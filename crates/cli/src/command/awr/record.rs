@@ -214,6 +214,7 @@ impl Record {
             sample: Some(self.sample).filter(|period| !period.is_zero()),
             keep: self.keep,
         };
+        self.no_source_twice()?;
         // A directory of snapshots is refused before anything is asked.
         let archive = AnyRepository::open(&self.to)?.archive(&self.to)?;
         if let Some(name) = &self.name {
@@ -240,6 +241,24 @@ impl Record {
             self.name_it(name, &recorded)?;
         }
         self.say(&recorded, failed.as_deref())
+    }
+
+    /// Two recorders of one source in one repository would count everything twice.
+    fn no_source_twice(&self) -> Result<()> {
+        let mut names: Vec<String> = Vec::new();
+        for source in &self.source {
+            let name = match Address::is_one(source) {
+                true => Address::parse(source)?.shown(),
+                // One home by two paths is one home.
+                false => std::fs::canonicalize(source)
+                    .map_or_else(|_| source.clone(), |path| path.display().to_string()),
+            };
+            if names.contains(&name) {
+                return Err(Error::Usage(format!("{name} was given twice; give each source once")));
+            }
+            names.push(name);
+        }
+        Ok(())
     }
 
     /// Runs the command and records until it ends. What went wrong with it, if something did.

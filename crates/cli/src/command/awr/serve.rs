@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use tiersmith_awr::host;
-use tiersmith_awr::metrics::{Content, Endpoint, Format, Listen, Opener, Watch, Watched, render};
+use tiersmith_awr::metrics::{Content, Endpoint, Format, Hosts, Listen, Opener, Watch, Watched, render};
 use tiersmith_awr::sources::Address;
 
 use super::super::{print, print_json};
@@ -23,12 +23,14 @@ use crate::error::{Error, Result};
 /// dashboards for Grafana are in docs/grafana.
 ///
 /// By default only this machine can reach it. There is no password and no TLS: for other machines put a proxy before it, or listen at an
-/// address that only your monitoring reaches.
+/// address that only your monitoring reaches. It answers to `localhost`, to addresses in digits and to names given by --allow-host: so no
+/// web page can read the figures by a name that leads here.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith awr serve --source postgresql:///postgres
   tiersmith awr serve --source /data/db --source redis://localhost --listen 10.0.0.5:9756
+  tiersmith awr serve --source host --listen 0.0.0.0:9756 --allow-host db1.example.org
   tiersmith awr serve --source host --listen unix:/run/tiersmith/metrics.sock
   curl -H 'Accept: application/openmetrics-text' http://127.0.0.1:9756/metrics
 
@@ -40,6 +42,9 @@ pub(crate) struct Serve {
     /// Where to listen: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9756", value_parser = Listen::parse)]
     listen: Listen,
+    /// A name by which it may be asked for, as your Prometheus writes it; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = Hosts::parse)]
+    allow_host: Vec<String>,
     /// How long a scrape waits for a source; less than Prometheus' scrape_timeout
     #[arg(long, value_name = "TIME", default_value = "8s", value_parser = duration)]
     patience: Duration,
@@ -82,7 +87,8 @@ impl Serve {
         let watch = Watch::new(sources, self.patience);
         let content = Content { statements: usize::from(self.top_statements) };
         let answer = move |format: Format| render(&watch.scrape(), &host::read(), content, format);
-        let endpoint = Endpoint::start(&self.listen, Arc::new(answer)).map_err(|e| {
+        let hosts = Hosts::of(self.allow_host.iter().cloned());
+        let endpoint = Endpoint::start(&self.listen, hosts, Arc::new(answer)).map_err(|e| {
             Error::Usage(format!(
                 "cannot listen at {}: {e}; give another --listen, or end what listens there",
                 shown(&self.listen)

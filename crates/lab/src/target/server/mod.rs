@@ -66,7 +66,9 @@ impl Kind for ServerKind {
             Ok(found) => found,
             Err(e) => return Some(e.to_string()),
         };
-        program::cannot(product, &programs, ground.case.server.load).or_else(|| placed::cannot(ground))
+        program::cannot(product, &programs, ground.case.server.load)
+            .or_else(|| written_once_already(ground.case, product))
+            .or_else(|| placed::cannot(ground))
     }
 
     fn template_key(&self, ground: &Ground<'_>) -> String {
@@ -140,6 +142,12 @@ impl Kind for ServerKind {
         };
         Ok(Box::new(target))
     }
+}
+
+/// Why a case without protection against torn pages says nothing of a product that has none.
+fn written_once_already(case: &Case, product: &dyn Product) -> Option<String> {
+    let same = !case.server.torn_page_protection && product.torn_page_protection().is_none();
+    same.then(|| format!("{} writes no page twice, so there is no protection to switch off", product.title()))
 }
 
 /// Where a server of this study lies within `dir`, and what it is told.

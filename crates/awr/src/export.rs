@@ -1,0 +1,339 @@
+//! Export and import: snapshots as files, with the baselines and gaps that belong to them.
+//!
+//! ```text
+//! DIR/snap-000001.json ...           as `repository.rs` describes
+//! DIR/baselines-and-gaps.json        what has a meaning only together with them; its numbers are those of the files
+//! ```
+//!
+//! Whatever is not taken over is said: a baseline whose snapshots are not among those exported or loaded, a name that is given already, a
+//! reason that is too long. Nothing is renamed.
+//!
+//! Invariants: a baseline or a gap is never attached to another snapshot than before; a file is whole or not there.
+//! Deliberately absent: leases, for who records is no fact about the past.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::archive::{Baseline, Gap, LONGEST_NAME};
+use crate::repository::MOST_BYTES;
+use crate::{AnyRepository, Error, Repository, Result, Snapshot, SnapshotId, figure, read_snapshot};
+
+/// The file beside exported snapshots.
+pub const BESIDE: &str = "baselines-and-gaps.json";
+
+const KIND: &str = "tiersmith baselines and gaps";
+const FORMAT: u32 = 1;
+
+/// What was exported.
+#[derive(Debug, Default)]
+pub struct Exported {
+    /// The snapshots: their numbers before, and in the directory.
+    pub snapshots: Vec<(SnapshotId, SnapshotId)>,
+    /// How many baselines went with them.
+    pub baselines: usize,
+    /// How many gaps went with them.
+    pub gaps: usize,
+    /// What was not taken over, in sentences.
+    pub left_out: Vec<String>,
+}
+
+/// What was loaded.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The snapshots, in order.
+    pub snapshots: Vec<SnapshotId>,
+    /// How many baselines came with them.
+    pub baselines: usize,
+    /// How many gaps came with them.
+    pub gaps: usize,
+    /// What was not taken over, in sentences.
+    pub left_out: Vec<String>,
+}
+
+/// Baselines and gaps, on their way.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Beside {
+    kind: String,
+    format: u32,
+    baselines: Vec<BaselineOut>,
+    gaps: Vec<GapOut>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct BaselineOut {
+    name: String,
+    first: SnapshotId,
+    last: SnapshotId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct GapOut {
+    source: String,
+    at_unix_ns: u64,
+    reason: String,
+    after: Option<SnapshotId>,
+}
+
+impl Beside {
+    fn of(repository: &AnyRepository) -> Result<Beside> {
+        match repository {
+            AnyRepository::Directory(repository) => {
+                Ok(Beside::read(&repository.path().join(BESIDE))?.unwrap_or_default())
+            }
+            AnyRepository::Archive(archive) => {
+                let baseline = |of: Baseline| BaselineOut { name: of.name, first: of.first, last: of.last };
+                let gap = |of: Gap| GapOut {
+                    source: of.source,
+                    at_unix_ns: of.at_unix_ns,
+                    reason: of.reason,
+                    after: of.after,
+                };
+                Ok(Beside {
+                    baselines: archive.baselines()?.into_iter().map(baseline).collect(),
+                    gaps: archive.gaps()?.into_iter().map(gap).collect(),
+                    ..Beside::default()
+                })
+            }
+        }
+    }
+
+    fn read(path: &Path) -> Result<Option<Beside>> {
+        let failed = |source| failed("read", path, source);
+        let mut text = String::new();
+        match File::open(path) {
+            Ok(file) => file.take(MOST_BYTES).read_to_string(&mut text).map_err(failed)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let place = || path.display().to_string();
+        let beside: Beside = serde_json::from_str(&text)
+            .map_err(|error| Error::Damaged { place: place(), reason: error.to_string() })?;
+        if beside.kind != KIND || beside.format != FORMAT {
+            let reason = format!("it is not of kind `{KIND}`, format {FORMAT}");
+            return Err(Error::Foreign { place: place(), reason });
+        }
+        Ok(Some(beside))
+    }
+
+    /// Writes it whole, durable on return: under another name, synced, renamed.
+    fn write(mut self, dir: &Path) -> Result<()> {
+        (self.kind, self.format) = (KIND.to_owned(), FORMAT);
+        let text = serde_json::to_string_pretty(&self).expect("BUG: it holds text and numbers");
+        let (path, temporary) = (dir.join(BESIDE), dir.join(format!(".beside-{}.tmp", std::process::id())));
+        let write = || {
+            let mut file = File::create(&temporary)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)?;
+            File::open(dir)?.sync_all()
+        };
+        write().map_err(|source| {
+            let _ = fs::remove_file(&temporary);
+            failed("write", &path, source)
+        })
+    }
+
+    /// Adds to what lies beside the snapshots of a directory.
+    fn add_to(self, dir: &Path) -> Result<()> {
+        if self.baselines.is_empty() && self.gaps.is_empty() {
+            return Ok(());
+        }
+        let mut all = Beside::read(&dir.join(BESIDE))?.unwrap_or_default();
+        all.baselines.extend(self.baselines);
+        all.gaps.extend(self.gaps);
+        all.write(dir)
+    }
+
+    /// The same with other numbers; what has none is left out, and said.
+    fn renumbered(self, new: &Numbers, left_out: &mut Vec<String>) -> Beside {
+        let mut beside = Beside::default();
+        for of in self.baselines {
+            match (new.ids.get(&of.first), new.ids.get(&of.last)) {
+                (Some(first), Some(last)) => {
+                    beside.baselines.push(BaselineOut { first: *first, last: *last, ..of });
+                }
+                _ => left_out.push(format!(
+                    "baseline {}: its snapshots {} and {} are not both among these",
+                    figure::visible(&of.name),
+                    of.first,
+                    of.last
+                )),
+            }
+        }
+        let mut outside = 0;
+        for of in self.gaps {
+            let after = match of.after {
+                Some(after) => new.ids.get(&after).copied(),
+                None => new.before(&of.source, of.at_unix_ns),
+            };
+            match after {
+                Some(after) => beside.gaps.push(GapOut { after: Some(after), ..of }),
+                None => outside += 1,
+            }
+        }
+        if outside > 0 {
+            left_out.push(format!("{outside} gaps: the snapshots before them are not among these"));
+        }
+        beside
+    }
+}
+
+fn failed(what: &str, path: &Path, source: io::Error) -> Error {
+    Error::Io {
+        action: if what == "read" {
+            "read the baselines and gaps in"
+        } else {
+            "write the baselines and gaps to"
+        },
+        path: path.to_owned(),
+        source,
+        remedy: "Check that the directory is there, can be read and written, and has space",
+    }
+}
+
+/// New numbers of snapshots by their old ones, and when each was taken.
+#[derive(Default)]
+struct Numbers {
+    ids: BTreeMap<SnapshotId, SnapshotId>,
+    /// By source and time.
+    times: BTreeMap<(String, u64), SnapshotId>,
+}
+
+impl Numbers {
+    fn add(&mut self, old: SnapshotId, new: SnapshotId, of: &Snapshot) {
+        self.ids.insert(old, new);
+        self.times.insert((of.source.path.clone(), of.taken_unix_ns), new);
+    }
+
+    /// The newest snapshot of a source at an instant: where a gap lies that an older program noted without a number.
+    fn before(&self, source: &str, unix_ns: u64) -> Option<SnapshotId> {
+        let until = (source.to_owned(), unix_ns);
+        let ((of, _), id) = self.times.range(..=until).next_back()?;
+        (of == source).then_some(*id)
+    }
+}
+
+/// Writes snapshots as files into a directory, all of them if none is named, with their baselines and gaps.
+///
+/// # Errors
+/// If one cannot be read, or the directory cannot be written. What was written before that stays.
+///
+/// # Durability
+/// Durable on return.
+pub fn export(from: &AnyRepository, ids: &[SnapshotId], to: &Path) -> Result<Exported> {
+    let beside = Beside::of(from)?;
+    let ids = match ids {
+        [] => from.list()?.entries.into_iter().map(|entry| entry.id).collect(),
+        some => some.to_vec(),
+    };
+    let to = Repository::open(to)?;
+    let (mut exported, mut numbers) = (Exported::default(), Numbers::default());
+    for id in ids {
+        let snapshot = from.find(id)?;
+        let new = to.take(&snapshot)?;
+        numbers.add(id, new, &snapshot);
+        exported.snapshots.push((id, new));
+    }
+    let beside = beside.renumbered(&numbers, &mut exported.left_out);
+    (exported.baselines, exported.gaps) = (beside.baselines.len(), beside.gaps.len());
+    beside.add_to(to.path())?;
+    Ok(exported)
+}
+
+/// Loads snapshots from files, or from directories with what lies beside the snapshots there.
+///
+/// # Errors
+/// If something cannot be read: nothing is kept then. If the repository cannot be written: no snapshot is kept, but in a directory those
+/// before the error.
+///
+/// # Durability
+/// Durable on return.
+pub fn load(paths: &[PathBuf], to: &Path) -> Result<Loaded> {
+    let mut loaded = Loaded::default();
+    // Everything is read before anything is kept.
+    let (mut snapshots, mut places, mut besides) = (Vec::new(), Vec::new(), Vec::new());
+    let mut without: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            for (id, file) in Repository::existing(path)?.files_by_number()? {
+                snapshots.push(read_snapshot(&file)?);
+                places.push((path.clone(), id));
+            }
+            besides.extend(Beside::read(&path.join(BESIDE))?.map(|beside| (path.clone(), beside)));
+            continue;
+        }
+        let dir =
+            path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        if path.file_name().is_some_and(|name| name == BESIDE) {
+            besides.extend(Beside::read(path)?.map(|beside| (dir, beside)));
+            continue;
+        }
+        snapshots.push(read_snapshot(path)?);
+        if dir.join(BESIDE).is_file() && !without.contains(&dir) {
+            without.push(dir.clone());
+        }
+        places.push((dir, Repository::number_of(path).unwrap_or(SnapshotId::new(0))));
+    }
+    let to = AnyRepository::open(to)?;
+    loaded.snapshots = to.take_all(&snapshots)?;
+    without.retain(|dir| !besides.iter().any(|(of, _)| of == dir));
+    loaded.left_out.extend(without.iter().map(|dir| {
+        format!(
+            "baselines and gaps in {}: name the directory, or {BESIDE} in it, to load them too",
+            dir.display()
+        )
+    }));
+    for (dir, beside) in besides {
+        let mut numbers = Numbers::default();
+        for (((of, old), new), snapshot) in places.iter().zip(&loaded.snapshots).zip(&snapshots) {
+            if *of == dir {
+                numbers.add(*old, *new, snapshot);
+            }
+        }
+        let beside = beside.renumbered(&numbers, &mut loaded.left_out);
+        keep(beside, &to, &mut loaded)?;
+    }
+    Ok(loaded)
+}
+
+fn keep(beside: Beside, to: &AnyRepository, loaded: &mut Loaded) -> Result<()> {
+    let archive = match to {
+        AnyRepository::Archive(archive) => archive,
+        AnyRepository::Directory(repository) => {
+            loaded.baselines += beside.baselines.len();
+            loaded.gaps += beside.gaps.len();
+            return beside.add_to(repository.path());
+        }
+    };
+    let there = archive.baselines()?;
+    let mut given: Vec<String> = there.into_iter().map(|of| of.name).collect();
+    for of in beside.baselines {
+        let name = figure::visible(&of.name);
+        if given.contains(&of.name) {
+            loaded.left_out.push(format!("baseline {name}: there is one of this name already"));
+            continue;
+        }
+        match archive.add_baseline(&of.name, of.first, of.last) {
+            Ok(()) => loaded.baselines += 1,
+            Err(error) => loaded.left_out.push(format!("baseline {name}: {error}")),
+        }
+        given.push(of.name);
+    }
+    for of in beside.gaps {
+        if of.reason.len() > LONGEST_NAME {
+            let at = figure::instant(of.at_unix_ns);
+            loaded.left_out.push(format!(
+                "the end of the reason of a gap at {at}: it is {} bytes long",
+                of.reason.len()
+            ));
+        }
+        let gap = Gap { source: of.source, at_unix_ns: of.at_unix_ns, reason: of.reason, after: of.after };
+        archive.note_gap(&gap)?;
+        loaded.gaps += 1;
+    }
+    Ok(())
+}
