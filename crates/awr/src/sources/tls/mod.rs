@@ -234,12 +234,38 @@ pub(crate) fn error_before() -> Refusal {
     }
 }
 
+/// A MySQL that gives an error, by this number, instead of a greeting. Its words are not shown, and none of them is advice to anybody.
+pub(crate) fn error_for_greeting(code: u16) -> Refusal {
+    let (what, remedy) = match code {
+        1040 => {
+            ("it has no connection to spare", "Give the server more connections (max_connections), or wait")
+        }
+        1129 => (
+            "this machine is blocked after failed connections",
+            "FLUSH HOSTS on the server, and look into its log",
+        ),
+        1130 => (
+            "nobody may connect from this machine",
+            "Give the user a host that this machine is: CREATE USER name@'host'",
+        ),
+        _ => (
+            "its words are not shown, because anybody on the way could have written them",
+            "Look into the server's log for the reason",
+        ),
+    };
+    let reason = format!(
+        "the server answers with error {code} before the connection is encrypted: {what}, if it is the server's own answer"
+    );
+    Refusal { may_pass: true, ..Refusal::new(reason, remedy) }
+}
+
 /// What answers the wish for encryption is no PostgreSQL.
 pub(crate) fn not_spoken() -> Refusal {
     Refusal::new(
         "what answers does not know PostgreSQL's wish for encryption",
         "Check that the address is that of a PostgreSQL",
     )
+    .that_ends_it()
 }
 
 /// A handshake of `sslnegotiation=direct` with something that may be another protocol's server.
