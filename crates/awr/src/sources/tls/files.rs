@@ -78,7 +78,7 @@ pub(super) fn trusted(named: Vec<CertificateDer<'static>>, from: String, now_s: 
     store.add_parsable_certificates(named.iter().filter(|one| is_authority(one)).cloned());
     let from = match all - named.len() {
         0 => from,
-        over => format!("{from} ({over} left out: not valid today)"),
+        over => format!("{from} ({over} left out: expired, not valid yet, or not readable)"),
     };
     Authorities { store, named, from }
 }
