@@ -27,7 +27,7 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
 use super::lease::{Holder, Who};
-use super::session::{Asked, Fault, Session};
+use super::session::{Asked, CONNECTING, Fault, Session};
 use super::{Baseline, Gap, Keeper, New, Verdict, now_unix_ns};
 use crate::sources::postgres::{self as source, link::Place};
 use crate::sources::tls::Refusal;
@@ -145,7 +145,7 @@ impl OnServer {
     fn connect(&mut self) -> Asked<()> {
         if self.session.as_ref().is_none_or(Session::is_closed) {
             self.session = None;
-            self.session = Some(Session::begin(&self.place, SESSION)?);
+            self.session = Some(Session::begin(&self.place, SESSION, CONNECTING)?);
         }
         Ok(())
     }
@@ -178,8 +178,7 @@ impl OnServer {
             self.may_pass = passes(&error);
             tried += 1;
             // Who does not answer at all is not asked again at once.
-            let late = matches!(error, Fault::Own(_));
-            if late || !self.may_pass || tried == TRIES || (sent && twice == Twice::Wrong) {
+            if error.is_silence() || !self.may_pass || tried == TRIES || (sent && twice == Twice::Wrong) {
                 return Err(failed(action, &self.name, &self.place, &error));
             }
             std::thread::sleep(Duration::from_millis(100) * tried);

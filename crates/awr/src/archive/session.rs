@@ -17,7 +17,7 @@ use crate::sources::postgres::link::{self, Place};
 use crate::sources::tls::Refusal;
 
 /// How long a server may take to let a session begin.
-const CONNECTING: Duration = Duration::from_secs(10);
+pub(super) const CONNECTING: Duration = Duration::from_secs(10);
 /// How long it may take for an answer: longer than it gives itself for a statement.
 const ANSWERING: Duration = Duration::from_secs(130);
 
@@ -64,6 +64,17 @@ impl std::fmt::Display for Fault {
     }
 }
 
+impl Fault {
+    /// Whether the server did not answer at all, in all the time that it had.
+    pub(super) fn is_silence(&self) -> bool {
+        match self {
+            Fault::Own(_) => true,
+            Fault::Away(error) => error.kind() == std::io::ErrorKind::TimedOut,
+            Fault::Client(_) | Fault::Refused(_) => false,
+        }
+    }
+}
+
 /// What was asked, or why not.
 pub(super) type Asked<T> = std::result::Result<T, Fault>;
 
@@ -77,14 +88,14 @@ pub(super) struct Session {
 type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 impl Session {
-    /// Connects, and runs what a session begins with.
+    /// Connects within `patience`, which is [`CONNECTING`] but in tests, and runs what a session begins with.
     ///
     /// # Errors
     /// If the server cannot be reached, refuses, or says nothing in time.
-    pub(super) fn begin(place: &Place, with: &str) -> Asked<Session> {
+    pub(super) fn begin(place: &Place, with: &str, patience: Duration) -> Asked<Session> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Fault::Own)?;
-        let client = wait(&runtime, CONNECTING, async {
-            let client = place.client(CONNECTING, &|stream| stream).await?;
+        let client = wait(&runtime, patience, async {
+            let client = place.client(patience, &|stream| stream).await?;
             client.batch_execute(with).await?;
             Ok::<_, Fault>(client)
         })?;
@@ -139,4 +150,44 @@ fn wait<T, E: Into<Fault>>(
     };
     let answer = runtime.block_on(async { tokio::time::timeout(limit, answer).await });
     answer.map_err(|_| late())?.map_err(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::sources::{Address, Asking, Surroundings, postgres};
+
+    fn begun(url: &str, patience: Duration) -> Fault {
+        let address = Address::parse(url).expect("an address");
+        let place = postgres::place(&address, &Asking::default(), &Surroundings::default()).expect("a place");
+        Session::begin(&place, "", patience).err().expect("nobody answers")
+    }
+
+    #[test]
+    fn a_server_that_lets_nobody_in_or_says_nothing_is_not_asked_again_at_once() {
+        for mode in ["disable", "allow", "prefer", "require"] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+            let at = listener.local_addr().expect("an address");
+            let url = format!("postgresql://u@{at}/d?sslmode={mode}");
+            // It takes a connection and says nothing.
+            let fault = begun(&url, Duration::from_millis(300));
+            assert!(fault.is_silence(), "{mode}: {fault:?}");
+            // Its queue becomes full, and then it does not even take one.
+            rustix::net::listen(&listener, 0).expect("a short queue");
+            let mut queued = Vec::new();
+            while queued.len() < 20
+                && let Ok(stream) = TcpStream::connect_timeout(&at, Duration::from_millis(300))
+            {
+                queued.push(stream);
+            }
+            let fault = begun(&url, Duration::from_millis(300));
+            assert!(fault.is_silence(), "{mode}: {fault:?}");
+        }
+        // Whichever of the two limits is over first.
+        assert!(Fault::Away(io::Error::from(io::ErrorKind::TimedOut)).is_silence());
+        assert!(!Fault::Away(io::Error::from(io::ErrorKind::ConnectionRefused)).is_silence());
+    }
 }

@@ -44,6 +44,12 @@ use crate::redact::Redaction;
 use crate::sampling::Sampling;
 use crate::{Result, Snapshot};
 
+/// Reads bytes as a certificate that a server shows, and asks it everything; false if they are none: for fuzz targets.
+#[cfg(feature = "testing")]
+pub fn take_certificate_apart(bytes: &[u8]) -> bool {
+    tls::take_apart(bytes)
+}
+
 /// A database that can be asked now.
 pub trait LiveSource: Send {
     /// What it is called in messages: its address without anything secret.

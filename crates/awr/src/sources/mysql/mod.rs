@@ -250,7 +250,13 @@ fn part(
 
 /// Address, environment and option file, the first that has it.
 fn login(address: &Address, surroundings: &Surroundings) -> Result<Login> {
-    let file = surroundings.my_cnf();
+    let file = surroundings.my_cnf().map_err(|error| Error::Source {
+        action: "connect to",
+        place: address.shown(),
+        reason: format!("~/.my.cnf is there and cannot be read: {error}"),
+        remedy: "Let this user read it: it may say who logs in, and that the connection is encrypted"
+            .to_owned(),
+    })?;
     let given = |key: &str| file.get(key).cloned();
     let user = address
         .user
@@ -265,7 +271,7 @@ fn login(address: &Address, surroundings: &Surroundings) -> Result<Login> {
     let host = host.or_else(|| surroundings.variable("MYSQL_UNIX_PORT").map(str::to_owned)).or(there);
     let port = address.port.or_else(|| given("port")?.parse().ok()).unwrap_or(3306);
     let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
-    let encryption = tls::of_mysql(address, &file, surroundings, host.starts_with('/'))?;
+    let encryption = tls::of_mysql(address, &file, surroundings, &host)?;
     Ok(Login {
         host,
         port,

@@ -204,7 +204,16 @@ impl Wire {
     fn log_in(&mut self, login: &Login) -> Result<(), Fault> {
         let greeting = self.receive()?;
         if let [0xff, rest @ ..] = greeting.as_slice() {
-            return Err(refusal(rest));
+            let open = match login.encryption.need {
+                Need::Always => false,
+                Need::IfOffered => !super::super::address::is_remote(&login.host),
+                Need::Never | Need::IfDemanded => true,
+            };
+            return Err(match refusal(rest) {
+                // Nobody proved who says this.
+                Fault::Server { code, .. } if !open => Fault::Refused(tls::error_for_greeting(code)),
+                refusal => refusal,
+            });
         }
         let greeting = Greeting::of(&greeting).ok_or_else(|| wrong("it does not greet as a server does"))?;
         let (mut nonce, mut way) = (greeting.nonce, greeting.way);

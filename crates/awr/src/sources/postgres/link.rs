@@ -7,7 +7,8 @@
 //! | `prefer` | encrypted; goes on in clear if the server has no encryption | in clear, if the handshake fails or the login is refused as it is |
 //! | `require` and more | encrypted | - |
 //!
-//! A wrong password is not tried a second time in another way. What a server sends before a handshake is one byte; more of it would be part
+//! Going on in clear after a failure is a warning in the log, before anything is said. It does not go on after a file of this side that cannot be
+//! used, nor after an answer that is not PostgreSQL's. A wrong password is not tried a second time in another way. What a server sends before a handshake is one byte; more of it would be part
 //! of the handshake, so nobody can slip in what would seem to come from the server.
 //!
 //! The client library is given the stream as it is after the handshake, and what its login is bound to (SCRAM-SHA-256-PLUS).
@@ -69,6 +70,16 @@ impl Fault {
         }
     }
 
+    /// Why `prefer` goes on in clear, if it does.
+    fn lets_go_on(&self) -> Option<String> {
+        match self {
+            Fault::Refused(refusal) => refusal.goes_on.then(|| refusal.to_string()),
+            Fault::Client(_) => (self.code() == Some(NOT_ALLOWED))
+                .then(|| "the server does not let the user in encrypted".to_owned()),
+            Fault::Network(_) => None,
+        }
+    }
+
     fn code(&self) -> Option<&str> {
         match self {
             Fault::Client(error) => error.code().map(|code| code.code()),
@@ -112,19 +123,16 @@ impl Place {
                 done => done,
             },
             Need::IfOffered => match attempt(true).await {
-                Err(encrypted)
-                    if matches!(encrypted, Fault::Refused(_)) || encrypted.code() == Some(NOT_ALLOWED) =>
-                {
-                    let client = attempt(false).await.map_err(|plain| match plain.code() {
+                Err(encrypted) => {
+                    let Some(reason) = encrypted.lets_go_on() else { return Err(encrypted) };
+                    // Before anything is said in clear: what follows may fail, and the password has been sent then.
+                    let reason = format!("{reason} (sslmode is prefer; require would be an error here)");
+                    tls::in_clear(&self.host(), &reason);
+                    attempt(false).await.map_err(|plain| match plain.code() {
                         // The server told something else than that it must be encrypted.
                         Some(code) if code != NOT_ALLOWED => plain,
                         _ => encrypted.copied().unwrap_or(plain),
-                    })?;
-                    if let Fault::Refused(refusal) = &encrypted {
-                        let reason = format!("{refusal} (sslmode is prefer; require would be an error here)");
-                        tls::in_clear(&self.host(), &reason);
-                    }
-                    Ok(client)
+                    })
                 }
                 done => done,
             },
@@ -154,10 +162,18 @@ impl Place {
         config.ssl_mode(SslMode::Disable).ssl_negotiation(SslNegotiation::Direct);
         let (mut stream, mut binding) = (self.stream(patience).await?, None);
         if encrypted && (self.encryption.direct || self.is_offered(&mut stream).await?) {
-            let connector = self.encryption.connector(&self.host(), &[PROTOCOL]).map_err(Fault::Refused)?;
+            let connector = self.encryption.connector(&self.host(), &[PROTOCOL]);
+            let connector = connector.map_err(|refusal| Fault::Refused(refusal.that_ends_it()))?;
             let done = connector.handshake_later(stream).await.map_err(|error| {
-                let refusal = Refusal::behind(&error, self.encryption.words);
-                refusal.map_or(Fault::Network(error), Fault::Refused)
+                match Refusal::behind(&error, self.encryption.words) {
+                    // As a server does that takes it for a startup of the usual kind.
+                    Some(refusal) if self.encryption.direct && refusal.may_pass => {
+                        let remedy = tls::no_protocol().remedy;
+                        Fault::Refused(Refusal { remedy, may_pass: false, ..refusal })
+                    }
+                    Some(refusal) => Fault::Refused(refusal),
+                    None => Fault::Network(error),
+                }
             })?;
             let (_, agreed) = done.get_ref();
             if self.encryption.direct && agreed.alpn_protocol() != Some(PROTOCOL) {

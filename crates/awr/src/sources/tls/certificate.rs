@@ -148,6 +148,11 @@ impl<'a> Certificate<'a> {
         self.whole == other
     }
 
+    /// Whether an instant is one of its days.
+    pub(super) fn is_valid_at(&self, unix_s: u64) -> bool {
+        (self.from.unix_s..=self.until.unix_s).contains(&unix_s)
+    }
+
     /// Whether it names itself as its issuer.
     pub(super) fn is_by_itself(&self) -> bool {
         self.subject == self.issuer

@@ -72,16 +72,13 @@ pub(super) fn authorities(roots: &Roots, words: &Words) -> Result<Authorities, R
 /// Those of a file that a user named, at an instant.
 pub(super) fn trusted(named: Vec<CertificateDer<'static>>, from: String, now_s: u64) -> Authorities {
     let all = named.len();
-    let is =
-        |one: &CertificateDer<'_>, so: &dyn Fn(Certificate<'_>) -> bool| Certificate::of(one).is_some_and(so);
-    let valid =
-        |one: &CertificateDer<'_>| is(one, &|one| (one.from.unix_s..=one.until.unix_s).contains(&now_s));
+    let valid = |one: &CertificateDer<'_>| Certificate::of(one).is_some_and(|one| one.is_valid_at(now_s));
     let named: Vec<_> = named.into_iter().filter(valid).collect();
     let mut store = RootCertStore::empty();
-    store.add_parsable_certificates(named.iter().filter(|one| is(one, &|one| one.may_sign())).cloned());
+    store.add_parsable_certificates(named.iter().filter(|one| is_authority(one)).cloned());
     let from = match all - named.len() {
         0 => from,
-        over => format!("{from} ({over} left out: not valid today)"),
+        over => format!("{from} ({over} left out: expired, not valid yet, or not readable)"),
     };
     Authorities { store, named, from }
 }
@@ -99,7 +96,7 @@ fn of_system(paths: &[PathBuf], words: &Words) -> Result<Authorities, Refusal> {
         // A directory holds other files as well.
         let found: Vec<_> =
             files.iter().filter_map(|file| certificates(file, words).ok()).flatten().collect();
-        let (added, _) = store.add_parsable_certificates(found);
+        let (added, _) = store.add_parsable_certificates(authorities_of(found));
         if added > 0 {
             from.push(shown(path));
             if !given {
@@ -116,6 +113,18 @@ fn of_system(paths: &[PathBuf], words: &Words) -> Result<Authorities, Refusal> {
         ));
     }
     Ok(Authorities { store, named: Vec::new(), from: from.join(", ") })
+}
+
+/// Whether it may sign for others: a server's own certificate, wherever it lies, must not.
+fn is_authority(one: &CertificateDer<'_>) -> bool {
+    Certificate::of(one).is_some_and(|one| one.may_sign())
+}
+
+/// Those of the system's files that may sign today.
+fn authorities_of(found: Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>> {
+    let now_s = UnixTime::now().as_secs();
+    let valid = |one: &CertificateDer<'_>| Certificate::of(one).is_some_and(|one| one.is_valid_at(now_s));
+    found.into_iter().filter(|one| is_authority(one) && valid(one)).collect()
 }
 
 /// The certificate of this client and its key.

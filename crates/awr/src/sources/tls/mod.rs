@@ -3,7 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | `mod.rs` | what was decided, and a handshake by it |
-//! | `settings.rs` | the words of URLs, environment and files of PostgreSQL, MySQL and Redis |
+//! | `settings.rs` | the words of URLs, environment and files of PostgreSQL and Redis |
+//! | `mysql.rs` | those of MariaDB and MySQL |
 //! | `files.rs` | certificates and keys from files |
 //! | `verifier.rs` | whether a server's certificate is trusted |
 //! | `certificate.rs` | a certificate taken apart |
@@ -17,6 +18,7 @@
 
 mod certificate;
 mod files;
+mod mysql;
 mod refusal;
 mod settings;
 mod verifier;
@@ -31,12 +33,13 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection, InconsistentKeys};
 
 use self::certificate::Certificate;
+pub(super) use self::mysql::of_mysql;
 pub(crate) use self::refusal::Refusal;
-pub(super) use self::settings::{of_mysql, of_postgres, of_redis};
+pub(super) use self::settings::{of_postgres, of_redis};
 use self::verifier::Verifier;
 
-/// Whether a connection is to be encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether a connection is to be encrypted: the later, the stronger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     /// It is not.
     Never,
@@ -48,8 +51,8 @@ pub(crate) enum Need {
     Always,
 }
 
-/// What of a server's certificate counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What of a server's certificate counts: the later, the stronger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verify {
     /// Nothing: whoever can change what is sent can be the server.
     Nothing,
@@ -231,12 +234,38 @@ pub(crate) fn error_before() -> Refusal {
     }
 }
 
+/// A MySQL that gives an error, by this number, instead of a greeting. Its words are not shown, and none of them is advice to anybody.
+pub(crate) fn error_for_greeting(code: u16) -> Refusal {
+    let (what, remedy) = match code {
+        1040 => {
+            ("it has no connection to spare", "Give the server more connections (max_connections), or wait")
+        }
+        1129 => (
+            "this machine is blocked after failed connections",
+            "FLUSH HOSTS on the server, and look into its log",
+        ),
+        1130 => (
+            "nobody may connect from this machine",
+            "Give the user a host that this machine is: CREATE USER name@'host'",
+        ),
+        _ => (
+            "its words are not shown, because anybody on the way could have written them",
+            "Look into the server's log for the reason",
+        ),
+    };
+    let reason = format!(
+        "the server answers with error {code} before the connection is encrypted: {what}, if it is the server's own answer"
+    );
+    Refusal { may_pass: true, ..Refusal::new(reason, remedy) }
+}
+
 /// What answers the wish for encryption is no PostgreSQL.
 pub(crate) fn not_spoken() -> Refusal {
     Refusal::new(
         "what answers does not know PostgreSQL's wish for encryption",
         "Check that the address is that of a PostgreSQL",
     )
+    .that_ends_it()
 }
 
 /// A handshake of `sslnegotiation=direct` with something that may be another protocol's server.
@@ -249,7 +278,20 @@ pub(crate) fn no_protocol() -> Refusal {
 
 /// Of MySQL, for errors that come from a place that knows no connection.
 pub(super) fn words_of_mysql() -> &'static Words {
-    &settings::MYSQL
+    &mysql::MYSQL
+}
+
+/// Asks a certificate everything that is asked of one; false if the bytes are none. For tests and fuzz targets.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn take_apart(bytes: &[u8]) -> bool {
+    let Some(one) = Certificate::of(bytes) else { return false };
+    let texts = [one.described(), one.names(), one.from.to_string(), one.until.to_string()];
+    assert!(texts.iter().all(|text| text.len() < 4_000 && !text.chars().any(char::is_control)));
+    let _ = (one.may_sign(), one.constrains_names(), one.is_by_itself(), one.binding());
+    let _ = (one.is_for("a.b.example", true), one.is_for("192.0.2.7", false), one.is_for("", true));
+    let ways = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
+    let _ = (one.is_signed_by(&one, ways), one.is_valid_at(one.from.unix_s), one.is(bytes));
+    true
 }
 
 /// Says that a connection is in clear that need not have been.

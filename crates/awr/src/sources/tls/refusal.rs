@@ -21,6 +21,8 @@ pub(crate) struct Refusal {
     pub(crate) may_pass: bool,
     /// Whether the server offered encryption.
     pub(crate) offered: bool,
+    /// Whether `prefer` goes on in clear after it: not after a file of this side that cannot be used, or an answer that is no PostgreSQL's.
+    pub(crate) goes_on: bool,
 }
 
 impl fmt::Display for Refusal {
@@ -39,7 +41,18 @@ impl From<Refusal> for io::Error {
 
 impl Refusal {
     pub(super) fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Refusal {
-        Refusal { reason: reason.into(), remedy: remedy.into(), may_pass: false, offered: true }
+        Refusal {
+            reason: reason.into(),
+            remedy: remedy.into(),
+            may_pass: false,
+            offered: true,
+            goes_on: true,
+        }
+    }
+
+    /// The same, after which nothing else is tried.
+    pub(crate) fn that_ends_it(self) -> Refusal {
+        Refusal { goes_on: false, ..self }
     }
 
     /// The one behind an error, however deep: of a handshake, or of what a server says about ours after it.

@@ -1,4 +1,4 @@
-//! How a connection is to be encrypted, in the words of each database's own programs.
+//! How a connection is to be encrypted, in the words of each database's own programs. Those of MariaDB and MySQL are read in `mysql.rs`.
 //!
 //! | database | in the URL | else |
 //! |---|---|---|
@@ -6,11 +6,9 @@
 //! | MariaDB, MySQL | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `ssl-verify-server-cert` | the `[client]` part of `~/.my.cnf` |
 //! | Redis, Valkey | `rediss://` and `cacert`, `cert`, `key`, `verify` | `SSL_CERT_FILE` |
 //!
-//! Written after libpq's documentation (SSL Support; Database Connection Control Functions) and the manuals of MySQL (Command Options for
-//! Encrypted Connections) and MariaDB (Securing Connections for Client and Server). Differences: a file of authorities that is named and
-//! not there is an error also where nothing would be verified by it; lists of revoked certificates are refused, not passed over; where
-//! MySQL wants `ssl-ca` for verifying, the system's authorities do without one; an `ssl-verify-server-cert` is never undone by a weaker word in
-//! the same file.
+//! Written after libpq's documentation (SSL Support; Database Connection Control Functions). Differences: a file of authorities that is named
+//! and not there is an error also where nothing would be verified by it; lists of revoked certificates are refused, not passed over; words
+//! that demand what this program cannot do ([`DEMANDS`]) are refused wherever they stand; an environment variable that is empty counts as none.
 //!
 //! Deliberately absent: connecting.
 
@@ -29,13 +27,6 @@ static POSTGRES: Words = Words {
     own: "Give certificate and key by sslcert=FILE and sslkey=FILE in the URL, PGSSLCERT and PGSSLKEY, or ~/.postgresql/postgresql.crt and .key",
 };
 
-pub(super) static MYSQL: Words = Words {
-    root: "Give the certificate of its authority by ssl-ca=FILE in the URL or in [client] of ~/.my.cnf",
-    name: "Connect by a name that is in the certificate, or say ssl-mode=VERIFY_CA if its authority gives certificates to nobody else",
-    plain: "ssl-mode=DISABLED in the URL does without encryption, where nobody can listen on the way",
-    own: "Give certificate and key by ssl-cert=FILE and ssl-key=FILE in the URL or in [client] of ~/.my.cnf",
-};
-
 static REDIS: Words = Words {
     root: "Give the certificate of its authority by ?cacert=FILE in the URL, or SSL_CERT_FILE",
     name: "Connect by a name that is in the certificate, or say ?verify=ca if its authority gives certificates to nobody else",
@@ -43,7 +34,7 @@ static REDIS: Words = Words {
     own: "Give certificate and key by ?cert=FILE&key=FILE in the URL",
 };
 
-fn refused(address: &Address, reason: String, remedy: &str) -> Error {
+pub(super) fn refused(address: &Address, reason: String, remedy: &str) -> Error {
     Error::Source {
         action: "connect to",
         place: address.shown(),
@@ -52,7 +43,7 @@ fn refused(address: &Address, reason: String, remedy: &str) -> Error {
     }
 }
 
-fn plain(words: &'static Words) -> Encryption {
+pub(super) fn plain(words: &'static Words) -> Encryption {
     Encryption {
         need: Need::Never,
         verify: Verify::Nothing,
@@ -66,13 +57,13 @@ fn plain(words: &'static Words) -> Encryption {
 }
 
 /// The system's authorities, or those that the environment names.
-fn system(surroundings: &Surroundings) -> Roots {
+pub(super) fn system(surroundings: &Surroundings) -> Roots {
     let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| surroundings.variable(name).map(PathBuf::from));
     Roots::System(named.into_iter().flatten().collect())
 }
 
 /// Certificate and key of this client: both or none.
-fn pair(
+pub(super) fn pair(
     address: &Address,
     certificate: Option<String>,
     key: Option<String>,
@@ -89,6 +80,24 @@ fn pair(
     }
 }
 
+/// Where a word of libpq's counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    Everywhere,
+    OnSockets,
+    OverNetworks,
+    InTls,
+}
+
+/// Words of service files and the environment that may demand more than is done here: which values do not, and where they count.
+const DEMANDS: [(&str, &str, &[&str], Where); 5] = [
+    ("require_auth", "PGREQUIREAUTH", &[], Where::Everywhere),
+    ("requirepeer", "PGREQUIREPEER", &[], Where::OnSockets),
+    ("gssencmode", "PGGSSENCMODE", &["disable", "prefer"], Where::OverNetworks),
+    ("sslcertmode", "PGSSLCERTMODE", &["disable", "allow"], Where::InTls),
+    ("ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION", &["TLSv1.3"], Where::InTls),
+];
+
 /// For PostgreSQL, as libpq reads it.
 ///
 /// # Errors
@@ -99,10 +108,11 @@ pub(in super::super) fn of_postgres(
     surroundings: &Surroundings,
     is_socket: bool,
 ) -> Result<Encryption> {
+    // A word that is there and empty is a mistake, and not the weakest word: it is found not to be known. An environment variable that is empty
+    // counts as none, as everywhere here.
     let given = |key: &str, variable: &str| {
-        let of_service = || service.get(key).cloned();
-        let found = address.encryption.get(key).cloned().or_else(of_service);
-        found.or_else(|| surroundings.variable(variable).map(str::to_owned)).filter(|value| !value.is_empty())
+        let found = address.encryption.get(key).or_else(|| service.get(key)).cloned();
+        found.or_else(|| surroundings.variable(variable).map(str::to_owned))
     };
     let mut decided = plain(&POSTGRES);
     let wrong = |key: &str, value: &str, known: &str| {
@@ -117,7 +127,8 @@ pub(in super::super) fn of_postgres(
     let in_home = |name: &str| Some(Path::new(surroundings.variable("HOME")?).join(".postgresql").join(name));
     let root = given("sslrootcert", "PGSSLROOTCERT");
     let of_system = root.as_deref() == Some("system");
-    let old = surroundings.variable("PGREQUIRESSL").is_some_and(|value| value.starts_with('1'));
+    let old = service.get("requiressl").map(String::as_str).or_else(|| surroundings.variable("PGREQUIRESSL"));
+    let old = old.is_some_and(|value| value.starts_with('1'));
     let mode = given("sslmode", "PGSSLMODE").unwrap_or_else(|| {
         let usual = if of_system { "verify-full" } else { "prefer" };
         (if old && !of_system { "require" } else { usual }).to_owned()
@@ -161,6 +172,23 @@ pub(in super::super) fn of_postgres(
             return Err(wrong("ssl_min_protocol_version", other, "TLSv1, TLSv1.1, TLSv1.2, TLSv1.3"));
         }
     };
+    for (key, variable, harmless, counts) in DEMANDS {
+        let counts = match counts {
+            Where::Everywhere => true,
+            Where::OnSockets => is_socket,
+            Where::OverNetworks => !is_socket,
+            Where::InTls => !is_socket && need != Need::Never,
+        };
+        let demand = given(key, variable).filter(|value| counts && !value.is_empty());
+        if let Some(value) = demand.filter(|value| !harmless.contains(&value.as_str())) {
+            let reason = format!("{key} is `{value}`, and what that demands is not done here");
+            return Err(refused(
+                address,
+                reason,
+                &format!("Take {key} and {variable} away, or go through a tunnel that does it"),
+            ));
+        }
+    }
     // libpq passes over all of this on a socket, which nobody else reads.
     if is_socket || need == Need::Never {
         return Ok(Encryption { direct: false, ..decided });
@@ -206,104 +234,10 @@ pub(in super::super) fn of_postgres(
     let certificate = given("sslcert", "PGSSLCERT").or_else(|| of_home("postgresql.crt"));
     let key =
         given("sslkey", "PGSSLKEY").or_else(|| of_home("postgresql.key").filter(|_| certificate.is_some()));
-    decided.own = pair(address, certificate, key, &POSTGRES)?;
-    Ok(decided)
-}
-
-/// For MariaDB and MySQL, as their clients read it.
-///
-/// # Errors
-/// If a word is not known, or words contradict each other.
-pub(in super::super) fn of_mysql(
-    address: &Address,
-    file: &BTreeMap<String, String>,
-    surroundings: &Surroundings,
-    is_socket: bool,
-) -> Result<Encryption> {
-    // `-` and `_` are one letter in names of options.
-    let of_file: BTreeMap<String, &String> = file
-        .iter()
-        .map(|(key, value)| {
-            let key = key.replace('_', "-").to_lowercase();
-            (key.strip_prefix("loose-").map_or(key.clone(), str::to_owned), value)
-        })
-        .collect();
-    let given = |key: &str| {
-        let value = address.encryption.get(key).or_else(|| of_file.get(key).copied());
-        value.filter(|value| !value.is_empty()).cloned()
+    decided.own = match given("sslcertmode", "PGSSLCERTMODE").as_deref() {
+        Some("disable") => None,
+        _ => pair(address, certificate, key, &POSTGRES)?,
     };
-    // An option alone is one that is on.
-    let on = |value: &str| !matches!(value.to_lowercase().as_str(), "0" | "off" | "false" | "no");
-    let flag = |key: &str| of_file.get(key).map(|value| on(value));
-    let verified = match address.encryption.get("ssl-verify-server-cert") {
-        Some(value) => on(value),
-        None => {
-            flag("ssl-verify-server-cert") == Some(true) || flag("skip-ssl-verify-server-cert") == Some(false)
-        }
-    };
-    if given("ssl-crl").or_else(|| given("ssl-crlpath")).is_some() {
-        return Err(refused(
-            address,
-            "a list of revoked certificates is given, and such lists are not read here".to_owned(),
-            "Take ssl-crl and ssl-crlpath away, or go through a tunnel that reads them",
-        ));
-    }
-    if given("ssl-capath").is_some() {
-        return Err(refused(
-            address,
-            "ssl-capath is given, and a directory is not read here".to_owned(),
-            MYSQL.root,
-        ));
-    }
-    let root = given("ssl-ca");
-    let explicit = given("ssl-mode");
-    let (need, verify) = match explicit.as_deref().map(str::to_uppercase).as_deref() {
-        Some("DISABLED") => (Need::Never, Verify::Nothing),
-        Some("PREFERRED") => (Need::IfOffered, Verify::Nothing),
-        Some("REQUIRED") => (Need::Always, Verify::Nothing),
-        Some("VERIFY_CA") => (Need::Always, Verify::Chain),
-        Some("VERIFY_IDENTITY") => (Need::Always, Verify::Name),
-        Some(_) => {
-            let word = explicit.unwrap_or_default();
-            let known = "DISABLED, PREFERRED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY";
-            return Err(refused(
-                address,
-                format!("its ssl-mode is `{word}`, which is not one of {known}"),
-                "Give one of these",
-            ));
-        }
-        None if verified => (Need::Always, Verify::Name),
-        None if root.is_some() => (Need::Always, Verify::Chain),
-        None if flag("skip-ssl") == Some(true)
-            || flag("disable-ssl") == Some(true)
-            || flag("ssl") == Some(false) =>
-        {
-            (Need::Never, Verify::Nothing)
-        }
-        None if flag("ssl") == Some(true) => (Need::Always, Verify::Nothing),
-        None => (Need::IfOffered, Verify::Nothing),
-    };
-    // A word of the URL counts alone; of two in one place the stronger does.
-    let of_url = address.encryption.contains_key("ssl-mode")
-        && !address.encryption.contains_key("ssl-verify-server-cert");
-    let verify = if verified && !of_url && need != Need::Never { Verify::Name } else { verify };
-    let need = if verify == Verify::Nothing { need } else { Need::Always };
-    let mut decided = plain(&MYSQL);
-    // Nobody else reads a socket: encrypted only if that is demanded.
-    if need == Need::Never || (is_socket && need == Need::IfOffered) {
-        return Ok(decided);
-    }
-    decided.need = need;
-    decided.verify = verify;
-    decided.newest_only = given("tls-version").is_some_and(|versions| versions.trim() == "TLSv1.3");
-    decided.roots = match root {
-        Some(file) if !Path::new(&file).is_file() => {
-            return Err(refused(address, format!("ssl-ca names {file}, which is not a file"), MYSQL.root));
-        }
-        Some(file) => Roots::File(PathBuf::from(file)),
-        None => system(surroundings),
-    };
-    decided.own = pair(address, given("ssl-cert"), given("ssl-key"), &MYSQL)?;
     Ok(decided)
 }
 

@@ -191,25 +191,44 @@ fn what_the_library_refuses_is_trusted_by_a_named_file_alone_and_then_not_blindl
 }
 
 #[test]
+fn a_server_in_the_files_of_the_system_signs_for_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bundle.pem");
+    std::fs::write(&file, format!("{AUTHORITY}\n{NAMED}\n")).unwrap();
+    let found = files::authorities(&Roots::System(vec![file.clone()]), words_of_mysql());
+    // The authority is one of some years only; the other is none whenever this runs.
+    assert!(found.map_or(0, |found| found.store.len()) <= 1);
+    std::fs::write(&file, NAMED).unwrap();
+    let error = files::authorities(&Roots::System(vec![file]), words_of_mysql()).unwrap_err();
+    assert!(error.reason.contains("no authorities of the system"), "{error}");
+}
+
+#[test]
 fn no_bytes_make_the_reader_of_certificates_panic() {
     let mut rng = fastrand::Rng::with_seed(5);
-    for text in [AUTHORITY, NAMED, VERSION_1] {
+    for text in [AUTHORITY, NAMED, VERSION_1, BY_NAMED_1, BY_NAMED_3] {
         let sound = der(text);
         assert!(Certificate::of(&sound).unwrap().binding().is_some_and(|hash| hash.len() == 32));
+        let mut read = 0;
         for _ in 0..5_000 {
             let mut damaged = sound.to_vec();
             for _ in 0..rng.usize(1..4) {
                 let at = rng.usize(..damaged.len());
                 damaged[at] = rng.u8(..);
             }
-            damaged.truncate(rng.usize(..=damaged.len()));
-            if let Some(certificate) = Certificate::of(&damaged) {
-                let _ = (
-                    certificate.described(),
-                    certificate.names(),
-                    certificate.is_for("a.b", true),
-                    certificate.binding(),
-                );
+            // Most are whole, so that much of what is in them is looked at.
+            if rng.u8(..4) == 0 {
+                damaged.truncate(rng.usize(..=damaged.len()));
+            }
+            read += u32::from(take_apart(&damaged));
+        }
+        assert!(read > 500, "of {read} only was everything looked at");
+        // Every byte as every length.
+        for at in 0..sound.len() {
+            for byte in [0, 1, 0x7f, 0x80, 0x81, 0x82, 0x83, 0x84, 0xff] {
+                let mut damaged = sound.to_vec();
+                damaged[at] = byte;
+                take_apart(&damaged);
             }
         }
     }
@@ -279,6 +298,9 @@ fn the_words_of_libpq_mean_what_its_documentation_says() {
         ("postgresql://h/d?sslmode=require&sslcrl=/x", "revoked"),
         ("postgresql://h/d?sslmode=require&sslcert=/x", "only one is given"),
         ("postgresql://h/d?channel_binding=yes", "not one of disable"),
+        ("postgresql://h/d?sslmode=", "its sslmode is ``"),
+        ("postgresql://h/d?channel_binding=", "its channel_binding is ``"),
+        ("postgresql://h/d?sslmode=require&sslrootcert=", "is not a file"),
     ] {
         let error = postgres(url, &[], &[("HOME", home)]).unwrap_err().to_string();
         assert!(error.contains(word) && error.contains("postgresql://h/d:"), "{url}: {error}");
@@ -297,12 +319,15 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
     std::fs::write(&file, AUTHORITY).unwrap();
     let file = file.to_str().unwrap();
     let decided = |url: &str, options: &[(&str, &str)]| {
-        let options: BTreeMap<_, _> =
-            options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let lines: String = options.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+        std::fs::write(dir.path().join(".my.cnf"), format!("[client]\n{lines}")).unwrap();
         let address = Address::parse(url).unwrap();
-        let socket = address.host.as_deref().is_some_and(|host| host.starts_with('/'));
-        of_mysql(&address, &options, &Surroundings::default(), socket).map(|one| (one.need, one.verify))
+        let surroundings = Surroundings::of([("HOME", dir.path().to_str().unwrap())]);
+        let options = surroundings.my_cnf().unwrap();
+        of_mysql(&address, &options, &surroundings, address.host.as_deref().unwrap_or_default())
+            .map(|one| (one.need, one.verify))
     };
+    let (never, offered) = ((Need::Never, Verify::Nothing), (Need::IfOffered, Verify::Nothing));
     let nothing = (Need::Always, Verify::Nothing);
     let (chain, name) = ((Need::Always, Verify::Chain), (Need::Always, Verify::Name));
     for (url, options, expected) in [
@@ -320,17 +345,110 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
         ("", &[("loose-ssl-mode", "VERIFY_CA")], chain),
         ("socket=/run/x", &[], (Need::Never, Verify::Nothing)),
         ("socket=/run/x&ssl-mode=REQUIRED", &[], nothing),
+        // What the URL demands is not undone by the file, and what it does not speak of is the file's.
+        ("ssl-verify-server-cert=1", &[("ssl-mode", "DISABLED")], name),
+        ("ssl-verify-server-cert=1", &[("skip-ssl", "")], name),
+        ("ssl-verify-server-cert=1", &[("ssl-mode", "PREFERRED")], name),
+        (&format!("ssl-ca={file}"), &[("ssl-mode", "DISABLED")], chain),
+        (&format!("ssl-ca={file}"), &[("ssl-mode", "REQUIRED")], chain),
+        (&format!("ssl-ca={file}"), &[("skip-ssl", "")], chain),
+        (&format!("ssl-ca={file}"), &[("ssl-mode", "VERIFY_IDENTITY")], name),
+        ("ssl-verify-server-cert=0", &[("ssl-verify-server-cert", "")], offered),
+        ("ssl-verify-server-cert=0", &[("ssl-mode", "VERIFY_IDENTITY")], name),
+        ("ssl-mode=DISABLED", &[("ssl-mode", "VERIFY_IDENTITY"), ("ssl-fp", "x")], never),
+        ("ssl-mode=DISABLED", &[("skip-ssl", ""), ("ssl-ca", file)], never),
+        // The last line of one word, however it is spelt.
+        ("", &[("ssl-mode", "VERIFY_IDENTITY"), ("ssl_mode", "DISABLED")], never),
+        ("", &[("ssl_mode", "DISABLED"), ("ssl-mode", "VERIFY_IDENTITY")], name),
+        ("", &[("tls-version", "TLSv1.2, TLSv1.3"), ("skip-ssl-crl", ""), ("ssl-fips-mode", "OFF")], offered),
     ] {
         assert_eq!(decided(&format!("mysql://h/?{url}"), options).unwrap(), expected, "{url} {options:?}");
     }
     for (url, word) in [
         ("ssl-mode=STRICT", "not one of DISABLED"),
+        ("ssl-mode=", "the URL has the ssl-mode ``, which is not one of"),
+        ("ssl-ca=", "is not a file"),
         ("ssl-ca=/no/such", "is not a file"),
         ("ssl-crl=/x", "revoked"),
+        ("ssl-mode=DISABLED&ssl-verify-server-cert=1", "by ssl-verify-server-cert how it is"),
+        ("ssl-mode=DISABLED&ssl-ca=/x", "by ssl-ca how it is"),
+        ("ssl-mode=VERIFY_IDENTITY&ssl-verify-server-cert=0", "ssl-verify-server-cert is off"),
     ] {
         let error = decided(&format!("mysql://h/?{url}"), &[]).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     }
+    for (options, word) in [
+        (
+            &[("ssl-mode", "DISABLED"), ("ssl-verify-server-cert", "")][..],
+            "by ssl-verify-server-cert how it is",
+        ),
+        (&[("ssl", "0"), ("ssl-ca", file)], "by ssl-ca how it is"),
+        (&[("skip-ssl", ""), ("ssl-mode", "REQUIRED")], "by ssl-mode how it is"),
+        (&[("skip-ssl", ""), ("ssl-fp", "x")], "by ssl-fp how it is"),
+        (&[("skip-ssl", ""), ("ssl", "")], "both that ssl is on and that it is off"),
+        (&[("ssl-fp", "x")], "ssl-fp is given"),
+        (&[("ssl_fplist", "/x")], "ssl-fplist is given"),
+        (&[("tls-fp", "x")], "tls-fp is given"),
+        (&[("ssl-cipher", "x")], "ssl-cipher is given"),
+        (&[("ssl-fips-mode", "STRICT")], "ssl-fips-mode is given"),
+        (&[("ssl-verify", "1")], "ssl-verify is given"),
+        (&[("ssl-verify-server-cert # yes", "1")], "ssl-verify-server-cert # yes is given"),
+        (&[("tls-version", "SSLv3")], "some of TLSv1.2"),
+        (&[("!includedir /etc/x", "")], "includes other files"),
+    ] {
+        let error = decided("mysql://h/", options).unwrap_err().to_string();
+        assert!(error.contains(word), "{options:?}: {error}");
+    }
+    let newest = |versions: &str| {
+        let options = BTreeMap::from([("tls-version".to_owned(), versions.to_owned())]);
+        let address = Address::parse("mysql://h/").unwrap();
+        of_mysql(&address, &options, &Surroundings::default(), "h").unwrap().newest_only
+    };
+    assert!(newest("tlsv1.3") && newest("TLSv1.3,TLSv1.3") && !newest("TLSv1.2,TLSv1.3"));
+    let options = BTreeMap::from([("server-public-key-path".to_owned(), "/x".to_owned())]);
+    let address = Address::parse("mysql://192.0.2.7/").unwrap();
+    assert!(
+        of_mysql(&address, &options, &Surroundings::default(), "tiersmith-no-such-host.example.com").is_err()
+    );
+    // A file that cannot be read is no file without words.
+    std::fs::remove_file(dir.path().join(".my.cnf")).unwrap();
+    std::fs::create_dir(dir.path().join(".my.cnf")).unwrap();
+    let asking = super::super::Asking::default();
+    let surroundings = Surroundings::of([("HOME", dir.path().to_str().unwrap())]);
+    let error = super::super::open(&Address::parse("mysql://127.0.0.1:1/").unwrap(), &asking, &surroundings);
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("~/.my.cnf is there and cannot be read"), "{error}");
+}
+
+#[test]
+fn what_postgresql_demands_and_is_not_done_here_is_refused_wherever_it_stands() {
+    for (key, variable, value, harmless) in [
+        ("require_auth", "PGREQUIREAUTH", "scram-sha-256", ""),
+        ("gssencmode", "PGGSSENCMODE", "require", "prefer"),
+        ("sslcertmode", "PGSSLCERTMODE", "require", "allow"),
+        ("ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION", "TLSv1.2", "TLSv1.3"),
+    ] {
+        for (service, variables) in [(&[(key, value)][..], &[][..]), (&[], &[(variable, value)])] {
+            let error = postgres("postgresql://h/d", service, variables).unwrap_err().to_string();
+            assert!(error.contains(&format!("{key} is `{value}`")) && error.contains(variable), "{error}");
+        }
+        postgres("postgresql://h/d", &[(key, harmless)], &[]).unwrap();
+        postgres("postgresql://h/d", &[], &[(variable, harmless)]).unwrap();
+    }
+    let socket = "postgresql:///d?host=/run/x";
+    assert!(postgres(socket, &[("requirepeer", "postgres")], &[]).is_err());
+    assert!(postgres(socket, &[("require_auth", "none")], &[]).is_err());
+    postgres(socket, &[("gssencmode", "require"), ("sslcertmode", "require")], &[]).unwrap();
+    postgres("postgresql://h/d", &[("requirepeer", "postgres")], &[]).unwrap();
+    // The old word counts where no new one is.
+    let need = |service: &[(&str, &str)]| postgres("postgresql://h/d", service, &[]).unwrap().need;
+    assert_eq!(need(&[("requiressl", "1")]), Need::Always);
+    assert_eq!(need(&[("requiressl", "0")]), Need::IfOffered);
+    assert_eq!(need(&[("requiressl", "1"), ("sslmode", "prefer")]), Need::IfOffered);
+    // A certificate of this client that is not to be shown is not.
+    let own = [("sslcert", "/x"), ("sslkey", "/y")];
+    assert!(postgres("postgresql://h/d", &own, &[]).unwrap().own.is_some());
+    assert!(postgres("postgresql://h/d", &own, &[("PGSSLCERTMODE", "disable")]).unwrap().own.is_none());
 }
 
 #[test]
