@@ -258,9 +258,9 @@ while read -r -u 3 name from what more; do
     mounted=no
     case $name in mysql-* | mariadb-*) mounted=yes ;; esac
     case $name in
-    postgresql-*) tests=(--test servers_postgres --test servers_versions --test servers_truth --test archive_postgres) ;;
-    mysql-* | mariadb-*) tests=(--test servers_mariadb --test servers_versions --test servers_truth) ;;
-    *) tests=(--test servers_redis --test servers_versions --test servers_truth) ;;
+    postgresql-*) tests=(--test servers_postgres --test servers_versions --test servers_truth --test archive_postgres --test servers_tls) ;;
+    mysql-* | mariadb-*) tests=(--test servers_mariadb --test servers_versions --test servers_truth --test servers_tls) ;;
+    *) tests=(--test servers_redis --test servers_versions --test servers_truth --test servers_tls) ;;
     esac
     if [ -n "${TIERSMITH_RECORD:-}" ]; then
         (cd "$root" && TIERSMITH_TEST_SERVER_BIN=$cache/$name/bin cargo test -q -p tiersmith-awr --lib recorded_where </dev/null)
