@@ -183,6 +183,23 @@ impl Report {
         Some((ratios.last()? - ratios.first()?) / median(ratios.clone()).max(f64::MIN_POSITIVE))
     }
 
+    /// Between which ratios [`Report::ratio_of_medians`] lies with 95 % confidence, and of how many pairs, if these are ten or more.
+    ///
+    /// By rank, so nothing is assumed of how the pairs are spread: half of them lie below the true median, give or take two standard
+    /// deviations of a binomial.
+    pub(crate) fn range_of_ratio(&self, this: (&str, &str), that: (&str, &str)) -> Option<(f64, f64, usize)> {
+        let (this, that) = (self.find(this.0, this.1)?, self.find(that.0, that.1)?);
+        let ratio = |(this, that): (&Round, &Round)| this.median / that.median;
+        let mut ratios: Vec<f64> = this.rounds.iter().zip(&that.rounds).map(ratio).collect();
+        let pairs = ratios.len();
+        if pairs < 10 {
+            return None;
+        }
+        ratios.sort_by(f64::total_cmp);
+        let below = (pairs as f64 / 2.0 - (pairs as f64).sqrt()).floor() as usize;
+        Some((*ratios.get(below)?, *ratios.get(pairs - 1 - below)?, pairs))
+    }
+
     /// Multiplies a figure added before, for instance by the number of threads to make times per thread a throughput.
     pub(crate) fn scale_ratio(&mut self, key: &str, factor: f64) {
         for (_, value) in self.ratios.iter_mut().filter(|(name, _)| name == key) {
