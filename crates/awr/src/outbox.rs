@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::archive::{Archive, Gap, Lease};
+use crate::archive::{Archive, Gap, Lease, fresh_key};
 use crate::record::{Recorded, lock};
 use crate::{Result, Snapshot};
 
@@ -35,14 +35,19 @@ const SILENT: Duration = Duration::from_secs(10);
 
 /// What is to be kept.
 pub(crate) enum Waiting {
-    Snapshot(Box<Snapshot>),
+    /// With the key that every try to keep it has: who got no answer does not know whether it was kept.
+    Snapshot(Box<Snapshot>, String),
     Gap(Gap),
 }
 
 impl Waiting {
+    pub(crate) fn snapshot(snapshot: Snapshot) -> Waiting {
+        Waiting::Snapshot(Box::new(snapshot), fresh_key())
+    }
+
     fn at_unix_ns(&self) -> u64 {
         match self {
-            Waiting::Snapshot(snapshot) => snapshot.taken_unix_ns,
+            Waiting::Snapshot(snapshot, _) => snapshot.taken_unix_ns,
             Waiting::Gap(gap) => gap.at_unix_ns,
         }
     }
@@ -61,6 +66,8 @@ struct State {
     queue: VecDeque<Waiting>,
     /// When the first of those was lost that did not fit, and how many were.
     lost: Option<(u64, usize)>,
+    /// What of it is being written: a second try says the same, so that it is one gap.
+    telling: Option<(u64, usize)>,
     /// What the source's snapshots are kept under.
     path: String,
     /// Snapshots of the source from before this instant are to be removed.
@@ -241,8 +248,9 @@ impl Writer {
         self.asking(|| self.lease.beat())?;
         loop {
             let (lost, path) = {
-                let state = self.outbox.lock();
-                (state.lost, state.path.clone())
+                let mut state = self.outbox.lock();
+                state.telling = state.telling.or(state.lost);
+                (state.telling, state.path.clone())
             };
             if let Some((at_unix_ns, count)) = lost {
                 let reason =
@@ -251,6 +259,7 @@ impl Writer {
                 self.asking(|| self.archive.note_gap(&gap))?;
                 lock(&self.recorded).gaps += 1;
                 let mut state = self.outbox.lock();
+                state.telling = None;
                 // More may have been lost while this was written: that is another gap.
                 state.lost = state.lost.filter(|(_, now)| *now > count).map(|(at, now)| (at, now - count));
                 continue;
@@ -266,8 +275,8 @@ impl Writer {
 
     fn keep(&self, what: &Waiting) -> Result<()> {
         match what {
-            Waiting::Snapshot(snapshot) => {
-                let id = self.archive.take(snapshot)?;
+            Waiting::Snapshot(snapshot, key) => {
+                let id = self.archive.take_once(snapshot, key)?;
                 lock(&self.recorded).taken.push(id);
             }
             Waiting::Gap(gap) => self.archive.note_gap(gap)?,

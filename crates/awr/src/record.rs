@@ -350,7 +350,7 @@ impl Asker {
             Ok(mut snapshot) => {
                 snapshot.sampling.clone_from(&self.sampling);
                 self.path.clone_from(&snapshot.source.path);
-                self.outbox.put(&self.path, Waiting::Snapshot(Box::new(snapshot)));
+                self.outbox.put(&self.path, Waiting::snapshot(snapshot));
             }
             Err(error) => {
                 // What a server says may hold the names that were to be taken out.
