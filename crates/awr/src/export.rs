@@ -103,18 +103,24 @@ impl Beside {
 
     fn read(path: &Path) -> Result<Option<Beside>> {
         let failed = |source| failed("read", path, source);
-        let mut text = String::new();
-        match File::open(path) {
-            Ok(file) => file.take(MOST_BYTES).read_to_string(&mut text).map_err(failed)?,
+        let place = || path.display().to_string();
+        let foreign = |reason: String| Err(Error::Foreign { place: place(), reason });
+        // Before it is opened: opening a named pipe would wait for somebody to write.
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_file() => {}
+            Ok(_) => return foreign("it is not a regular file".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
-        };
-        let place = || path.display().to_string();
+        }
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
+        if read.map_err(failed)? as u64 > MOST_BYTES {
+            return foreign(format!("it is larger than {MOST_BYTES} bytes"));
+        }
         let beside: Beside = serde_json::from_str(&text)
             .map_err(|error| Error::Damaged { place: place(), reason: error.to_string() })?;
         if beside.kind != KIND || beside.format != FORMAT {
-            let reason = format!("it is not of kind `{KIND}`, format {FORMAT}");
-            return Err(Error::Foreign { place: place(), reason });
+            return foreign(format!("it is not of kind `{KIND}`, format {FORMAT}"));
         }
         Ok(Some(beside))
     }

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::archive::{Archive, Gap, Lease};
+use crate::archive::{Archive, Gap, Lease, fresh_key};
 use crate::record::{Recorded, lock};
 use crate::{Result, Snapshot};
 
@@ -35,14 +35,19 @@ const SILENT: Duration = Duration::from_secs(10);
 
 /// What is to be kept.
 pub(crate) enum Waiting {
-    Snapshot(Box<Snapshot>),
+    /// With the key that every try to keep it has: who got no answer does not know whether it was kept.
+    Snapshot(Box<Snapshot>, String),
     Gap(Gap),
 }
 
 impl Waiting {
+    pub(crate) fn snapshot(snapshot: Snapshot) -> Waiting {
+        Waiting::Snapshot(Box::new(snapshot), fresh_key())
+    }
+
     fn at_unix_ns(&self) -> u64 {
         match self {
-            Waiting::Snapshot(snapshot) => snapshot.taken_unix_ns,
+            Waiting::Snapshot(snapshot, _) => snapshot.taken_unix_ns,
             Waiting::Gap(gap) => gap.at_unix_ns,
         }
     }
@@ -61,8 +66,12 @@ struct State {
     queue: VecDeque<Waiting>,
     /// When the first of those was lost that did not fit, and how many were.
     lost: Option<(u64, usize)>,
+    /// What of it is being written: a second try says the same, so that it is one gap.
+    telling: Option<(u64, usize)>,
     /// What the source's snapshots are kept under.
     path: String,
+    /// Whether one is in the hands of the writer, and not in the queue.
+    in_hand: bool,
     /// Snapshots of the source from before this instant are to be removed.
     remove_before: Option<u64>,
     /// Whether something was put or asked for since the last try.
@@ -129,6 +138,19 @@ impl Outbox {
         self.changed.notify_all();
     }
 
+    fn next(&self) -> Option<Waiting> {
+        let mut state = self.lock();
+        let next = state.queue.pop_front();
+        state.in_hand = next.is_some();
+        next
+    }
+
+    /// How many snapshots and gaps the repository has not acknowledged, those among them that did not fit in here.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        let state = self.lock();
+        state.queue.len() + usize::from(state.in_hand) + state.lost.map_or(0, |(_, lost)| lost)
+    }
+
     /// Says that nothing more comes.
     pub(crate) fn close(&self) {
         self.lock().over = true;
@@ -138,6 +160,15 @@ impl Outbox {
     /// Whether the writer ended, so that nothing that is put will be kept.
     pub(crate) fn is_dead(&self) -> bool {
         self.lock().ended
+    }
+}
+
+/// Says that nothing more comes, however the asking ended: a writer that is not told would give signs of life for ever.
+pub(crate) struct Closing<'a>(pub(crate) &'a Outbox);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -162,7 +193,8 @@ impl Writer {
     /// Writes until the outbox is closed and empty.
     ///
     /// # Errors
-    /// If the repository refuses, or somebody else took the source over. What was written stays.
+    /// If the repository refuses, or somebody else took the source over. What was written stays. A repository that is away at the end is no
+    /// error: what it did not get is counted and said.
     pub(crate) fn run(self) -> Result<()> {
         let _ended = Ended(Arc::clone(&self.outbox));
         let mut sign_due = Instant::now() + SIGN_OF_LIFE;
@@ -186,6 +218,14 @@ impl Writer {
                 Err(error) if self.archive.may_pass() && since.elapsed() < LAST_TRY => {
                     log::warn!("{error}. {} snapshots and gaps wait for it", self.outbox.lock().queue.len());
                     std::thread::sleep(Duration::from_secs(1));
+                }
+                Err(error) if self.archive.may_pass() => {
+                    let count = self.outbox.unacknowledged();
+                    log::warn!("{error}. {count} snapshots and gaps that waited in memory are lost");
+                    let mut recorded = lock(&self.recorded);
+                    recorded.gaps += 1;
+                    recorded.lost += count;
+                    return Ok(());
                 }
                 done => return done,
             }
@@ -241,8 +281,9 @@ impl Writer {
         self.asking(|| self.lease.beat())?;
         loop {
             let (lost, path) = {
-                let state = self.outbox.lock();
-                (state.lost, state.path.clone())
+                let mut state = self.outbox.lock();
+                state.telling = state.telling.or(state.lost);
+                (state.telling, state.path.clone())
             };
             if let Some((at_unix_ns, count)) = lost {
                 let reason =
@@ -251,23 +292,25 @@ impl Writer {
                 self.asking(|| self.archive.note_gap(&gap))?;
                 lock(&self.recorded).gaps += 1;
                 let mut state = self.outbox.lock();
+                state.telling = None;
                 // More may have been lost while this was written: that is another gap.
                 state.lost = state.lost.filter(|(_, now)| *now > count).map(|(at, now)| (at, now - count));
                 continue;
             }
-            let Some(next) = self.outbox.lock().queue.pop_front() else { break };
+            let Some(next) = self.outbox.next() else { break };
             if let Err(error) = self.asking(|| self.keep(&next)) {
                 self.put_back(next);
                 return Err(error);
             }
+            self.outbox.lock().in_hand = false;
         }
         self.remove_old()
     }
 
     fn keep(&self, what: &Waiting) -> Result<()> {
         match what {
-            Waiting::Snapshot(snapshot) => {
-                let id = self.archive.take(snapshot)?;
+            Waiting::Snapshot(snapshot, key) => {
+                let id = self.archive.take_once(snapshot, key)?;
                 lock(&self.recorded).taken.push(id);
             }
             Waiting::Gap(gap) => self.archive.note_gap(gap)?,
@@ -278,6 +321,7 @@ impl Writer {
     /// What was not taken is the first again, unless newer things fill the room meanwhile.
     fn put_back(&self, what: Waiting) {
         let mut state = self.outbox.lock();
+        state.in_hand = false;
         if state.queue.len() >= MOST_WAITING {
             state.lose(&what);
         } else {

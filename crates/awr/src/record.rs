@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::archive::{Archive, Gap, Lease};
-use crate::outbox::{Outbox, Waiting, Writer};
+use crate::outbox::{Closing, Outbox, Waiting, Writer};
 use crate::sampling::Sampling;
 use crate::sources::LiveSource;
 use crate::{Result, SnapshotId};
@@ -59,6 +59,8 @@ pub struct Recorder {
     plan: Plan,
     repository: PathBuf,
     tracks: Vec<Track>,
+    grace: Duration,
+    last_word: Duration,
 }
 
 /// One source of a recording.
@@ -93,6 +95,8 @@ pub struct Recorded {
     pub taken: Vec<SnapshotId>,
     /// How often the source could not be asked.
     pub gaps: usize,
+    /// How many snapshots and gaps the repository had not acknowledged at the end.
+    pub lost: usize,
     /// How often its sessions were looked at.
     pub looks: u64,
 }
@@ -128,13 +132,15 @@ impl Recorder {
             });
             track.begin()?;
         }
-        Ok(Recorder { plan, repository: repository.to_owned(), tracks })
+        let repository = repository.to_owned();
+        Ok(Recorder { plan, repository, tracks, grace: GRACE, last_word: LAST_WORD })
     }
 
     /// Records until the plan's length has passed or `stop` says so, and takes the last snapshots.
     ///
     /// # Errors
-    /// If the repository cannot be written. What was recorded before that stays.
+    /// If the repository refuses, or somebody else took a source over. What was recorded before that stays. One that is away or silent at the
+    /// end is no error: what it did not get is said and counted.
     pub fn run(self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Vec<Recorded>> {
         let plan = self.plan;
         let began = clock();
@@ -142,9 +148,11 @@ impl Recorder {
         let mut threads = Vec::new();
         for track in self.tracks {
             let (recorded, path) = (Arc::clone(&track.recorded), track.path.clone());
-            let over = Arc::clone(&over);
+            let (over, outbox) = (Arc::clone(&over), Arc::new(Outbox::default()));
+            let waits = Arc::clone(&outbox);
             // Not scoped: a thread whose source never answers is left behind.
-            threads.push((std::thread::spawn(move || track.run(plan, began, &over)), recorded, path));
+            let thread = std::thread::spawn(move || track.run(outbox, plan, began, &over));
+            threads.push((thread, recorded, path, waits));
         }
         let end = plan.length.map(|length| began + length);
         let mut asked_to_end: Option<Duration> = None;
@@ -154,27 +162,36 @@ impl Recorder {
                 over.store(true, Ordering::Relaxed);
                 asked_to_end = Some(now);
             }
-            if asked_to_end.is_some_and(|asked| now - asked > GRACE) {
+            if asked_to_end.is_some_and(|asked| now - asked > self.grace) {
                 break;
             }
             std::thread::sleep(NAP);
         }
-        let mut all = Vec::new();
-        for (thread, recorded, path) in threads {
+        let (mut all, mut refused, mut answers) = (Vec::new(), None, true);
+        for (thread, recorded, path, waits) in threads {
             if thread.is_finished() {
-                thread.join().expect("BUG: a recording thread does not panic")?;
+                let done = thread.join().expect("BUG: a recording thread does not panic");
+                refused = refused.or(done.err());
             } else {
-                lock(&recorded).gaps += 1;
                 let reason = format!(
                     "it, or the repository, did not answer within {} s of the end of the recording",
-                    GRACE.as_secs()
+                    self.grace.as_secs()
+                );
+                let lost = waits.unacknowledged();
+                log::warn!(
+                    "{}: {reason}; {lost} snapshots and gaps that waited in memory are lost",
+                    crate::figure::visible(&path)
                 );
                 let gap = Gap { source: path, at_unix_ns: now_unix_ns(), reason, after: None };
-                note_if_it_answers(self.repository.clone(), gap)?;
+                // Who was silent once is not asked again for each source.
+                answers = answers && note_if_it_answers(self.repository.clone(), gap, self.last_word);
+                let mut recorded = lock(&recorded);
+                recorded.gaps += 1;
+                recorded.lost += lost;
             }
             all.push(lock(&recorded).clone());
         }
-        Ok(all)
+        refused.map_or(Ok(all), Err)
     }
 }
 
@@ -183,17 +200,21 @@ pub(crate) fn lock(recorded: &Mutex<Recorded>) -> std::sync::MutexGuard<'_, Reco
     recorded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes a gap into a repository that may be what does not answer: then it is left behind, as the thread that waits for it is.
-fn note_if_it_answers(repository: PathBuf, gap: Gap) -> Result<()> {
+/// Writes a gap into a repository that may be what does not answer: then it is left behind, as the thread that waits for it is. Whether it
+/// was written.
+fn note_if_it_answers(repository: PathBuf, gap: Gap, within: Duration) -> bool {
     let (done, noted) = std::sync::mpsc::channel();
     let noting = move || {
         let _ = done.send(Archive::existing(&repository).and_then(|archive| archive.note_gap(&gap)));
     };
     std::thread::spawn(noting);
-    noted.recv_timeout(LAST_WORD).unwrap_or_else(|_| {
-        log::warn!("The repository does not answer: that the recording ended without it is not noted in it");
-        Ok(())
-    })
+    let why = match noted.recv_timeout(within) {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "The repository does not answer".to_owned(),
+    };
+    log::warn!("{why}. That the recording ended without it is not noted in it");
+    false
 }
 
 fn since_1970() -> Duration {
@@ -258,8 +279,7 @@ fn reason_of(missed: u32, period: Duration, slept: Duration) -> Option<String> {
 
 impl Track {
     /// Records until told to stop, and waits for what is to be kept.
-    fn run(self, plan: Plan, began: Duration, stop: &AtomicBool) -> Result<()> {
-        let outbox = Arc::new(Outbox::default());
+    fn run(self, outbox: Arc<Outbox>, plan: Plan, began: Duration, stop: &AtomicBool) -> Result<()> {
         let writer = Writer {
             archive: self.archive,
             lease: self.lease,
@@ -276,8 +296,9 @@ impl Track {
         };
         std::thread::scope(|scope| {
             let writing = scope.spawn(|| writer.run());
+            let closing = Closing(&outbox);
             asker.run(plan, began, stop);
-            outbox.close();
+            drop(closing);
             writing.join().expect("BUG: a writing thread does not panic")
         })
     }
@@ -350,7 +371,7 @@ impl Asker {
             Ok(mut snapshot) => {
                 snapshot.sampling.clone_from(&self.sampling);
                 self.path.clone_from(&snapshot.source.path);
-                self.outbox.put(&self.path, Waiting::Snapshot(Box::new(snapshot)));
+                self.outbox.put(&self.path, Waiting::snapshot(snapshot));
             }
             Err(error) => {
                 // What a server says may hold the names that were to be taken out.
@@ -370,6 +391,68 @@ impl Asker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A source that counts its snapshots, and panics at one of them.
+    struct Counting(Arc<std::sync::atomic::AtomicU64>, u64);
+
+    impl LiveSource for Counting {
+        fn name(&self) -> &str {
+            "counting"
+        }
+
+        fn snapshot(&mut self) -> Result<crate::Snapshot> {
+            let number = self.0.fetch_add(1, Ordering::SeqCst);
+            assert!(number < self.1, "a snapshot that panics, as it should");
+            Ok(crate::Snapshot::now(crate::Source { path: "counting".to_owned(), ..Default::default() }))
+        }
+
+        fn look(&mut self, _: &mut Sampling) -> Result<bool> {
+            Ok(false)
+        }
+    }
+
+    fn counting(path: &Path, panics_at: u64) -> (Recorder, Arc<std::sync::atomic::AtomicU64>) {
+        let plan = Plan { every: Duration::from_millis(10), length: None, sample: None, keep: None };
+        let count = Arc::default();
+        let source = Box::new(Counting(Arc::clone(&count), panics_at));
+        (Recorder::begin(vec![source], path, plan).expect("begun"), count)
+    }
+
+    #[test]
+    fn a_recording_that_ends_while_the_repository_hangs_says_what_is_lost_and_ends() {
+        for gone in [false, true] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = dir.path().join("awr.db");
+            let (mut recorder, count) = counting(&path, u64::MAX);
+            (recorder.grace, recorder.last_word) = (Duration::ZERO, Duration::from_millis(1));
+            if gone {
+                // The error of a repository that cannot even be opened must not end it either.
+                recorder.repository = dir.path().join("none.db");
+                recorder.last_word = Duration::from_secs(120);
+            }
+            // Whoever holds the file like this makes each writer wait.
+            let holder = rusqlite::Connection::open(&path).expect("opened");
+            holder.busy_timeout(Duration::from_secs(120)).expect("patient");
+            holder.execute_batch("BEGIN EXCLUSIVE").expect("held");
+            let before = count.load(Ordering::SeqCst);
+            let recorded = recorder.run(&|| count.load(Ordering::SeqCst) > before + 5).expect("a list");
+            let [of] = recorded.as_slice() else { panic!("{recorded:?}") };
+            assert!(of.taken.len() == 1 && of.gaps > 0, "{of:?}");
+            assert!(of.lost > 2, "{of:?}");
+        }
+    }
+
+    #[test]
+    fn a_source_that_panics_ends_its_recording() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("awr.db");
+        let (recorder, _) = counting(&path, 3);
+        let run = std::panic::AssertUnwindSafe(|| recorder.run(&|| false));
+        assert!(std::panic::catch_unwind(run).is_err(), "the panic is not hidden");
+        let kept = Archive::existing(&path).and_then(|archive| archive.list()).expect("a list");
+        assert_eq!(kept.entries.len(), 3, "what was taken before is written");
+        drop(counting(&path, 1));
+    }
 
     #[test]
     fn what_was_missed_is_not_made_up_for() {

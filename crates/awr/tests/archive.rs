@@ -280,6 +280,12 @@ fn baselines_and_gaps_go_with_their_snapshots_and_what_cannot_is_said() {
     // A file that is something else, or damaged: nothing is kept.
     std::fs::write(place("files").join(export::BESIDE), "{}").unwrap();
     assert!(export::load(&[place("files")], &place("none.db")).is_err());
+    // Nobody ever writes into this one.
+    let pipe = place("files").join(export::BESIDE);
+    std::fs::remove_file(&pipe).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let error = export::load(&[place("files")], &place("none.db")).unwrap_err().to_string();
+    assert!(error.contains("not a regular file"), "{error}");
     assert!(!place("none.db").exists());
 }
 

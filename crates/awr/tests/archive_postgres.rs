@@ -457,3 +457,88 @@ fn a_recording_goes_on_while_the_repository_is_away() {
     }
     drop(Recorder::begin(fake(), Path::new(&place), plan).unwrap());
 }
+
+/// A way to the server that is away from the next commit of a snapshot on: the server gets it, and its answer is lost.
+fn away_after_a_commit(server: &Server, dir: &Path) -> (Arc<AtomicBool>, Arc<AtomicBool>) {
+    let listener = UnixListener::bind(dir.join(".s.PGSQL.5432")).unwrap();
+    let real = server.path(".s.PGSQL.5432");
+    let (armed, away) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let handed = (Arc::clone(&armed), Arc::clone(&away));
+    // Ends with the process of the test: nobody connects any more.
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (Ok(mut client), Ok(mut server)) = (client, UnixStream::connect(&real)) else { continue };
+            if away.load(Ordering::SeqCst) {
+                continue;
+            }
+            let (mut from_server, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            let (armed, away, gone) = (Arc::clone(&armed), Arc::clone(&away), Arc::clone(&away));
+            std::thread::spawn(move || {
+                let (mut buffer, mut keeps) = ([0u8; 4096], false);
+                while let Ok(read @ 1..) = client.read(&mut buffer) {
+                    let said = &buffer[..read];
+                    keeps |= said.windows(24).any(|words| words == b"INTO tiersmith.snapshot ");
+                    if said.ends_with(b"COMMIT\0") {
+                        // Before the server has it: its answer finds the way closed.
+                        if keeps && armed.swap(false, Ordering::SeqCst) {
+                            away.store(true, Ordering::SeqCst);
+                        }
+                        keeps = false;
+                    }
+                    if server.write_all(said).is_err() {
+                        break;
+                    }
+                }
+                let _ = server.shutdown(std::net::Shutdown::Both);
+            });
+            std::thread::spawn(move || {
+                let mut buffer = [0u8; 4096];
+                while let Ok(read @ 1..) = from_server.read(&mut buffer) {
+                    if gone.load(Ordering::SeqCst) || to_client.write_all(&buffer[..read]).is_err() {
+                        break;
+                    }
+                }
+                let _ = to_client.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+    handed
+}
+
+#[test]
+fn a_snapshot_whose_commit_was_not_answered_is_there_once_also_when_it_waited() {
+    let test = "a_snapshot_whose_commit_was_not_answered_is_there_once_also_when_it_waited";
+    let Some(server) = servers::postgres(test) else { return };
+    drop(Archive::open(database(&server, "unanswered")).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let (armed, away) = away_after_a_commit(&server, dir.path());
+    let place = format!("postgresql://postgres@/unanswered?host={}", dir.path().display());
+    let plan = Plan { every: Duration::from_millis(50), length: None, sample: None, keep: None };
+    let number = Arc::new(AtomicU64::new(0));
+    let fake: Vec<Box<dyn LiveSource>> = vec![Box::new(Fake { number: Arc::clone(&number), name: "fake" })];
+    let recorder = Recorder::begin(fake, Path::new(&place), plan).unwrap();
+    let stop = AtomicBool::new(false);
+    let direct = Archive::existing(url(&server, "postgres", "unanswered")).unwrap();
+    let kept = || direct.list().unwrap().entries.len();
+    let recorded = std::thread::scope(|scope| {
+        let recording = scope.spawn(|| recorder.run(&|| stop.load(Ordering::Relaxed)).unwrap());
+        let asked = || number.load(Ordering::SeqCst);
+        armed.store(true, Ordering::SeqCst);
+        until("a commit without an answer", || away.load(Ordering::SeqCst));
+        // Every try of the one call has failed by then, and it waits for the next.
+        let before = asked();
+        until("snapshots while the repository is away", || asked() > before + 20);
+        away.store(false, Ordering::SeqCst);
+        let before = kept();
+        until("snapshots after that", || kept() > before + 3);
+        stop.store(true, Ordering::Relaxed);
+        recording.join().unwrap()
+    });
+    let entries = direct.list().unwrap().entries;
+    let times: BTreeSet<u64> = entries.iter().map(|entry| entry.taken_unix_ns).collect();
+    assert_eq!(times.len(), entries.len(), "each once: {entries:?}");
+    // Only a machine that stands still for seconds would make some of them too many to wait.
+    if direct.gaps().unwrap().is_empty() {
+        assert_eq!(recorded[0].taken, entries.iter().map(|entry| entry.id).collect::<Vec<_>>());
+    }
+}

@@ -510,6 +510,7 @@ mod tests {
         // Nothing that compresses.
         (0..2_000).for_each(|n| large.add_counter(&format!("counter {n}"), "rows", rng.u64(..)));
         let new = |snapshot: &Snapshot| New {
+            key: "",
             taken_unix_ns: 5,
             source: "/x",
             database: "",

@@ -67,6 +67,8 @@ pub struct Gap {
 
 /// A snapshot on its way into an archive.
 struct New<'a> {
+    /// Tells it from every other, and a second try to keep it from the first.
+    key: &'a str,
     taken_unix_ns: u64,
     source: &'a str,
     database: &'a str,
@@ -168,7 +170,19 @@ impl Archive {
     /// # Durability
     /// Durable on return. A power cut before that leaves the whole snapshot or none.
     pub fn take(&self, snapshot: &Snapshot) -> Result<SnapshotId> {
-        let ids = self.take_all(std::slice::from_ref(snapshot))?;
+        self.take_once(snapshot, &fresh_key())
+    }
+
+    /// Keeps a snapshot unless one with this key is there, on a server: so a call that failed may be made again though it may have been
+    /// done. A file knows no keys: what failed there is not there. Returns the number.
+    ///
+    /// # Errors
+    /// If it cannot be written, or nobody can tell whether it was.
+    ///
+    /// # Durability
+    /// Durable on return.
+    pub(crate) fn take_once(&self, snapshot: &Snapshot, key: &str) -> Result<SnapshotId> {
+        let ids = self.keep_all(std::slice::from_ref(snapshot), &[key.to_owned()])?;
         Ok(*ids.first().expect("BUG: one was kept, so there is one number"))
     }
 
@@ -180,8 +194,13 @@ impl Archive {
     /// # Durability
     /// Durable on return. A power cut before that leaves all of them or none.
     pub fn take_all(&self, snapshots: &[Snapshot]) -> Result<Vec<SnapshotId>> {
+        let keys: Vec<String> = snapshots.iter().map(|_| fresh_key()).collect();
+        self.keep_all(snapshots, &keys)
+    }
+
+    fn keep_all(&self, snapshots: &[Snapshot], keys: &[String]) -> Result<Vec<SnapshotId>> {
         let mut all = Vec::new();
-        for snapshot in snapshots {
+        for (snapshot, key) in snapshots.iter().zip(keys) {
             let source = &snapshot.source;
             for (what, name) in
                 [("source", &source.path), ("database", &source.database), ("instance", &source.instance)]
@@ -189,6 +208,7 @@ impl Archive {
                 self.check_name(what, name)?;
             }
             all.push(New {
+                key,
                 taken_unix_ns: snapshot.taken_unix_ns,
                 source: &source.path,
                 database: &source.database,
@@ -374,6 +394,12 @@ impl Archive {
     pub(crate) fn may_pass(&self) -> bool {
         self.keeper().may_pass()
     }
+}
+
+/// A word that no other snapshot has.
+pub(crate) fn fresh_key() -> String {
+    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    format!("{}-{}-{}", uuid.trim(), std::process::id(), now_unix_ns())
 }
 
 fn now_unix_ns() -> i64 {

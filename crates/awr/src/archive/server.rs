@@ -256,7 +256,6 @@ enum Found {
 
 impl Keeper for OnServer {
     fn take(&mut self, all: &[New<'_>]) -> Result<Vec<SnapshotId>> {
-        let keys: Vec<String> = all.iter().map(|_| fresh_key()).collect();
         self.run("write to", Twice::Harmless, |transaction| {
             let keep = transaction.prepare(
                 "INSERT INTO tiersmith.snapshot (key, taken_unix_ns, source, database, instance, brief, body) \
@@ -264,13 +263,13 @@ impl Keeper for OnServer {
             )?;
             let find = transaction.prepare("SELECT id FROM tiersmith.snapshot WHERE key = $1")?;
             let mut ids = Vec::new();
-            for (new, key) in all.iter().zip(&keys) {
+            for new in all {
                 let at = signed(new.taken_unix_ns);
                 transaction.execute(
                     &keep,
-                    &[key, &at, &new.source, &new.database, &new.instance, &new.brief, &new.body],
+                    &[&new.key, &at, &new.source, &new.database, &new.instance, &new.brief, &new.body],
                 )?;
-                ids.push(id_of(transaction.query_one(&find, &[key])?.get(0)));
+                ids.push(id_of(transaction.query_one(&find, &[&new.key])?.get(0)));
             }
             Ok(ids)
         })
@@ -511,12 +510,6 @@ fn unsigned(number: i64) -> u64 {
 
 fn id_of(number: i64) -> SnapshotId {
     SnapshotId::new(unsigned(number))
-}
-
-/// A word that no other snapshot has.
-fn fresh_key() -> String {
-    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
-    format!("{}-{}-{}", uuid.trim(), std::process::id(), now_unix_ns())
 }
 
 /// Whether the reason passes by itself, or by the help of whoever looks after the server.
