@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::archive::{Baseline, Gap, LONGEST_NAME};
+use crate::archive::{Archive, Baseline, Behind, Gap, LONGEST_NAME};
 use crate::repository::MOST_BYTES;
 use crate::{AnyRepository, Error, Repository, Result, Snapshot, SnapshotId, figure, read_snapshot};
 
@@ -188,6 +188,23 @@ impl Beside {
     }
 }
 
+impl Beside {
+    /// With the numbers that snapshots were given, where their places among `ids` stood.
+    fn at(mut self, ids: &[SnapshotId]) -> Beside {
+        let id = |place: SnapshotId| {
+            let at = usize::try_from(place.number()).ok().and_then(|at| ids.get(at));
+            *at.expect("BUG: what belongs to no snapshot was left out")
+        };
+        for of in &mut self.baselines {
+            (of.first, of.last) = (id(of.first), id(of.last));
+        }
+        for of in &mut self.gaps {
+            of.after = of.after.map(id);
+        }
+        self
+    }
+}
+
 fn failed(what: &str, path: &Path, source: io::Error) -> Error {
     Error::Io {
         action: if what == "read" {
@@ -253,7 +270,7 @@ pub fn export(from: &AnyRepository, ids: &[SnapshotId], to: &Path) -> Result<Exp
 /// Loads snapshots from files, or from directories with what lies beside the snapshots there.
 ///
 /// # Errors
-/// If something cannot be read: nothing is kept then. If the repository cannot be written: no snapshot is kept, but in a directory those
+/// If something cannot be read, or the repository cannot be written: neither a snapshot nor a gap is kept then, but in a directory those
 /// before the error.
 ///
 /// # Durability
@@ -284,8 +301,6 @@ pub fn load(paths: &[PathBuf], to: &Path) -> Result<Loaded> {
         }
         places.push((dir, Repository::number_of(path).unwrap_or(SnapshotId::new(0))));
     }
-    let to = AnyRepository::open(to)?;
-    loaded.snapshots = to.take_all(&snapshots)?;
     without.retain(|dir| !besides.iter().any(|(of, _)| of == dir));
     loaded.left_out.extend(without.iter().map(|dir| {
         format!(
@@ -293,31 +308,67 @@ pub fn load(paths: &[PathBuf], to: &Path) -> Result<Loaded> {
             dir.display()
         )
     }));
-    for (dir, beside) in besides {
+    // Until they have numbers, snapshots are told by their places among those that are loaded.
+    let mut beside = Beside::default();
+    for (dir, of_dir) in besides {
         let mut numbers = Numbers::default();
-        for (((of, old), new), snapshot) in places.iter().zip(&loaded.snapshots).zip(&snapshots) {
+        for (at, ((of, old), snapshot)) in places.iter().zip(&snapshots).enumerate() {
             if *of == dir {
-                numbers.add(*old, *new, snapshot);
+                numbers.add(*old, SnapshotId::new(at as u64), snapshot);
             }
         }
-        let beside = beside.renumbered(&numbers, &mut loaded.left_out);
-        keep(beside, &to, &mut loaded)?;
+        let of_dir = of_dir.renumbered(&numbers, &mut loaded.left_out);
+        beside.baselines.extend(of_dir.baselines);
+        beside.gaps.extend(of_dir.gaps);
+    }
+    match AnyRepository::open(to)? {
+        AnyRepository::Archive(archive) => keep(beside, &snapshots, &archive, &mut loaded)?,
+        AnyRepository::Directory(repository) => {
+            for snapshot in &snapshots {
+                loaded.snapshots.push(repository.take(snapshot)?);
+            }
+            (loaded.baselines, loaded.gaps) = (beside.baselines.len(), beside.gaps.len());
+            beside.at(&loaded.snapshots).add_to(repository.path())?;
+        }
     }
     Ok(loaded)
 }
 
-fn keep(beside: Beside, to: &AnyRepository, loaded: &mut Loaded) -> Result<()> {
-    let archive = match to {
-        AnyRepository::Archive(archive) => archive,
-        AnyRepository::Directory(repository) => {
-            loaded.baselines += beside.baselines.len();
-            loaded.gaps += beside.gaps.len();
-            return beside.add_to(repository.path());
+/// Why an archive does not take a gap as it is, if it does not.
+fn unfit(gap: &GapOut) -> Option<&'static str> {
+    if gap.source.len() > LONGEST_NAME || gap.source.contains('\0') {
+        Some("the name of its source is too long, or has a NUL character in it")
+    } else if i64::try_from(gap.at_unix_ns).is_err() {
+        Some("its time is after the year 2262")
+    } else {
+        None
+    }
+}
+
+/// Snapshots and gaps are kept at once; a baseline that cannot be added is left out, and said.
+fn keep(beside: Beside, snapshots: &[Snapshot], archive: &Archive, loaded: &mut Loaded) -> Result<()> {
+    let mut given: Vec<String> = archive.baselines()?.into_iter().map(|of| of.name).collect();
+    let mut gaps = Vec::new();
+    for of in &beside.gaps {
+        let at = figure::instant(of.at_unix_ns);
+        if let Some(why) = unfit(of) {
+            loaded.left_out.push(format!("a gap at {at}: {why}"));
+            continue;
         }
-    };
-    let there = archive.baselines()?;
-    let mut given: Vec<String> = there.into_iter().map(|of| of.name).collect();
-    for of in beside.baselines {
+        if of.reason.len() > LONGEST_NAME {
+            loaded.left_out.push(format!(
+                "the end of the reason of a gap at {at}: it is {} bytes long",
+                of.reason.len()
+            ));
+        }
+        let (source, reason) = (of.source.clone(), of.reason.clone());
+        let gap = Gap { source, at_unix_ns: of.at_unix_ns, reason, after: None }.fitting();
+        let behind = of.after.and_then(|at| usize::try_from(at.number()).ok());
+        gaps.push(Behind { gap, behind: behind.expect("BUG: a gap without a snapshot was left out") });
+    }
+    loaded.snapshots = archive.take_with_gaps(snapshots, &gaps)?;
+    loaded.gaps = gaps.len();
+    for of in beside.at(&loaded.snapshots).baselines {
         let name = figure::visible(&of.name);
         if given.contains(&of.name) {
             loaded.left_out.push(format!("baseline {name}: there is one of this name already"));
@@ -328,18 +379,6 @@ fn keep(beside: Beside, to: &AnyRepository, loaded: &mut Loaded) -> Result<()> {
             Err(error) => loaded.left_out.push(format!("baseline {name}: {error}")),
         }
         given.push(of.name);
-    }
-    for of in beside.gaps {
-        if of.reason.len() > LONGEST_NAME {
-            let at = figure::instant(of.at_unix_ns);
-            loaded.left_out.push(format!(
-                "the end of the reason of a gap at {at}: it is {} bytes long",
-                of.reason.len()
-            ));
-        }
-        let gap = Gap { source: of.source, at_unix_ns: of.at_unix_ns, reason: of.reason, after: of.after };
-        archive.note_gap(&gap)?;
-        loaded.gaps += 1;
     }
     Ok(())
 }

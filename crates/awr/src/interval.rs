@@ -207,13 +207,26 @@ impl Interval {
         [&self.begin, &self.end].into_iter().any(is_remote)
     }
 
-    /// Average active sessions as measured, where the sampled average is more than three standard errors from it: samples miss something
+    /// Average active sessions as measured, where the sampled average is more than three standard errors below it: samples miss something
     /// then. On a busy machine the sampler gets a processor when others have stopped, and sees less.
     pub fn samples_miss(&self) -> Option<f64> {
+        let (measured, more, far) = self.sampled_beside_measured()?;
+        (more < -far).then_some(measured)
+    }
+
+    /// Average active sessions as measured, where the sampled average is more than three standard errors above it: then it is the measured
+    /// one that misses something, for a server counts the time of a statement at its end.
+    pub fn samples_exceed(&self) -> Option<f64> {
+        let (measured, more, far) = self.sampled_beside_measured()?;
+        (more > far).then_some(measured)
+    }
+
+    /// Average active sessions as measured, how many more were sampled, and three standard errors of that.
+    fn sampled_beside_measured(&self) -> Option<(f64, f64, f64)> {
         let (measured, sampling) = (self.active_sessions()?, self.sampling.as_ref()?);
         let sampled = sampling.active_sessions()?;
         let error = (sampling.seen().max(1) as f64).sqrt() / sampling.looks.max(1) as f64;
-        ((measured - sampled).abs() > 3.0 * error).then_some(measured)
+        Some((measured, sampled - measured, 3.0 * error))
     }
 
     /// Its length in seconds, never zero.

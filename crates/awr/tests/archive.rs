@@ -274,6 +274,14 @@ fn baselines_and_gaps_go_with_their_snapshots_and_what_cannot_is_said() {
     let again = export::load(&[place("files")], &place("to.db")).unwrap();
     assert_eq!((again.baselines, again.left_out.len()), (0, 2));
     assert!(again.left_out[0].contains("there is one of this name already"), "{:?}", again.left_out);
+    // What the repository refuses: neither snapshots nor gaps are kept, nor half of them.
+    let raw = rusqlite::Connection::open(place("to.db")).unwrap();
+    raw.execute_batch("CREATE TRIGGER no BEFORE INSERT ON gap BEGIN SELECT RAISE(ABORT, 'no gaps'); END")
+        .unwrap();
+    let there = to.list().unwrap().entries.len();
+    let error = export::load(&[place("files")], &place("to.db")).unwrap_err().to_string();
+    assert!(error.contains("no gaps"), "{error}");
+    assert_eq!(to.list().unwrap().entries.len(), there, "nothing was kept");
     // Of some snapshots only what belongs to them.
     let some = export::export(&from, &[ids[0], ids[2]], &place("some")).unwrap();
     assert_eq!((some.baselines, some.gaps, some.left_out.len()), (0, 0, 3), "{:?}", some.left_out);

@@ -29,7 +29,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionB
 
 use super::lease::{Holder, Who};
 use super::packed::{pack, unpack};
-use super::{Baseline, Gap, Keeper, New, Verdict, now_unix_ns};
+use super::{Baseline, Behind, Gap, Keeper, New, Verdict, now_unix_ns};
 use crate::{Entry, Error, Result, SnapshotId};
 
 /// `TSAW` in ASCII.
@@ -226,7 +226,7 @@ impl InFile {
 }
 
 impl Keeper for InFile {
-    fn take(&mut self, all: &[New<'_>]) -> Result<Vec<SnapshotId>> {
+    fn take(&mut self, all: &[New<'_>], gaps: &[Behind]) -> Result<Vec<SnapshotId>> {
         self.write("write to", |change| {
             let mut snapshot = change.prepare_cached(
                 "INSERT INTO snapshot (taken_unix_ns, source, database, instance, body) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -238,7 +238,14 @@ impl Keeper for InFile {
                 brief.execute(params![id, new.brief])?;
                 Ok(id_of(id))
             };
-            all.iter().map(&mut keep).collect()
+            let ids: Vec<SnapshotId> = all.iter().map(&mut keep).collect::<rusqlite::Result<_>>()?;
+            let insert = "INSERT INTO gap (source, at_unix_ns, reason, after) VALUES (?1, ?2, ?3, ?4)";
+            let mut note = change.prepare_cached(insert)?;
+            for Behind { gap, behind } in gaps {
+                let after = ids.get(*behind).map(|id| signed(id.number()));
+                note.execute(params![gap.source, signed(gap.at_unix_ns), gap.reason, after])?;
+            }
+            Ok(ids)
         })
     }
 
@@ -518,7 +525,7 @@ mod tests {
             body: pack(snapshot),
             brief: pack(&snapshot.brief()),
         };
-        let first = file.take(&[new(&small)]).expect("there is space")[0];
+        let first = file.take(&[new(&small)], &[]).expect("there is space")[0];
         // SQLite says the same when its file system has no space.
         let pages: i64 =
             file.connection.pragma_query_value(None, "page_count", |row| row.get(0)).expect("pages");
@@ -527,13 +534,15 @@ mod tests {
             file.connection.query_row(&set, [], |row| row.get::<_, i64>(0)).expect("a limit");
         };
         limit(&file, pages + 3);
-        let error = file.take(&[new(&small), new(&large)]).expect_err("no space").to_string();
+        let gap = Behind { gap: Gap::default(), behind: 0 };
+        let error = file.take(&[new(&small), new(&large)], &[gap]).expect_err("no space").to_string();
         assert!(error.contains("awr.db") && error.contains("Make space"), "{error}");
         assert!(file.may_pass());
         assert_eq!(file.entries().expect("a list").len(), 1, "all or none");
+        assert!(file.gaps(None).expect("a list").is_empty(), "all or none");
         assert!(!file.may_pass(), "the last call did not fail");
         assert_eq!(unpack(&file.body(first).expect("read").expect("there"), "here").expect("whole"), small);
         limit(&file, 1_000_000);
-        assert_eq!(file.take(&[new(&large)]).expect("there is space again").len(), 1);
+        assert_eq!(file.take(&[new(&large)], &[]).expect("there is space again").len(), 1);
     }
 }

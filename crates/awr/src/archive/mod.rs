@@ -65,6 +65,18 @@ pub struct Gap {
     pub after: Option<SnapshotId>,
 }
 
+impl Gap {
+    /// As an archive takes it: what went wrong must not be lost for the words it was said in.
+    pub(crate) fn fitting(mut self) -> Gap {
+        for text in [&mut self.source, &mut self.reason] {
+            *text = text.replace('\0', "\u{fffd}");
+            let end = (0..=LONGEST_NAME.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+            text.truncate(end.unwrap_or(0));
+        }
+        self
+    }
+}
+
 /// A snapshot on its way into an archive.
 struct New<'a> {
     /// Tells it from every other, and a second try to keep it from the first.
@@ -77,12 +89,20 @@ struct New<'a> {
     brief: Vec<u8>,
 }
 
+/// A gap on its way into an archive together with the snapshot that it lies behind.
+pub(crate) struct Behind {
+    pub(crate) gap: Gap,
+    /// Which of those snapshots.
+    pub(crate) behind: usize,
+}
+
 /// Whether the holder of a lease may be alive.
 type Verdict<'a> = dyn Fn(&Holder) -> bool + 'a;
 
 /// What keeps an archive. Every call is whole or not at all, and durable when it returns.
 trait Keeper: Send {
-    fn take(&mut self, all: &[New<'_>]) -> Result<Vec<SnapshotId>>;
+    /// Keeps snapshots with gaps that lie behind some of them: `all[behind]`.
+    fn take(&mut self, all: &[New<'_>], gaps: &[Behind]) -> Result<Vec<SnapshotId>>;
     fn entries(&mut self) -> Result<Vec<Entry>>;
     fn body(&mut self, id: SnapshotId) -> Result<Option<Vec<u8>>>;
     /// The brief bodies from `first` to `last` of the source of `first`, in order; a whole body where there is no brief one.
@@ -182,7 +202,7 @@ impl Archive {
     /// # Durability
     /// Durable on return.
     pub(crate) fn take_once(&self, snapshot: &Snapshot, key: &str) -> Result<SnapshotId> {
-        let ids = self.keep_all(std::slice::from_ref(snapshot), &[key.to_owned()])?;
+        let ids = self.keep_all(std::slice::from_ref(snapshot), &[key.to_owned()], &[])?;
         Ok(*ids.first().expect("BUG: one was kept, so there is one number"))
     }
 
@@ -194,11 +214,22 @@ impl Archive {
     /// # Durability
     /// Durable on return. A power cut before that leaves all of them or none.
     pub fn take_all(&self, snapshots: &[Snapshot]) -> Result<Vec<SnapshotId>> {
-        let keys: Vec<String> = snapshots.iter().map(|_| fresh_key()).collect();
-        self.keep_all(snapshots, &keys)
+        self.take_with_gaps(snapshots, &[])
     }
 
-    fn keep_all(&self, snapshots: &[Snapshot], keys: &[String]) -> Result<Vec<SnapshotId>> {
+    /// Keeps snapshots and the gaps behind them, all of it or nothing. Returns the numbers.
+    ///
+    /// # Errors
+    /// If they cannot be written; nothing of them is there then.
+    ///
+    /// # Durability
+    /// Durable on return.
+    pub(crate) fn take_with_gaps(&self, snapshots: &[Snapshot], gaps: &[Behind]) -> Result<Vec<SnapshotId>> {
+        let keys: Vec<String> = snapshots.iter().map(|_| fresh_key()).collect();
+        self.keep_all(snapshots, &keys, gaps)
+    }
+
+    fn keep_all(&self, snapshots: &[Snapshot], keys: &[String], gaps: &[Behind]) -> Result<Vec<SnapshotId>> {
         let mut all = Vec::new();
         for (snapshot, key) in snapshots.iter().zip(keys) {
             let source = &snapshot.source;
@@ -217,7 +248,7 @@ impl Archive {
                 brief: packed::pack(&snapshot.brief()),
             });
         }
-        self.keeper().take(&all)
+        self.keeper().take(&all, gaps)
     }
 
     /// What no database takes for a name, or only some do.
@@ -372,14 +403,7 @@ impl Archive {
     /// # Errors
     /// If it cannot be written.
     pub fn note_gap(&self, gap: &Gap) -> Result<()> {
-        // What went wrong must not be lost for the words it was said in.
-        let mut gap = gap.clone();
-        for text in [&mut gap.source, &mut gap.reason] {
-            *text = text.replace('\0', "\u{fffd}");
-            let end = (0..=LONGEST_NAME.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-            text.truncate(end.unwrap_or(0));
-        }
-        self.keeper().note_gap(&gap)
+        self.keeper().note_gap(&gap.clone().fitting())
     }
 
     /// The gaps, in the order of time.

@@ -28,7 +28,7 @@ use tokio_postgres::error::SqlState;
 
 use super::lease::{Holder, Who};
 use super::session::{Asked, CONNECTING, Fault, Session};
-use super::{Baseline, Gap, Keeper, New, Verdict, now_unix_ns};
+use super::{Baseline, Behind, Gap, Keeper, New, Verdict, now_unix_ns};
 use crate::sources::postgres::{self as source, link::Place};
 use crate::sources::tls::Refusal;
 use crate::sources::{Address, Asking, Product, Surroundings};
@@ -91,6 +91,9 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 
 /// How often a call is tried.
 const TRIES: u32 = 4;
+
+/// How many gaps are written at a time.
+const GAPS_AT_A_TIME: usize = 1_000;
 
 /// How many brief snapshots are asked for at a time.
 const AT_A_TIME: i64 = 100;
@@ -255,21 +258,35 @@ enum Found {
 }
 
 impl Keeper for OnServer {
-    fn take(&mut self, all: &[New<'_>]) -> Result<Vec<SnapshotId>> {
+    fn take(&mut self, all: &[New<'_>], gaps: &[Behind]) -> Result<Vec<SnapshotId>> {
         self.run("write to", Twice::Harmless, |transaction| {
             let keep = transaction.prepare(
                 "INSERT INTO tiersmith.snapshot (key, taken_unix_ns, source, database, instance, brief, body) \
                  VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (key) DO NOTHING",
             )?;
             let find = transaction.prepare("SELECT id FROM tiersmith.snapshot WHERE key = $1")?;
-            let mut ids = Vec::new();
+            let (mut ids, mut there) = (Vec::new(), false);
             for new in all {
                 let at = signed(new.taken_unix_ns);
-                transaction.execute(
+                let kept = transaction.execute(
                     &keep,
                     &[&new.key, &at, &new.source, &new.database, &new.instance, &new.brief, &new.body],
                 )?;
+                there |= kept == 0;
                 ids.push(id_of(transaction.query_one(&find, &[&new.key])?.get(0)));
+            }
+            // If this is the second time because the first answer was lost, the gaps are there as well.
+            for gaps in gaps.chunks(GAPS_AT_A_TIME).filter(|_| !there) {
+                let sources: Vec<&str> = gaps.iter().map(|of| of.gap.source.as_str()).collect();
+                let times: Vec<i64> = gaps.iter().map(|of| signed(of.gap.at_unix_ns)).collect();
+                let reasons: Vec<&str> = gaps.iter().map(|of| of.gap.reason.as_str()).collect();
+                let after = |of: &Behind| ids.get(of.behind).map(|id| signed(id.number()));
+                let after: Vec<Option<i64>> = gaps.iter().map(after).collect();
+                transaction.execute(
+                    "INSERT INTO tiersmith.gap (source, at_unix_ns, reason, after) \
+                     SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[])",
+                    &[&sources, &times, &reasons, &after],
+                )?;
             }
             Ok(ids)
         })

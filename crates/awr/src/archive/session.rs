@@ -9,11 +9,10 @@
 
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement, ToStatement};
 
-use crate::sources::postgres::link::{self, Place};
+use crate::sources::postgres::link::{self, OneThread, Place};
 use crate::sources::tls::Refusal;
 
 /// How long a server may take to let a session begin.
@@ -82,7 +81,7 @@ pub(super) type Asked<T> = std::result::Result<T, Fault>;
 pub(super) struct Session {
     client: Client,
     /// Of one thread: it runs while somebody waits for an answer here, and the connection with it.
-    runtime: Runtime,
+    runtime: OneThread,
 }
 
 type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -93,7 +92,7 @@ impl Session {
     /// # Errors
     /// If the server cannot be reached, refuses, or says nothing in time.
     pub(super) fn begin(place: &Place, with: &str, patience: Duration) -> Asked<Session> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(Fault::Own)?;
+        let runtime = OneThread::new().map_err(Fault::Own)?;
         let client = wait(&runtime, patience, async {
             let client = place.client(patience, &|stream| stream).await?;
             client.batch_execute(with).await?;
@@ -140,7 +139,7 @@ impl Session {
 }
 
 fn wait<T, E: Into<Fault>>(
-    runtime: &Runtime,
+    runtime: &OneThread,
     limit: Duration,
     answer: impl Future<Output = std::result::Result<T, E>>,
 ) -> Asked<T> {

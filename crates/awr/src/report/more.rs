@@ -213,6 +213,13 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
                 figure::number(measured)
             ));
         }
+        if let Some(measured) = of_one.samples_exceed() {
+            table.note(format!(
+                "Measured were {} active sessions on average, fewer than the samples saw: a statement that has not ended is not in the \
+                 measured time yet.",
+                figure::number(measured)
+            ));
+        }
         table.note("An estimate: what began and ended between two looks was not seen. It is not added to measured time.");
         section.table(table);
     }

@@ -243,7 +243,9 @@ impl Slots {
         let [.., before, last] = slots.as_slice() else { return };
         // Half of the next step more than wanted is nearer than half of it less: snapshots a little early or late
         // do not change how many there are in a slot.
-        if last.follows && before.elapsed_ns.saturating_add(last.elapsed_ns / 2) < self.wanted_ns {
+        // Steps of centuries, which only hostile snapshots have, are joined too once nothing longer can be wanted.
+        let short = before.elapsed_ns.saturating_add(last.elapsed_ns / 2) < self.wanted_ns;
+        if last.follows && (short || self.wanted_ns == u64::MAX) {
             let last = slots.pop().expect("BUG: there are two");
             slots.last_mut().expect("BUG: there were two").add(last);
         }
@@ -430,6 +432,17 @@ mod tests {
         assert_eq!((line.breaks[0].from_unix_ns, line.breaks[0].to_unix_ns), (100_000, 105_000));
         assert!(line.slots.iter().all(|slot| slot.to_unix_ns <= 100_000 || slot.from_unix_ns >= 105_000));
         assert_eq!(line.slots.iter().map(|slot| slot.db_time_ns.unwrap_or(0)).sum::<u64>(), 200 * 500);
+    }
+
+    #[test]
+    fn hostile_lengths_end() {
+        let mut slots = Slots::new(0, 1);
+        for n in 0..4 * MOST_SLOTS as u64 {
+            slots.step(step(u64::MAX - n % 3, Some(u64::MAX)));
+            assert!(slots.line.slots.len() <= MOST_SLOTS, "step {n}");
+        }
+        let line = made(0, Vec::new());
+        assert!(line.slots.is_empty());
     }
 
     #[test]

@@ -26,6 +26,7 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::config::{self, Host, SslMode, SslNegotiation};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_postgres::{Client, Config};
@@ -242,6 +243,29 @@ impl Place {
     }
 }
 
+/// What a connection runs in: this thread, while it waits for an answer. Its end waits for nobody: the system's look-up of a host's name
+/// goes on in a thread of its own after everybody has given it up, and the limit of a call is to hold all the same.
+pub(crate) struct OneThread(Option<Runtime>);
+
+impl OneThread {
+    pub(crate) fn new() -> io::Result<OneThread> {
+        Ok(OneThread(Some(Builder::new_current_thread().enable_all().build()?)))
+    }
+
+    /// Waits for an answer.
+    pub(crate) fn block_on<T>(&self, answer: impl Future<Output = T>) -> T {
+        self.0.as_ref().expect("BUG: it is there until the drop").block_on(answer)
+    }
+}
+
+impl Drop for OneThread {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 async fn unix(directory: &Path, port: u16) -> io::Result<UnixStream> {
     UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).await
 }
@@ -292,5 +316,26 @@ impl AsyncWrite for Agreed {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_connection_does_not_wait_for_a_name_that_is_looked_up() {
+        let (goes_on, waits) = std::sync::mpsc::channel::<()>();
+        let (says, ended) = std::sync::mpsc::channel();
+        let thread = OneThread::new().expect("a runtime");
+        thread.block_on(async {
+            // As the system's resolver: in a thread that nobody can end.
+            tokio::task::spawn_blocking(move || {
+                says.send(waits.recv_timeout(Duration::from_secs(120)).is_ok())
+            });
+        });
+        drop(thread);
+        goes_on.send(()).expect("it still waits");
+        assert_eq!(ended.recv(), Ok(true));
     }
 }

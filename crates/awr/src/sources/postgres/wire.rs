@@ -17,10 +17,9 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::link::{self, Bytes, Place};
+use super::link::{self, Bytes, OneThread, Place};
 use crate::sources::tls::Refusal;
 
 /// The most bytes of all answers from one [`Wire::begin`] to the next.
@@ -70,7 +69,7 @@ impl From<link::Fault> for Fault {
 /// A connection.
 pub(super) struct Wire {
     /// Of one thread: it runs while somebody waits for an answer here, and the connection with it.
-    runtime: Runtime,
+    runtime: OneThread,
     client: Client,
     meter: Arc<Meter>,
     deadline: Instant,
@@ -83,7 +82,7 @@ impl Wire {
     /// # Errors
     /// If the server cannot be reached, refuses, or says nothing in time.
     pub(super) fn connect(place: &Place, patience: Duration) -> Result<Wire, Fault> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let runtime = OneThread::new()?;
         let deadline = Instant::now() + patience;
         let meter = Arc::new(Meter::default());
         meter.refill();
