@@ -80,6 +80,8 @@ pub(super) struct Activity {
     pub(super) measured: Option<f64>,
     /// Measured average active sessions that the samples are further from than chance explains: they miss something.
     pub(super) samples_miss: Option<f64>,
+    /// The measured figure, if the samples saw more than it by more than chance explains.
+    pub(super) samples_exceed: Option<f64>,
     /// Hardware threads of the source's machine; absent if that is another one than this.
     pub(super) cpus: Option<u32>,
     /// Those that are not zero, the lowest first.
@@ -125,6 +127,7 @@ pub(super) fn activity(of: &Interval) -> Activity {
         total: layers.iter().map(|layer| layer.sessions).sum(),
         measured: of.active_sessions(),
         samples_miss: sampling.and_then(|_| of.samples_miss()),
+        samples_exceed: sampling.and_then(|_| of.samples_exceed()),
         cpus: of.end.host.cpus.as_ref().filter(|_| !of.is_remote()).map(|cpus| cpus.threads),
         layers,
     }

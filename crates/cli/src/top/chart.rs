@@ -100,6 +100,7 @@ mod tests {
             total,
             measured: None,
             samples_miss: None,
+            samples_exceed: None,
             cpus: Some(cpus),
             layers,
         };

@@ -62,7 +62,13 @@ fn events(view: &View, order: &str) -> Sheet {
         notes.push(format!("sampled: {looks} looks, an estimate; its % is of the sessions seen"));
         if let Some(measured) = view.activity.samples_miss {
             notes.push(format!(
-                "measured were {} sessions: further off than chance explains; on a busy machine samples see less",
+                "measured were {} sessions: on a busy machine samples see less; further off than by chance",
+                sessions(measured)
+            ));
+        }
+        if let Some(measured) = view.activity.samples_exceed {
+            notes.push(format!(
+                "measured were {} sessions: statements that have not ended are not in that yet",
                 sessions(measured)
             ));
         }

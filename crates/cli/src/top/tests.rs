@@ -364,6 +364,17 @@ fn samples_that_miss_much_say_how_much() {
     assert_eq!(serde_json::to_value(&view).unwrap()["activity"]["samples_miss"], 16.0);
     let near = View::of(&interval(server, 0));
     assert!(!text(&near, Alphabet::Unicode, 100, FULL_ROWS).contains("see less"), "chance explains it");
+    // The other way round it is the measured time that misses what has not ended.
+    let idle = |tick: u64| {
+        let mut of = server(tick);
+        of.db_time_ns = Some(tick);
+        of
+    };
+    let view = View::of(&Interval::between(&idle(0), &idle(1)).unwrap());
+    let said = text(&view, Alphabet::Unicode, 100, FULL_ROWS);
+    assert!(said.contains("have not ended are not in that yet") && !said.contains("see less"), "{said}");
+    let json = serde_json::to_value(&view).unwrap();
+    assert!(json["activity"]["samples_miss"].is_null() && json["activity"]["samples_exceed"].is_number());
 }
 
 #[test]

@@ -237,10 +237,10 @@ impl Record {
             None => (recorder.run(&|| asked.load(Ordering::Relaxed) != 0)?, None),
             Some((program, arguments)) => self.around(recorder, program, arguments, &asked)?,
         };
-        if let Some(name) = &self.name {
-            self.name_it(name, &recorded)?;
-        }
-        self.say(&recorded, failed.as_deref())
+        let named = self.name.as_ref().map_or(Ok(()), |name| self.name_it(name, &recorded));
+        // What was recorded is said also where it could not be named.
+        let outcome = self.say(&recorded, failed.as_deref())?;
+        named.map(|()| outcome)
     }
 
     /// Two recorders of one source in one repository would count everything twice.
@@ -315,7 +315,7 @@ impl Record {
         if self.json {
             let all: Vec<_> = recorded
                 .iter()
-                .map(|of| json!({ "source": of.source, "snapshots": of.taken, "gaps": of.gaps, "looks": of.looks }))
+                .map(|of| json!({ "source": of.source, "snapshots": of.taken, "gaps": of.gaps, "lost": of.lost, "looks": of.looks }))
                 .collect();
             print_json(&json!({ "repository": self.to, "recorded": all, "command_failed": failed }))?;
         } else {
@@ -341,9 +341,15 @@ fn text(to: &Path, recorded: &[Recorded]) -> String {
         ));
         if of.gaps > 0 {
             out.push_str(&format!(
-                "  {} times it could not be asked; `tiersmith awr list {}` says why\n",
+                "  {} times it, or the repository, could not be asked; `tiersmith awr list {}` says why\n",
                 of.gaps,
                 to.display()
+            ));
+        }
+        if of.lost > 0 {
+            out.push_str(&format!(
+                "  {} snapshots and gaps are lost: the repository was away at the end\n",
+                of.lost
             ));
         }
         if let Some((first, last)) = first.zip(last).filter(|(first, last)| first != last) {
