@@ -433,13 +433,6 @@ impl Mapping {
         self.flush(at, len);
         self.fence();
     }
-
-    /// A hint that the line at `at` will be stored to soon. Changes nothing; does nothing when simulated.
-    #[inline]
-    pub fn prefetch_for_write(&self, at: u64) {
-        let line = self.range(at, 1);
-        self.kernel.prefetch_for_write(line);
-    }
 }
 
 /// Checks.

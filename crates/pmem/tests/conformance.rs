@@ -80,7 +80,6 @@ fn reads_return_what_the_writes_before_them_wrote() {
                     model[at..at + len].fill(0);
                 }
                 5 => {
-                    mapping.prefetch_for_write(at as u64);
                     mapping.prefetch_for_read(at as u64, len);
                     mapping.flush(at as u64, len);
                 }

@@ -277,12 +277,6 @@ impl Kernel {
         arch::fence();
     }
 
-    /// A hint.
-    #[inline]
-    pub(crate) fn prefetch_for_write(&self, line: *const u8) {
-        arch::prefetch_for_write(line);
-    }
-
     /// A hint, for the start of a range: more would push itself out of the first-level cache.
     #[inline]
     pub(crate) fn prefetch_for_read(&self, at: *const u8, len: usize) {
