@@ -40,9 +40,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "URL", required = true)]
     source: Vec<String>,
     /// Where to listen: ADDRESS:PORT, or unix:PATH
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9756", value_parser = Listen::parse)]
-    listen: Listen,
-    /// A name by which it may be asked for, as your Prometheus writes it; may be given several times
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9756", value_parser = At::parse)]
+    listen: At,
+    /// A name, besides that of --listen, by which it may be asked for, as your Prometheus writes it; may be given several times
     #[arg(long, value_name = "NAME", value_parser = Hosts::parse)]
     allow_host: Vec<String>,
     /// How long a scrape waits for a source; less than Prometheus' scrape_timeout
@@ -87,11 +87,11 @@ impl Serve {
         let watch = Watch::new(sources, self.patience);
         let content = Content { statements: usize::from(self.top_statements) };
         let answer = move |format: Format| render(&watch.scrape(), &host::read(), content, format);
-        let hosts = Hosts::of(self.allow_host.iter().cloned());
-        let endpoint = Endpoint::start(&self.listen, hosts, Arc::new(answer)).map_err(|e| {
+        let hosts = Hosts::of(self.allow_host.iter().chain(&self.listen.name).cloned());
+        let endpoint = Endpoint::start(&self.listen.listen, hosts, Arc::new(answer)).map_err(|e| {
             Error::Usage(format!(
                 "cannot listen at {}: {e}; give another --listen, or end what listens there",
-                shown(&self.listen)
+                shown(&self.listen.listen)
             ))
         })?;
         let at = shown(endpoint.listens_at());
@@ -122,9 +122,45 @@ impl Serve {
     }
 }
 
+/// Where it listens, and the name that the user gave for it: by that it may be asked.
+#[derive(Clone, Debug)]
+struct At {
+    listen: Listen,
+    name: Option<String>,
+}
+
+impl At {
+    fn parse(text: &str) -> std::result::Result<At, String> {
+        let listen = Listen::parse(text)?;
+        let name = match &listen {
+            Listen::Tcp(_) => text.rsplit_once(':').and_then(|(host, _)| Hosts::parse(host).ok()),
+            Listen::Unix(_) => None,
+        };
+        Ok(At { listen, name })
+    }
+}
+
 fn shown(listen: &Listen) -> String {
     match listen {
         Listen::Tcp(address) => format!("http://{address}/metrics"),
         Listen::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::At;
+
+    #[test]
+    fn it_may_be_asked_by_the_name_it_listens_at() {
+        for (given, name) in [
+            ("LocalHost:0", Some("localhost")),
+            ("127.0.0.1:1", Some("127.0.0.1")),
+            ("[::1]:1", None),
+            ("unix:/x", None),
+        ] {
+            assert_eq!(At::parse(given).expect(given).name.as_deref(), name, "{given}");
+        }
+        assert!(At::parse("nothing").is_err());
     }
 }
