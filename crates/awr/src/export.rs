@@ -131,7 +131,12 @@ impl Beside {
         let text = serde_json::to_string_pretty(&self).expect("BUG: it holds text and numbers");
         let (path, temporary) = (dir.join(BESIDE), dir.join(format!(".beside-{}.tmp", std::process::id())));
         let write = || {
-            let mut file = File::create(&temporary)?;
+            // What an end in the middle left goes first; a link that somebody put there is never followed.
+            match fs::remove_file(&temporary) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = File::create_new(&temporary)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&temporary, &path)?;
@@ -381,4 +386,21 @@ fn keep(beside: Beside, snapshots: &[Snapshot], archive: &Archive, loaded: &mut 
         given.push(of.name);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_at_the_temporary_name_is_not_followed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (elsewhere, link) =
+            (dir.path().join("elsewhere"), dir.path().join(format!(".beside-{}.tmp", std::process::id())));
+        fs::write(&elsewhere, "mine").expect("a file");
+        std::os::unix::fs::symlink(&elsewhere, &link).expect("a link");
+        Beside::default().write(dir.path()).expect("written");
+        assert_eq!(fs::read_to_string(&elsewhere).expect("there"), "mine");
+        assert!(Beside::read(&dir.path().join(BESIDE)).expect("readable").is_some() && !link.exists());
+    }
 }
