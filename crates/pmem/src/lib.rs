@@ -37,7 +37,7 @@ mod view;
 pub use access::{Access, OpenOptions};
 pub use checksum::hash_bytes;
 pub use error::Error;
-pub use kernel::prefetch_for_write;
+pub use kernel::{prefetch_for_write, prefetch_whole_for_write};
 pub use mapping::Mapping;
 pub use report::{FlushInstruction, HugePages, NonTemporal, PersistenceDomain, Report};
 pub use view::{View, ViewRef};

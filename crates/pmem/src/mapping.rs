@@ -17,7 +17,7 @@ use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::sim::Recorder;
 use crate::view::{View, ViewRef};
-use crate::{Error, FRAME, OpenOptions, Report, open};
+use crate::{Error, FRAME, LINE, OpenOptions, Report, open};
 
 /// A backing mapped into memory. Send and Sync; one per backing.
 ///
@@ -270,6 +270,13 @@ impl Mapping {
         self.frames.free(first, count)
     }
 
+    /// Whether each of the frames is claimed; for their owner, who alone knows whose claim it is.
+    #[inline]
+    pub fn is_claimed(&self, at: u64, len: usize) -> bool {
+        let (first, count) = self.frame_range(at, len);
+        self.frames.claimed(first, count)
+    }
+
     /// Declares the bytes before `end` (a multiple of [`FRAME`]) metadata: always writable, never viewable. Once,
     /// after open, before anything is viewed.
     pub fn set_open_range(&self, end: u64) {
@@ -349,6 +356,26 @@ impl Mapping {
         }
         // SAFETY: as in `write`; the merged words lie in the same frames.
         unsafe { self.kernel.stream(to, data.as_ptr(), data.len()) }
+    }
+
+    /// Writes `line` `copies` times one behind the other, past the caches; `at` is a multiple of 64. For what was
+    /// just put together from 8-byte words: [`Mapping::nt_write`] loads whole lines, and a load of several words that were stored a moment ago waits until
+    /// all stores before them are through, so for the medium. This loads word by word.
+    ///
+    /// # Durability
+    /// As [`Mapping::nt_write`].
+    #[inline]
+    pub fn nt_write_line(&self, at: u64, line: &[u8; LINE], copies: usize) {
+        let to = self.range(at, copies * LINE);
+        assert!(at.is_multiple_of(LINE as u64), "BUG: a line at {at}, which is not a multiple of 64");
+        self.check_writable(at, copies * LINE);
+        if let Some(recorder) = &self.recorder {
+            return recorder.store(self, at, &line.repeat(copies), true);
+        }
+        for copy in 0..copies {
+            // SAFETY: as in `write`; the base is aligned to a frame, so the target is aligned to 64.
+            unsafe { self.kernel.stream_line(to.add(copy * LINE), line) };
+        }
     }
 
     /// [`Mapping::nt_write`] and [`crate::hash_bytes`] in one pass over `data`. `at` and the length are multiples

@@ -79,6 +79,12 @@ fn reads_return_what_the_writes_before_them_wrote() {
                     mapping.nt_zero(at as u64, len);
                     model[at..at + len].fill(0);
                 }
+                5 if len >= 64 && at / 64 * 64 + 128 <= model.len() => {
+                    at = at / 64 * 64;
+                    let copies = rng.usize(1..=2);
+                    mapping.nt_write_line(at as u64, data[..64].first_chunk().unwrap(), copies);
+                    model[at..at + 64 * copies].copy_from_slice(&data[..64].repeat(copies));
+                }
                 5 => {
                     mapping.prefetch_for_read(at as u64, len);
                     mapping.flush(at as u64, len);
@@ -116,6 +122,8 @@ fn frames_are_viewed_or_claimed_and_the_open_range_neither() {
         mapping.set_open_range(at(2));
         let view = mapping.view(at(3), 2 * FRAME).unwrap();
         assert!(!mapping.claim(at(4), FRAME) && mapping.claim(at(5), FRAME), "{kind}");
+        let claimed = |first, count| mapping.is_claimed(at(first), count * FRAME);
+        assert!(claimed(5, 1) && !claimed(4, 1) && !claimed(4, 2), "{kind}");
         assert!(mapping.view(at(4), 2 * FRAME).is_none() && mapping.view(at(4), FRAME).is_some(), "{kind}");
         assert!(mapping.is_free(at(6), 2 * FRAME) && !mapping.is_free(at(5), FRAME), "{kind}");
         drop(view);
@@ -153,6 +161,8 @@ fn misuse_panics_and_changes_nothing() {
             ("not claimed", &|| mapping.nt_write(frame - 8, &[1; 16])),
             ("not claimed", &|| mapping.nt_zero(5 * frame, 1)),
             ("not claimed", &|| _ = mapping.nt_write_hashed(5 * frame, &[1; 64], 0)),
+            ("not claimed", &|| mapping.nt_write_line(frame - 64, &[1; 64], 2)),
+            ("not a multiple of 64", &|| mapping.nt_write_line(8, &[1; 64], 1)),
             ("multiples of 64", &|| _ = mapping.nt_write_hashed(8, &[1; 64], 0)),
             ("multiples of 64", &|| _ = mapping.nt_write_hashed(0, &[1; 63], 0)),
             ("not a multiple of 8", &|| mapping.store_u64(4, 1)),

@@ -153,7 +153,7 @@ impl Inner {
         for (block, entry) in blocks {
             let (member, at) = placed.locate(entry);
             let view = tier.mapping(member).view(at, bytes).or_else(|| {
-                tier.let_go(placed.id, block);
+                placed.let_go(block);
                 tier.mapping(member).view(at, bytes)
             });
             let Some(view) = view else { continue };

@@ -467,6 +467,60 @@ fn views_that_readers_hold_stay_as_they_were_while_writers_go_on_in_a_full_tier(
 }
 
 #[test]
+fn frames_of_blocks_that_were_overwritten_can_be_lent_and_serve_every_later_use() {
+    within_seconds(120, || {
+        let simulated = Simulated::new(MIB);
+        let attached = simulated.attach();
+        // The same frames hold blocks of each size, batches, redo and map pages in turn.
+        for round in 0..12u64 {
+            for (name, block) in
+                [("a.d8", 8192), ("b.d4", 4096), ("c.redo", 4096), ("d.d32", 32768), ("e.d16", 16384)]
+            {
+                let file = attached.open(name, OpenMode::CREATE).unwrap();
+                let count = 700 * KIB / block;
+                let bytes =
+                    |n: u64, version| place::pattern(round << 32 | n << 8 | version, 0, block as usize);
+                for version in 0..3 {
+                    for n in 0..count {
+                        file.write(n * block, &bytes(n, version)).unwrap();
+                    }
+                }
+                let lent: Vec<_> = (0..count).step_by(3).map(|n| (n, file.read_ref(n * block))).collect();
+                for n in 0..count / 2 {
+                    file.write(n * block, &bytes(n, 3)).unwrap();
+                }
+                if file.has_batches() {
+                    let data: Vec<_> = (count / 2..count).map(|n| (n * block, bytes(n, 3))).collect();
+                    for (at, data) in &data {
+                        file.write_batch(&[(*at, data)]).unwrap();
+                    }
+                    let some: Vec<_> = data.iter().take(5).map(|(at, data)| (*at, &data[..])).collect();
+                    file.write_batch(&some).unwrap();
+                }
+                for (n, view) in &lent {
+                    assert_eq!(
+                        view.is_none(),
+                        name == "c.redo",
+                        "{name}: block {n} is there and can be lent"
+                    );
+                    assert!(view.iter().all(|view| view[..] == bytes(*n, 2)), "{name}: block {n} changed");
+                }
+                drop(lent);
+                let whole = place::contents(&file);
+                for n in 0..count {
+                    let version = if file.has_batches() || n < count / 2 { 3 } else { 2 };
+                    let found = &whole[(n * block) as usize..((n + 1) * block) as usize];
+                    assert!(found == bytes(n, version), "{name}: round {round}, block {n}");
+                }
+                if round % 2 == 0 { file.truncate(0).unwrap() } else { attached.unlink(name).unwrap() }
+            }
+        }
+        let (free, used, usable) = testing::accounting(&attached);
+        assert_eq!(free + used, usable);
+    });
+}
+
+#[test]
 fn views_of_the_whole_tier_are_a_clear_error_and_letting_go_ends_it() {
     let simulated = Simulated::new(MIB);
     let attached = simulated.attach();

@@ -9,7 +9,7 @@ use std::arch::asm;
 
 #[cfg(test)]
 pub(super) use super::portable::widths;
-pub(super) use super::portable::{copy_in, copy_out, stream_lines, stream_word, stripes, width};
+pub(super) use super::portable::{copy_in, copy_out, stream_line, stream_lines, stream_word, stripes, width};
 use crate::report::FlushInstruction;
 
 pub(super) fn flush_instruction() -> FlushInstruction {

@@ -194,6 +194,20 @@ impl Kernel {
         unsafe { self.flush(word.cast(), 8) }
     }
 
+    /// Stores a line past the caches, loaded word by word.
+    ///
+    /// # Safety
+    /// `dst` is aligned to 64 and mapped for as many bytes, and no slice covers it. It may be raced.
+    #[inline]
+    pub(crate) unsafe fn stream_line(&self, dst: *mut u8, line: &[u8; LINE]) {
+        if self.streams {
+            // SAFETY: the caller's obligations are the same.
+            return unsafe { arch::stream_line(self.width, dst, line) };
+        }
+        // SAFETY: the caller's obligations; the source is a slice.
+        unsafe { self.stream(dst, line.as_ptr(), LINE) }
+    }
+
     /// [`Kernel::stream`] where the target is not whole lines.
     ///
     /// # Safety
@@ -288,6 +302,15 @@ impl Kernel {
 #[inline]
 pub fn prefetch_for_write<T>(value: &T) {
     arch::prefetch_for_write(std::ptr::from_ref(value).cast());
+}
+
+/// [`prefetch_for_write`] for every cache line of a value.
+#[inline]
+pub fn prefetch_whole_for_write<T>(value: &T) {
+    let from = std::ptr::from_ref(value).cast::<u8>();
+    for line in (0..size_of::<T>()).step_by(LINE) {
+        arch::prefetch_for_write(from.wrapping_add(line));
+    }
 }
 
 /// Replaces `len` bytes from byte `from` on of an aligned word, storing it whole: torn or not, the other bytes stay.
@@ -411,6 +434,21 @@ mod tests {
                     assert_eq!(found, published, "{kernel:?} {len} bytes seed {seed}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn every_width_stores_a_line_as_it_is() {
+        let source = noise(8);
+        for kernel in kernels() {
+            let mut target = noise(9);
+            let mut expected = noise(9);
+            expected.0[64..128].copy_from_slice(&source.0[3..67]);
+            let line = source.0[3..].first_chunk().unwrap();
+            // SAFETY: the target holds 4096 bytes and is aligned to a line.
+            unsafe { kernel.stream_line(target.0.as_mut_ptr().add(64), line) };
+            kernel.fence();
+            assert!(target.0 == expected.0, "{kernel:?}");
         }
     }
 

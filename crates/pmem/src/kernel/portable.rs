@@ -57,6 +57,14 @@ pub(super) unsafe fn stream_lines(width: Width, dst: *mut u8, src: *const u8, li
     unsafe { copy_in(width, dst, src, lines * 64) }
 }
 
+/// # Safety
+/// As [`super::Kernel::stream_line`].
+#[allow(dead_code, reason = "used where no architecture module is")]
+pub(super) unsafe fn stream_line(width: Width, dst: *mut u8, line: &[u8; 64]) {
+    // SAFETY: the caller's obligations are the same.
+    unsafe { copy_in(width, dst, line.as_ptr(), 64) }
+}
+
 /// To shared memory, from a slice: relaxed atomic stores.
 ///
 /// # Safety

@@ -116,6 +116,49 @@ pub(super) unsafe fn stream_word(word: *mut u64, value: u64) {
     unsafe { asm!("movnti [{}], {}", in(reg) word, in(reg) value, options(nostack, preserves_flags)) }
 }
 
+/// One store of 64 bytes where the processor has it, put together in registers.
+///
+/// # Safety
+/// As [`super::Kernel::stream_line`].
+#[inline]
+pub(super) unsafe fn stream_line(width: Width, dst: *mut u8, line: &[u8; 64]) {
+    if matches!(width, Width::Avx512 | Width::Avx512Copies) {
+        // SAFETY: the caller's obligations; the width says what the processor has.
+        return unsafe { stream_line_avx512(dst, line) };
+    }
+    for (n, word) in line.as_chunks::<8>().0.iter().enumerate() {
+        // SAFETY: within the line, which the caller vouches for.
+        unsafe { stream_word(dst.add(8 * n).cast(), u64::from_le_bytes(*word)) }
+    }
+}
+
+/// # Safety
+/// As [`super::Kernel::stream_line`].
+#[target_feature(enable = "avx512f")]
+unsafe fn stream_line_avx512(dst: *mut u8, line: &[u8; 64]) {
+    // asm, or the compiler might make one load of the eight.
+    // SAFETY: reads the eight words and stores to the caller's line.
+    unsafe {
+        asm!(
+            "vmovq xmm0, [{s}]",
+            "vmovq xmm1, [{s} + 16]",
+            "vmovq xmm2, [{s} + 32]",
+            "vmovq xmm3, [{s} + 48]",
+            "vpinsrq xmm0, xmm0, [{s} + 8], 1",
+            "vpinsrq xmm1, xmm1, [{s} + 24], 1",
+            "vpinsrq xmm2, xmm2, [{s} + 40], 1",
+            "vpinsrq xmm3, xmm3, [{s} + 56], 1",
+            "vinserti128 ymm0, ymm0, xmm1, 1",
+            "vinserti128 ymm2, ymm2, xmm3, 1",
+            "vinserti64x4 zmm0, zmm0, ymm2, 1",
+            "vmovntdq [{d}], zmm0",
+            s = in(reg) line.as_ptr(), d = in(reg) dst,
+            out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
 /// # Safety
 /// As [`super::Kernel::copy_in`].
 #[inline]

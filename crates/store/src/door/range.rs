@@ -153,7 +153,7 @@ impl Inner {
             }
             let (member, at) = placed.locate(entry);
             let view = tier.mapping(member).view(at, size.bytes()).or_else(|| {
-                tier.let_go(placed.id, block);
+                placed.let_go(block);
                 tier.mapping(member).view(at, size.bytes())
             });
             // Written again meanwhile: that is the newest version, and stays.

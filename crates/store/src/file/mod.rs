@@ -164,6 +164,13 @@ impl Placed {
         self.class == FileClass::Data && self.tier.holds_data
     }
 
+    /// Before a reference to a block: takes back a claim that its last write left ([`Tier::let_go`]). Blocks of redo files stay claimed.
+    pub(crate) fn let_go(&self, block: BlockIndex) {
+        if self.class == FileClass::Data {
+            self.tier.let_go(self.id, block, self.block_size, || self.map.get(block));
+        }
+    }
+
     /// Whether the file has left the tier. Stays as it is while `moving` is held.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
@@ -173,7 +180,7 @@ impl Placed {
     pub(crate) fn write_line(&self, meta: &mut Meta) {
         meta.line.seq += 1;
         let at = self.tier.geometry.slot_at(self.slot) + meta.line.at();
-        self.tier.mapping(0).nt_write(at, &meta.line.encode_pair(self.tier.seed, self.id));
+        self.tier.mapping(0).nt_write_line(at, &meta.line.encode(self.tier.seed, self.id), 2);
     }
 
     /// The size that destaging may trim this block to; `None` when the block belongs to a write past the end that is not complete.

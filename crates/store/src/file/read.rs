@@ -111,7 +111,7 @@ impl Inner {
                     return true;
                 }
             } else {
-                placed.tier.let_go(placed.id, block);
+                placed.let_go(block);
             }
             drop(lane);
             std::hint::spin_loop();
@@ -210,7 +210,7 @@ impl Inner {
         let bytes = placed.block_size.bytes();
         let mapping = placed.tier.mapping(member);
         let view = mapping.view(at, bytes).or_else(|| {
-            placed.tier.let_go(placed.id, block);
+            placed.let_go(block);
             mapping.view(at, bytes)
         })?;
         if leaf.get(index) != entry {

@@ -18,7 +18,7 @@
 //!
 //! Frames of redo blocks stay claimed, so they are never lent as references; readers copy.
 
-use super::{FileState, Placed};
+use super::{FileState, Meta, Placed};
 use crate::address::BlockIndex;
 use crate::address::Frame;
 use crate::attached::Inner;
@@ -31,6 +31,7 @@ use crate::waits;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::Ordering;
+use tiersmith_pmem::prefetch_whole_for_write;
 
 /// Most pieces of zeros that a write holds while it waits for more; the blocks after them get theirs one by one, where the drain finds them.
 const FRESH_MOST: usize = 32;
@@ -123,6 +124,26 @@ impl RedoOrder {
     }
 }
 
+/// The size, if the file grows to `end`, and step 4. The caller holds `sizing`. Returns how many blocks the file has in the tier.
+fn finish_redo_write(placed: &Placed, meta: &mut Meta, end: u64) -> usize {
+    let tier = &placed.tier;
+    let grows = end > placed.size();
+    if grows {
+        meta.line.size = end;
+        if !tier.planted.is(Planted::SizeNotDurable) {
+            placed.write_line(meta);
+        }
+    }
+    if !tier.planted.is(Planted::RedoWithoutFence) {
+        tier.fence();
+    }
+    if grows {
+        // Nobody else changes it: the caller holds `sizing`.
+        placed.size.store(end, Ordering::Release);
+    }
+    meta.redo.len()
+}
+
 impl Inner {
     /// Writes to a redo file, in place.
     ///
@@ -137,23 +158,53 @@ impl Inner {
         end: u64,
     ) -> Result<()> {
         let start = self.events.start();
-        let tier = &placed.tier;
+        // The drain has changed it, on another processor. Asked for while the write before is still on its way: behind the first lock, which
+        // waits for that, everything takes its full time.
+        prefetch_whole_for_write(&placed.meta);
         let _sizing = placed.sizing.lock();
         if end > placed.size() {
             self.finish_earlier_cut(file, placed)?;
         }
         self.zero_gap(file, placed, offset)?;
+        let held = match self.write_in_block(placed, offset, data, end) {
+            Some(held) => held,
+            None => self.write_redo_parts(file, placed, offset, data)?,
+        };
+        let bytes = data.len() as u64;
+        let _ = self.events.record_and_count(waits::REDO_WRITE, start, bytes, waits::REDO_SIZE, bytes);
+        self.nudge_drain(placed, held);
+        Ok(())
+    }
+
+    /// Step 3 for a write within one block that is `Dirty` already, as most appends are; else `None`, and nothing is done. The caller holds
+    /// `sizing`. Returns how many blocks the file has in the tier.
+    fn write_in_block(&self, placed: &Placed, offset: u64, data: &[u8], end: u64) -> Option<usize> {
+        let block = placed.block_size.block_of(offset);
+        let inner = offset - placed.block_size.start_of(block);
+        if inner + data.len() as u64 > placed.block_size.bytes() as u64 {
+            return None;
+        }
+        let mut meta = placed.meta.lock();
+        // Asked under the lock: the drain may take a block home at any moment before.
+        let entry = placed.map.get(block);
+        if entry.state() != State::Dirty {
+            return None;
+        }
+        let (member, at) = placed.locate(entry);
+        placed.tier.mapping(member).nt_write(at + inner, data);
+        meta.redo.note(block);
+        Some(finish_redo_write(placed, &mut meta, end))
+    }
+
+    fn write_redo_parts(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<usize> {
         // More at once than a part of the tier would wait for itself to be drained.
-        let most = (tier.allocator.total_frames() / placed.block_size.frames() / 4).max(1) as usize;
+        let most = (placed.tier.allocator.total_frames() / placed.block_size.frames() / 4).max(1) as usize;
         let most = most * placed.block_size.bytes();
         let mut held = 0;
         for (n, part) in data.chunks(most).enumerate() {
             held = self.write_redo_part(file, placed, offset + (n * most) as u64, part)?;
         }
-        let bytes = data.len() as u64;
-        let _ = self.events.record_and_count(waits::REDO_WRITE, start, bytes, waits::REDO_SIZE, bytes);
-        self.nudge_drain(placed, held);
-        Ok(())
+        Ok(held)
     }
 
     /// Returns how many blocks the file then has in the tier.
@@ -185,21 +236,7 @@ impl Inner {
                 tier.mapping(member).nt_write(at + inner as u64, &data[range]);
                 meta.redo.note(block);
             }
-            let grows = end > placed.size();
-            if grows {
-                meta.line.size = end;
-                if !tier.planted.is(Planted::SizeNotDurable) {
-                    placed.write_line(&mut meta);
-                }
-            }
-            if !tier.planted.is(Planted::RedoWithoutFence) {
-                tier.fence();
-            }
-            if grows {
-                // The caller holds `sizing`: nobody else changes it.
-                placed.size.store(end, Ordering::Release);
-            }
-            return Ok(meta.redo.len());
+            return Ok(finish_redo_write(placed, &mut meta, end));
         }
     }
 

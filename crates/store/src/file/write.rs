@@ -137,6 +137,7 @@ impl Inner {
                 continue;
             };
             leaf.prefetch(index);
+            tier.prefetch_lane(placed.id, block);
             let partial = part.len() < bytes;
             let evictions = placed.evictions.load(Ordering::Acquire);
             let from_home = partial && leaf.get(index) == Entry::HOME;

@@ -68,8 +68,8 @@ impl LaneRecord {
         put_u64(&mut b, 24, self.block_hash);
         put_u64(&mut b, 32, self.file);
         put_u64(&mut b, 40, self.block.0);
-        put_u32(&mut b, 48, self.frames);
-        put_u32(&mut b, 52, self.lane);
+        // One store of both: the line is loaded again at once, by words.
+        put_u64(&mut b, 48, u64::from(self.frames) | u64::from(self.lane) << 32);
         let check = checksum(&b[..56], seed);
         put_u64(&mut b, 56, check);
         b

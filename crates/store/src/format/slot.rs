@@ -135,9 +135,9 @@ pub(crate) fn decode_time(word: u64) -> Option<FileTime> {
 }
 
 impl StateLine {
-    /// The pair of equal lines to be written at [`StateLine::at`].
-    pub(crate) fn encode_pair(&self, seed: u64, file: u64) -> [u8; 2 * LINE] {
-        let mut b = [0; 2 * LINE];
+    /// The line, to be written twice at [`StateLine::at`].
+    pub(crate) fn encode(&self, seed: u64, file: u64) -> [u8; LINE] {
+        let mut b = [0; LINE];
         put_u64(&mut b, 0, self.seq);
         put_u64(&mut b, 8, self.size);
         put_u64(&mut b, 16, self.flags);
@@ -147,7 +147,15 @@ impl StateLine {
         put_u64(&mut b, 48, self.mtime);
         let check = checksum(&b[..56], seed ^ file);
         put_u64(&mut b, 56, check);
-        b.copy_within(..LINE, LINE);
+        b
+    }
+
+    /// The pair of equal lines.
+    pub(crate) fn encode_pair(&self, seed: u64, file: u64) -> [u8; 2 * LINE] {
+        let mut b = [0; 2 * LINE];
+        for copy in b.chunks_exact_mut(LINE) {
+            copy.copy_from_slice(&self.encode(seed, file));
+        }
         b
     }
 

@@ -52,7 +52,7 @@ impl Tier {
             while slot.ready_size == Some(size) && space.frames.len() < count {
                 let Some(frame) = slot.ready.pop() else { break };
                 // Somebody still looks at it: to the allocator, which has others.
-                if self.claim(frame, size.frames()) {
+                if self.own(frame, size.frames()) {
                     space.frames.push(frame);
                 } else {
                     self.allocator.give(Purpose::Blocks(size), [frame]);
@@ -75,7 +75,7 @@ impl Tier {
         self.give_claimed(Purpose::Pages, space.overflow);
     }
 
-    /// Keeps pieces that a batch has replaced for the next one. They are free: not claimed, and no durable entry points to them.
+    /// Keeps pieces that a batch has replaced for the next one. They are free: no durable entry points to them.
     pub(crate) fn keep_for_batches(&self, slot: &mut BatchSlot, size: BlockSize, frames: Few<Frame>) {
         let fits = slot.ready.len() + frames.len() <= READY_MOST;
         if fits && (slot.ready.is_empty() || slot.ready_size == Some(size)) {
@@ -187,7 +187,7 @@ impl Tier {
                 break;
             }
             for frame in got {
-                if self.claim(frame, purpose.frames()) { into.push(frame) } else { viewed.push(frame) }
+                if self.own(frame, purpose.frames()) { into.push(frame) } else { viewed.push(frame) }
             }
         }
         self.allocator.give(purpose, viewed);

@@ -30,12 +30,13 @@
 
 use super::{BlockAddress, Tier};
 use crate::address::{BlockIndex, BlockSize, FRAME, Frame, WordAt};
-use crate::format::entry::{self, Entry, Place};
+use crate::format::entry::{self, Entry, Place, State};
 use crate::format::record::LaneRecord;
 use crate::planted::Planted;
 use crate::tier::alloc::Purpose;
 use spin::mutex::SpinMutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tiersmith_pmem::{prefetch_for_write, prefetch_whole_for_write};
 
 /// A switch whose entry is not yet stored on the medium; its record is durable.
 struct Pending {
@@ -56,7 +57,9 @@ pub(crate) struct Lane {
     pending: Option<Pending>,
     /// The piece of the last switch, still claimed; who locks the lane next releases it ([`Tier::guard`]).
     unreleased: Option<(Frame, BlockSize)>,
-    /// Free pieces at hand, by block size.
+    /// The free piece that the next switch fills: here and not in a list, because that is a cache line more that other processors have changed.
+    next: Option<(Frame, BlockSize)>,
+    /// More free pieces at hand, by block size.
     ready: [Vec<Frame>; 4],
 }
 
@@ -87,6 +90,15 @@ impl Tier {
         hash as u32 & (self.geometry.lanes - 1)
     }
 
+    /// A hint that the lane of a block will be locked soon. Between the locked instruction that locks a lane and the first store of the block nothing
+    /// else is on its way, so what is waited for there costs its full time: 200 ns for each line that another processor has changed, if that is far away.
+    #[inline]
+    pub(crate) fn prefetch_lane(&self, file: u64, block: BlockIndex) {
+        let number = self.lane_of(file, block) as usize;
+        prefetch_whole_for_write(&*self.lanes[number]);
+        prefetch_for_write(&self.turns[number]);
+    }
+
     pub(crate) fn lock_lane(&self, file: u64, block: BlockIndex) -> LaneGuard<'_> {
         self.lock_lane_number(self.lane_of(file, block))
     }
@@ -96,8 +108,7 @@ impl Tier {
     }
 
     /// Releases what the switch before left claimed. A switch ends without any locked instruction, which would wait until its block has
-    /// arrived: so its caller's next work, and the recording of the wait, run meanwhile. Who looks at such a block first and finds it
-    /// claimed locks the lane for a moment ([`Tier::let_go`]).
+    /// arrived: so its caller's next work, and the recording of the wait, run meanwhile.
     fn guard<'a>(&self, mut lane: SpinMutexGuard<'a, Lane>, number: u32) -> LaneGuard<'a> {
         if let Some((frame, size)) = lane.unreleased.take() {
             self.release(frame, size.frames());
@@ -118,19 +129,33 @@ impl Tier {
         &self.turns[self.lane_of(file, block) as usize]
     }
 
-    /// Sees to it that a block whose switch is over is no longer claimed. The caller holds no lane.
-    pub(crate) fn let_go(&self, file: u64, block: BlockIndex) {
-        drop(self.lock_lane(file, block));
+    /// Sees to it that a block of a data file is not claimed, so that it can be viewed; `now` is its entry. The caller holds no lane.
+    ///
+    /// With the lane locked no switch of the block is under way: what its entry points to is whole, and a claim there is one that a switch left
+    /// behind ([`Tier::commit_block_over`]).
+    pub(crate) fn let_go(&self, file: u64, block: BlockIndex, size: BlockSize, now: impl FnOnce() -> Entry) {
+        let _locked = self.lock_lane(file, block);
+        let Some(frame) = now().held_frame() else { return };
+        let (member, offset) = self.geometry.locate(frame);
+        if self.mapping(member).is_claimed(offset, size.bytes()) {
+            self.release(frame, size.frames());
+        }
     }
 
     /// Takes a free piece for a block and claims it for writing; `None` when the tier has none at the moment.
     pub(crate) fn take_piece(&self, lane: &mut Lane, size: BlockSize) -> Option<Frame> {
+        if let Some((frame, of)) = lane.next.take() {
+            if of == size && self.own(frame, size.frames()) {
+                return Some(frame);
+            }
+            self.make_ready(lane, frame, of);
+        }
         let ready = &mut lane.ready[size.class()];
         for attempt in 0..2 {
             // A piece that somebody still looks at stays in the list; the next one will do.
             for n in (0..ready.len()).rev() {
                 let frame = ready[n];
-                if self.claim(frame, size.frames()) {
+                if self.own(frame, size.frames()) {
                     ready.swap_remove(n);
                     return Some(frame);
                 }
@@ -159,7 +184,6 @@ impl Tier {
 
     /// Puts back a claimed piece that nobody will refer to.
     pub(crate) fn give_piece(&self, lane: &mut Lane, frame: Frame, size: BlockSize) {
-        self.release(frame, size.frames());
         self.make_ready(lane, frame, size);
     }
 
@@ -171,8 +195,12 @@ impl Tier {
         }
     }
 
-    /// Switches a block to `data`, which is already complete: steps 1 to 4 and 6 above. `frame` is claimed and is
-    /// released when the lane is locked again; the caller switches the entry in DRAM afterwards, still under the lane's lock.
+    /// Switches a block to `data`, which is already complete: steps 1 to 4 and 6 above. `frame` is claimed; the caller switches the entry in
+    /// DRAM afterwards, still under the lane's lock.
+    ///
+    /// A block that was `Dirty` already is likely to be overwritten again before anybody wants a reference to it, so its frame stays claimed: the
+    /// claim then goes with the piece to the next block, and no switch needs a locked instruction for it. Who wants a reference comes to
+    /// [`Tier::let_go`]. Any other is released when the lane is locked again.
     ///
     /// # Durability
     /// On return the new version survives a power cut.
@@ -226,15 +254,21 @@ impl Tier {
             lane: guard.number,
         };
         let slot = if self.planted.is(Planted::OneRecordSlot) { 0 } else { lane.seq & 1 };
-        self.mapping(0).nt_write(self.geometry.lane_record_at(guard.number, slot), &record.encode(self.seed));
+        let at = self.geometry.lane_record_at(guard.number, slot);
+        self.mapping(0).nt_write_line(at, &record.encode(self.seed), 1);
         if !self.planted.is(Planted::DropFenceBeforeAck) {
             self.fence();
         }
         if let Some((frame, size)) = settled.and_then(|p| p.old) {
-            self.make_ready(lane, frame, size);
+            match lane.next {
+                None => lane.next = Some((frame, size)),
+                Some(_) => self.make_ready(lane, frame, size),
+            }
         }
         self.prepare_next_piece(lane, address.size);
-        lane.unreleased = Some((frame, address.size));
+        if old.state() != State::Dirty {
+            lane.unreleased = Some((frame, address.size));
+        }
         let old = old.held_frame().map(|frame| (frame, address.size));
         lane.pending = Some(Pending { at: address.at, word, file: address.file, block: address.block, old });
         lane.live[slot as usize] = Some((address.file, address.block));
@@ -245,12 +279,18 @@ impl Tier {
     /// reader has it.
     fn prepare_next_piece(&self, lane: &mut Lane, size: BlockSize) {
         let ready = &mut lane.ready[size.class()];
-        let Some(next) = ready.last() else { return };
-        self.prefetch_piece(*next, size);
-        let (member, offset) = self.geometry.locate(*next);
-        if !self.mapping(member).is_free(offset, size.bytes()) && ready.len() > 1 {
-            let top = ready.len() - 1;
-            ready.swap(top, top - 1);
+        if lane.next.is_none() {
+            lane.next = ready.pop().map(|frame| (frame, size));
+        }
+        let Some((next, size)) = lane.next else { return };
+        self.prefetch_piece(next, size);
+        let (member, offset) = self.geometry.locate(next);
+        let mapping = self.mapping(member);
+        let viewed = !mapping.is_claimed(offset, size.bytes()) && !mapping.is_free(offset, size.bytes());
+        let ready = &mut lane.ready[size.class()];
+        if viewed && let Some(other) = ready.pop() {
+            ready.push(next);
+            lane.next = Some((other, size));
         }
     }
 
@@ -323,6 +363,9 @@ impl Tier {
         for number in 0..self.geometry.lanes {
             let mut guard = self.lock_lane_number(number);
             self.settle(&mut guard.lane);
+            if let Some((frame, size)) = guard.lane.next.take() {
+                self.allocator.give(Purpose::Blocks(size), [frame]);
+            }
             for size in BlockSize::ALL {
                 let ready = &mut guard.lane.ready[size.class()];
                 if !ready.is_empty() {

@@ -4,9 +4,9 @@
 //! several blocks switch together, [`open`] how a tier is formatted and opened, [`grow`] how it gets larger,
 //! [`zeroed`] what redo files grow by.
 //!
-//! **Invariant**: map pages, and blocks of redo files, stay claimed for as long as an entry points to them; blocks of data files are
-//! claimed while they are written, the last one of each lane until the lane is locked again, so that they can be viewed (read without
-//! a copy) at any other time.
+//! **Invariant**: map pages, and blocks of redo files, stay claimed for as long as an entry points to them. A block of a data file is claimed while
+//! it is written, and may stay so afterwards: who wants to view it (to read without a copy) and finds it claimed takes the claim back under its
+//! lane's lock ([`Tier::let_go`]). A free piece may be claimed too; the claim is that of whoever takes the piece ([`Tier::own`]).
 
 pub(crate) mod alloc;
 pub(crate) mod batch;
@@ -123,6 +123,22 @@ impl Tier {
         // moved on ([`Tier::turns_of`]).
         fence(Ordering::Release);
         claimed
+    }
+
+    /// Claims a free piece, unless it is claimed already: a free piece may be, from the block it held last, and then the claim belongs to
+    /// whoever has taken the piece. False when somebody still looks at it.
+    pub(crate) fn own(&self, frame: Frame, frames: u64) -> bool {
+        let (member, offset) = self.geometry.locate(frame);
+        let mapping = self.mapping(member);
+        let owned = mapping.is_claimed(offset, frames as usize * FRAME)
+            || (0..frames).all(|n| {
+                let at = offset + n * FRAME as u64;
+                mapping.is_claimed(at, FRAME) || mapping.claim(at, FRAME)
+            });
+        // Who copies from these frames without a view and gets anything that is written under this claim sees also that the entry has
+        // moved on ([`Tier::turns_of`]).
+        fence(Ordering::Release);
+        owned
     }
 
     pub(crate) fn release(&self, frame: Frame, frames: u64) {

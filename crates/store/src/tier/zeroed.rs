@@ -28,8 +28,16 @@ impl Tier {
     /// # Durability
     /// The zeros are durable.
     pub(crate) fn take_zeroed(&self, size: BlockSize) -> Option<Frame> {
-        if let Some(frame) = self.zeroed.lock()[size.class()].pop() {
-            return Some(frame);
+        let (frame, next) = {
+            let pieces = &mut self.zeroed.lock()[size.class()];
+            (pieces.pop(), pieces.last().copied())
+        };
+        if let Some(next) = next {
+            // A file that grows comes for it soon.
+            self.prefetch_piece(next, size);
+        }
+        if frame.is_some() {
+            return frame;
         }
         let mut got = Few::new();
         // Fewer will do.
