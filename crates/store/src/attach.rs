@@ -409,11 +409,10 @@ pub(crate) fn attach_mapped(
         }
         if volatile {
             // Clean copies of an earlier attach are nobody's loss.
-            if let Some(sb) = tier.superblocks.as_mut() {
-                refuse_foreign(&sb[0], &identity, uuid.as_ref(), path)?;
-                refuse_unnoted(&sb[0], uuid.as_ref(), path)?;
+            for sb in tier.superblocks.take().iter().flatten() {
+                refuse_foreign(sb, &identity, uuid.as_ref(), path)?;
+                refuse_unnoted(sb, uuid.as_ref(), path)?;
             }
-            tier.superblocks = None;
         }
         found.push((spec, tier));
     }

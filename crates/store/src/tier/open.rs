@@ -23,7 +23,7 @@ use tiersmith_pmem::{Access, Mapping, OpenOptions};
 /// The members of a tier as found, before it is known whose they are.
 pub(crate) struct Found {
     pub(crate) members: Vec<Member>,
-    /// The superblocks in member order; `None` for a tier never formatted.
+    /// The superblocks in member order, of a volatile tier those that are there; `None` for a tier never formatted.
     pub(crate) superblocks: Option<Vec<Superblock>>,
 }
 
@@ -135,6 +135,11 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
     let unused = |sb: &Superblock| matches!(sb.state, TierState::Detached | TierState::Attaching);
     if superblocks.len() < members.len() && superblocks.iter().all(unused) {
         return Ok(Found { members, superblocks: None });
+    }
+    let clean_copies = |sb: &Superblock| unused(sb) || sb.flags & FLAG_VOLATILE != 0;
+    if !empty.is_empty() && spec.medium == Medium::Volatile && superblocks.iter().all(clean_copies) {
+        // A volatile tier is formatted at every attach, member by member: one that was killed then leaves some without a superblock.
+        return Ok(Found { members, superblocks: Some(superblocks) });
     }
     if let Some(path) = empty.first() {
         return Err(Error::WrongTier(format!(
@@ -271,6 +276,13 @@ pub(crate) fn format(
         }
         first.fence();
     }
+    // Nothing of them may stay behind the marks: the new mark is the old one, so the first words of a new copy to arrive would make
+    // the old one whole again.
+    for at in COPY_AT {
+        for member in members {
+            member.mapping.nt_zero(at + FORMATTING.len() as u64, SUPERBLOCK - FORMATTING.len());
+        }
+    }
     first.nt_zero(LANES_AT, (geometry.lanes as usize) * 128);
     for batch in 0..geometry.batches {
         first.nt_zero(geometry.batch_at(batch), BATCH_RECORD);
@@ -285,17 +297,31 @@ pub(crate) fn format(
     Ok(superblocks)
 }
 
-/// Writes both copies of every superblock, one copy of all after the other.
+/// Writes both copies of every superblock, one copy of all after the other. Of each member the newest whole copy comes last: a cut among
+/// earlier writes may have left the other one in parts, and a second cut here must not leave both so.
 ///
 /// # Durability
 /// Durable on return; a cut leaves the old or the new one, member by member.
 pub(crate) fn write_superblocks(members: &[Member], superblocks: &[Superblock]) {
-    for at in COPY_AT {
-        for (member, sb) in members.iter().zip(superblocks) {
-            member.mapping.nt_write(at, &sb.encode());
+    let orders: Vec<[u64; 2]> = members.iter().map(newest_last).collect();
+    for turn in 0..COPY_AT.len() {
+        for ((member, sb), order) in members.iter().zip(superblocks).zip(&orders) {
+            member.mapping.nt_write(order[turn], &sb.encode());
         }
         members[0].mapping.fence();
     }
+}
+
+/// The places of a member's copies, in the order in which they may be written.
+fn newest_last(member: &Member) -> [u64; 2] {
+    let [first, second] = COPY_AT;
+    let [a, b] = COPY_AT.map(|at| {
+        let mut bytes = [0; SUPERBLOCK];
+        member.mapping.read(at, &mut bytes);
+        Superblock::decode(&bytes).ok().map(|sb| sb.seq)
+    });
+    // A copy that is not whole is older than any.
+    if a > b { [second, first] } else { [first, second] }
 }
 
 /// A tier in DRAM, its allocator empty until the maps have been read.

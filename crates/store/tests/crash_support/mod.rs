@@ -18,7 +18,7 @@ use tiersmith_store::check::{AnyHome, check_images};
 use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
 use tiersmith_store::home::SimHome;
 use tiersmith_store::{
-    AttachedHome, Error, FileClass, FileTime, Medium, OpenMode, Options, Planted, Profile, RenameFlags,
+    AttachedHome, Error, File, FileClass, FileTime, Medium, OpenMode, Options, Planted, Profile, RenameFlags,
     SetTime, TierSpec, testing,
 };
 
@@ -57,9 +57,22 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     .expect("the profile is right")
 });
 
-/// The shape of the tier.
+/// Which tiers there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tiers {
+    /// One, for redo and data.
+    #[default]
+    One,
+    /// One for redo and one for data.
+    RedoBesideData,
+    /// One that loses what it holds with the power: clean copies only, and all files pass or are written through.
+    Volatile,
+}
+
+/// The shape of the tier, or of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
+    pub tiers: Tiers,
     pub members: usize,
     /// Allocation units of 32 KiB for blocks and map pages, per member.
     pub units: u64,
@@ -71,7 +84,7 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { members: 1, units: 4, max_units: 4, lanes: 2, redo_keep: 8192 }
+        Self { tiers: Tiers::One, members: 1, units: 4, max_units: 4, lanes: 2, redo_keep: 8192 }
     }
 }
 
@@ -92,13 +105,31 @@ impl Shape {
         spec
     }
 
+    /// Each tier, with its members.
+    fn specs(&self) -> Vec<TierSpec> {
+        let one = self.spec();
+        match self.tiers {
+            Tiers::One => vec![one],
+            Tiers::Volatile => vec![TierSpec { medium: Medium::Volatile, ..one }],
+            Tiers::RedoBesideData => {
+                let members = (0..self.members).map(|n| PathBuf::from(format!("/redo{n}"))).collect();
+                let redo = TierSpec { name: "redo".into(), members, holds_data: false, ..one.clone() };
+                vec![redo, TierSpec { holds_redo: false, ..one }]
+            }
+        }
+    }
+
+    /// The members of all tiers together.
+    pub fn mappings(&self) -> usize {
+        self.specs().len() * self.members
+    }
+
     fn options(&self, planted: Planted) -> Options {
         Options {
             profile: None,
             redo_keep_bytes: self.redo_keep,
             background: false,
             record_waits: false,
-            seed: Some(7),
             planted,
             ..Options::default()
         }
@@ -110,7 +141,11 @@ impl Shape {
         members: Vec<Arc<Mapping>>,
         planted: Planted,
     ) -> tiersmith_store::Result<AttachedHome> {
-        testing::attach_simulated(home, vec![(self.spec(), members)], &PROFILE, self.options(planted))
+        let members = members.chunks(self.members).map(<[_]>::to_vec);
+        let tiers = self.specs().into_iter().zip(members).collect();
+        // Another seed for each attach of a run: a tier that is made again is another tier.
+        let seed = Some(7 + home.event_count() as u64);
+        testing::attach_simulated(home, tiers, &PROFILE, Options { seed, ..self.options(planted) })
     }
 }
 
@@ -183,7 +218,23 @@ pub enum Op {
         name: &'static str,
     },
     Background,
+    /// Everything goes home.
+    Flush,
     Grow,
+    /// The file stays open from here on, also when its name is removed or goes to another file.
+    Hold {
+        name: &'static str,
+    },
+    /// A write to a file that is held and has no name any more: nobody else sees it.
+    WriteRemoved {
+        held: &'static str,
+        at: u64,
+        len: usize,
+    },
+    /// The held file is closed.
+    LetGo {
+        held: &'static str,
+    },
     /// Quiet close and a new attach.
     Reopen,
     Detach,
@@ -232,6 +283,9 @@ struct Step {
     op: Op,
 }
 
+/// Files that a script keeps open, by the names they were opened with.
+type Held = BTreeMap<&'static str, File>;
+
 /// A script that has run.
 pub struct Run {
     pub shape: Shape,
@@ -276,7 +330,7 @@ impl Run {
             start.bytes.insert(id, Arc::new(bytes));
         }
         let spec = shape.spec();
-        let members: Vec<Arc<Mapping>> = (0..shape.members)
+        let members: Vec<Arc<Mapping>> = (0..shape.mappings())
             .map(|_| Arc::new(recorder.simulator().mapping(vec![0; spec.size as usize], spec.max_size)))
             .collect();
         let mut attached = None;
@@ -286,16 +340,17 @@ impl Run {
         }
         recorder.rebase();
         let mut run = Self { shape, start: start.clone(), steps: Vec::new(), recorder };
-        let mut files = start;
+        let (mut files, mut held) = (start, Held::new());
         for (n, op) in ops.iter().enumerate() {
             // The step is known before it runs: a cut falls into it.
             let (after, grain) = apply(&files, n, op);
+            let grain = if shape.tiers == Tiers::Volatile { through(grain) } else { grain };
             run.steps.push(Step { after: after.clone(), grain, op: op.clone() });
-            run.execute(n, op, &mut attached, &members, planted);
+            run.execute(n, op, &mut attached, &mut held, &members, planted);
             files = after;
             run.recorder.acked();
         }
-        drop(attached);
+        drop((held, attached));
         run
     }
 
@@ -304,6 +359,7 @@ impl Run {
         n: usize,
         op: &Op,
         attached: &mut Option<AttachedHome>,
+        held: &mut Held,
         members: &[Arc<Mapping>],
         planted: Planted,
     ) {
@@ -332,6 +388,18 @@ impl Run {
             _ => {}
         }
         let home = attached.as_ref().expect("attached");
+        match op {
+            Op::Hold { name } => {
+                held.insert(name, home.open(name, OpenMode::WRITE).expect("the file is there"));
+            }
+            Op::WriteRemoved { held: name, at, len } => {
+                let file = &held[name];
+                file.write(*at, &pattern(n, *at, *len)).expect("a removed file is written as any other");
+                file.sync().expect("a removed file is synced as any other");
+            }
+            Op::LetGo { held: name } => drop(held.remove(name)),
+            _ => {}
+        }
         execute_on(home, n, op).unwrap_or_else(|e| panic!("step {n} {op:?}: {e}"));
     }
 
@@ -376,7 +444,9 @@ impl Run {
         let seen = read_all(&attached, home)?;
         self.compare(&seen, before, in_flight)?;
         self.accounts(&attached)?;
-        offline_check(&members, home)?;
+        for tier in members.chunks(self.shape.members) {
+            offline_check(tier, home)?;
+        }
         // Clean blocks equal home: without their copies the same bytes are read.
         attached.evict(None, u64::MAX).map_err(|e| format!("evict: {e}"))?;
         same(&seen, &read_all(&attached, home)?, "after the clean copies were dropped")?;
@@ -514,12 +584,25 @@ pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Re
         Op::Pin { name } => home.pin(name)?,
         Op::Unpin { name } => home.unpin(name)?,
         Op::Background => home.background_step()?,
+        Op::Flush => {
+            home.flush_all()?;
+        }
+        Op::Hold { .. } | Op::WriteRemoved { .. } | Op::LetGo { .. } => {}
         Op::Grow => {
             home.grow("fast")?;
         }
         Op::Attach | Op::Reopen | Op::Detach => unreachable!("handled by the run"),
     }
     Ok(())
+}
+
+/// What a cut in an operation leaves that is written through to home: any sectors of it, here looked at by words.
+fn through(grain: Grain) -> Grain {
+    match grain {
+        Grain::Whole => Grain::Whole,
+        Grain::Block(_) | Grain::Word => Grain::Word,
+        Grain::Ranged(_) => Grain::Word,
+    }
 }
 
 fn in_parts(name: &str) -> Grain {
