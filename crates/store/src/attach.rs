@@ -243,6 +243,7 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
     for spec in tiers {
         spec.check()?;
     }
+    open::refuse_twice(tiers)?;
     raise_file_limit();
     // Kept until what a failed attach made is removed: the home stays locked so long.
     let real = Arc::new(open_and_lock(home)?);

@@ -16,7 +16,9 @@ use crate::format::superblock::{
 use crate::planted::Planted;
 use crate::tier::alloc::Census;
 use parking_lot::Mutex;
-use std::os::unix::fs::FileTypeExt;
+use std::collections::HashMap;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
@@ -25,6 +27,35 @@ pub(crate) struct Found {
     pub(crate) members: Vec<Member>,
     /// The superblocks in member order, of a volatile tier those that are there; `None` for a tier never formatted.
     pub(crate) superblocks: Option<Vec<Superblock>>,
+}
+
+/// One file or device as two members, whatever it is called: the second would be said to be in use by this very process.
+pub(crate) fn refuse_twice(tiers: &[TierSpec]) -> Result<()> {
+    #[derive(PartialEq, Eq, Hash)]
+    enum Which<'a> {
+        File(u64, u64),
+        /// Nothing is there yet.
+        Place(PathBuf, Option<&'a std::ffi::OsStr>),
+    }
+    let mut seen = HashMap::new();
+    for path in tiers.iter().flat_map(|spec| &spec.members) {
+        let which = match std::fs::metadata(path) {
+            Ok(found) => Which::File(found.dev(), found.ino()),
+            Err(_) => {
+                let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let Ok(parent) = parent.canonicalize() else { continue };
+                Which::Place(parent, path.file_name())
+            }
+        };
+        if let Some(other) = seen.insert(which, path) {
+            return Err(Error::Options(format!(
+                "{} and {} are one and the same, a member is named twice; name each once",
+                other.display(),
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Maps the members a specification names. A device is mapped whole, a file in the length it has; one that is empty or missing gets
