@@ -243,6 +243,7 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
     for spec in tiers {
         spec.check()?;
     }
+    open::refuse_twice(tiers)?;
     raise_file_limit();
     // Kept until what a failed attach made is removed: the home stays locked so long.
     let real = Arc::new(open_and_lock(home)?);
@@ -409,11 +410,10 @@ pub(crate) fn attach_mapped(
         }
         if volatile {
             // Clean copies of an earlier attach are nobody's loss.
-            if let Some(sb) = tier.superblocks.as_mut() {
-                refuse_foreign(&sb[0], &identity, uuid.as_ref(), path)?;
-                refuse_unnoted(&sb[0], uuid.as_ref(), path)?;
+            for sb in tier.superblocks.take().iter().flatten() {
+                refuse_foreign(sb, &identity, uuid.as_ref(), path)?;
+                refuse_unnoted(sb, uuid.as_ref(), path)?;
             }
-            tier.superblocks = None;
         }
         found.push((spec, tier));
     }

@@ -4,9 +4,10 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Run, Shape, print_count, script};
+use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, print_count, script};
 use std::time::{Duration, Instant};
 use tiersmith_store::Planted;
+use tiersmith_store::crash::Report;
 
 /// Scripts in an ordinary run: with those of `crash_operations.rs` more than a million images.
 const SCRIPTS: u64 = 260;
@@ -15,6 +16,11 @@ const OPERATIONS: usize = 24;
 fn shape_for(seed: u64) -> Shape {
     let units = 4 + seed % 3;
     Shape {
+        tiers: match seed % 9 {
+            4 => Tiers::RedoBesideData,
+            7 => Tiers::Volatile,
+            _ => Tiers::One,
+        },
         members: 1 + (seed % 4 == 3) as usize,
         units,
         max_units: units + seed.is_multiple_of(5) as u64 * 2,
@@ -23,13 +29,46 @@ fn shape_for(seed: u64) -> Shape {
     }
 }
 
+/// On a volatile tier there are no batches: their blocks are written one by one.
+fn without_batches(ops: Vec<Op>) -> Vec<Op> {
+    let single = |op| match op {
+        Op::Batch { name, blocks } => {
+            let len = if name.ends_with(".big") { 8192 } else { 4096 };
+            blocks.into_iter().map(|block| Op::Write { name, at: block * len as u64, len }).collect()
+        }
+        other => vec![other],
+    };
+    ops.into_iter().flat_map(single).collect()
+}
+
+/// The cuts of the run itself, and of some runs those of the recovery after a cut and after a kill.
+fn explored(run: &Run, seed: u64) -> Report {
+    let mut sum = run.explore(120, seed, Planted::None);
+    let more = match seed % 40 {
+        3 | 17 if sum.violations.is_empty() => explore_after_kill(run, 12, seed, Planted::None),
+        8 | 26 if sum.violations.is_empty() => explore_recovery(run, 2, 8, seed),
+        _ => return sum,
+    };
+    add(&mut sum, more);
+    sum
+}
+
+fn add(sum: &mut Report, more: Report) {
+    sum.images += more.images;
+    sum.distinct += more.distinct;
+    sum.cuts += more.cuts;
+    sum.exhaustive_cuts += more.exhaustive_cuts;
+    sum.elapsed += more.elapsed;
+    sum.violations.extend(more.violations);
+}
+
 #[test]
 fn power_cut_anywhere_in_random_work_keeps_every_promise() {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     let first = number("TIERSMITH_SEED").unwrap_or(1);
     let soak = number("TIERSMITH_SOAK_SECONDS").map(Duration::from_secs);
     let started = Instant::now();
-    let mut total = None::<tiersmith_store::crash::Report>;
+    let mut total = None::<Report>;
     for seed in first.. {
         let done = match soak {
             Some(time) => started.elapsed() >= time,
@@ -40,8 +79,9 @@ fn power_cut_anywhere_in_random_work_keeps_every_promise() {
         }
         let shape = shape_for(seed);
         let (files, ops) = script(seed, OPERATIONS);
+        let ops = if shape.tiers == Tiers::Volatile { without_batches(ops) } else { ops };
         let run = Run::new(shape, &files, &ops, Planted::None);
-        let report = run.explore(120, seed, Planted::None);
+        let report = explored(&run, seed);
         if let Some(violation) = report.violations.first() {
             println!("TIERSMITH_SEED={seed}: {shape:?}, files {files:?}");
             for (n, op) in ops.iter().enumerate() {
@@ -52,13 +92,7 @@ fn power_cut_anywhere_in_random_work_keeps_every_promise() {
         }
         match &mut total {
             None => total = Some(report),
-            Some(sum) => {
-                sum.images += report.images;
-                sum.distinct += report.distinct;
-                sum.cuts += report.cuts;
-                sum.exhaustive_cuts += report.exhaustive_cuts;
-                sum.elapsed += report.elapsed;
-            }
+            Some(sum) => add(sum, report),
         }
     }
     print_count("random scripts", &total.expect("at least one script ran"));

@@ -7,6 +7,7 @@
 mod place;
 
 use place::Place;
+use rustix::fs::FileType;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,7 +36,9 @@ fn tree(dir: &Path) -> BTreeMap<PathBuf, (u64, u64)> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 open.push(path);
-            } else if let Ok(bytes) = std::fs::read(&path) {
+            } else if path.is_file()
+                && let Ok(bytes) = std::fs::read(&path)
+            {
                 let digest = bytes.iter().fold(0u64, |d, b| place::mix(d ^ u64::from(*b)));
                 found.insert(path, (bytes.len() as u64, digest));
             }
@@ -78,6 +81,10 @@ fn flip(path: &Path, at: u64) {
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0x5a], at).unwrap();
+}
+
+fn node(path: &Path, kind: FileType) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
 }
 
 const REASONS: &[(&str, Reason)] = &[
@@ -309,6 +316,34 @@ const REASONS: &[(&str, Reason)] = &[
     ("a member named twice", |p| {
         let spec = TierSpec { members: vec![p.member("x"), p.member("x")], ..p.tier(MIB) };
         (refused(p, &p.home(), &[spec]), vec!["twice".into()])
+    }),
+    ("a symbolic link as a member", |p| {
+        std::fs::write(p.path().join("elsewhere"), "").unwrap();
+        std::os::unix::fs::symlink("elsewhere", p.member("fast")).unwrap();
+        (refused(p, &p.home(), &[p.tier(MIB)]), vec![name(p.member("fast")), "a symbolic link".into()])
+    }),
+    ("a FIFO as a member", |p| {
+        // Not waited for, either.
+        node(&p.member("fast"), FileType::Fifo);
+        (refused(p, &p.home(), &[p.tier(MIB)]), vec![name(p.member("fast")), "a FIFO".into()])
+    }),
+    ("a socket as a member", |p| {
+        node(&p.member("fast"), FileType::Socket);
+        (refused(p, &p.home(), &[p.tier(MIB)]), vec![name(p.member("fast")), "a socket".into()])
+    }),
+    ("a character device of another kind as a member", |p| {
+        let spec = place::small("/dev/null".into(), MIB);
+        (refused(p, &p.home(), &[spec]), vec!["/dev/null".into(), "not a DAX character device".into()])
+    }),
+    ("a member named twice: by two paths", |p| {
+        std::fs::create_dir(p.path().join("sub")).unwrap();
+        let other = p.path().join("sub/../fast");
+        let spec = TierSpec { members: vec![p.member("fast"), other], ..p.tier(MIB) };
+        (refused(p, &p.home(), &[spec]), vec!["twice".into()])
+    }),
+    ("a member named twice: in two tiers", |p| {
+        let redo = TierSpec { name: "redo".into(), ..p.tier(MIB) };
+        (refused(p, &p.home(), &[redo, p.tier(MIB)]), vec!["twice".into()])
     }),
     ("two tiers with one name", |p| {
         let error = refused(p, &p.home(), &[p.tier(MIB), place::small(p.member("fast2"), MIB)]);

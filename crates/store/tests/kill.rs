@@ -58,7 +58,7 @@ impl Run {
 
     fn attach(&self, background: bool) -> AttachedHome {
         let options = Options { background, redo_keep_bytes: 64 << 10, ..place::options() };
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + Duration::from_secs(120);
         loop {
             match attach(&self.dir.join("db"), &[self.spec()], options.clone()) {
                 Ok(attached) => return attached,
@@ -219,7 +219,7 @@ fn kill_after(run: &Run, time: Duration) -> Killed {
         }
     };
     let mut ready = false;
-    while let Ok(line) = lines.recv_timeout(Duration::from_secs(60)) {
+    while let Ok(line) = lines.recv_timeout(Duration::from_secs(180)) {
         ready = line == "ready";
         if ready {
             break;

@@ -241,7 +241,7 @@ proptest! {
         redo_keep in prop_oneof![Just(0u64), Just(8192), Just(1 << 20)],
     ) {
         // 5 units: less than half of what the files can hold.
-        live(Shape { members: 1, units: 5, max_units: 5, lanes, redo_keep }, &actions)?;
+        live(Shape { units: 5, max_units: 5, lanes, redo_keep, ..Shape::default() }, &actions)?;
     }
 
     #[test]
@@ -249,6 +249,6 @@ proptest! {
         actions in prop::collection::vec(action(), 1..60),
         redo_keep in prop_oneof![Just(0u64), Just(16384)],
     ) {
-        live(Shape { members: 3, units: 4, max_units: 6, lanes: 4, redo_keep }, &actions)?;
+        live(Shape { members: 3, units: 4, max_units: 6, lanes: 4, redo_keep, ..Shape::default() }, &actions)?;
     }
 }

@@ -325,7 +325,7 @@ fn writer_of_promise_7() {
     let attached = attach(&dir.join("db"), &[place::small(dir.join("fast"), MIB)], place::options()).unwrap();
     attached.open("a.d8", OpenMode::CREATE).unwrap().write(0, &place::pattern(1, 0, 9000)).unwrap();
     println!("\nwritten");
-    std::thread::sleep(std::time::Duration::from_secs(60));
+    std::thread::sleep(std::time::Duration::from_secs(600));
 }
 
 fn assert_only_the_note(place: &Place) {

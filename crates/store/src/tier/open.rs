@@ -16,15 +16,46 @@ use crate::format::superblock::{
 use crate::planted::Planted;
 use crate::tier::alloc::Census;
 use parking_lot::Mutex;
-use std::os::unix::fs::FileTypeExt;
+use std::collections::HashMap;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
 /// The members of a tier as found, before it is known whose they are.
 pub(crate) struct Found {
     pub(crate) members: Vec<Member>,
-    /// The superblocks in member order; `None` for a tier never formatted.
+    /// The superblocks in member order, of a volatile tier those that are there; `None` for a tier never formatted.
     pub(crate) superblocks: Option<Vec<Superblock>>,
+}
+
+/// One file or device as two members, whatever it is called: the second would be said to be in use by this very process.
+pub(crate) fn refuse_twice(tiers: &[TierSpec]) -> Result<()> {
+    #[derive(PartialEq, Eq, Hash)]
+    enum Which<'a> {
+        File(u64, u64),
+        /// Nothing is there yet.
+        Place(PathBuf, Option<&'a std::ffi::OsStr>),
+    }
+    let mut seen = HashMap::new();
+    for path in tiers.iter().flat_map(|spec| &spec.members) {
+        let which = match std::fs::metadata(path) {
+            Ok(found) => Which::File(found.dev(), found.ino()),
+            Err(_) => {
+                let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let Ok(parent) = parent.canonicalize() else { continue };
+                Which::Place(parent, path.file_name())
+            }
+        };
+        if let Some(other) = seen.insert(which, path) {
+            return Err(Error::Options(format!(
+                "{} and {} are one and the same, a member is named twice; name each once",
+                other.display(),
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Maps the members a specification names. A device is mapped whole, a file in the length it has; one that is empty or missing gets
@@ -135,6 +166,11 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
     let unused = |sb: &Superblock| matches!(sb.state, TierState::Detached | TierState::Attaching);
     if superblocks.len() < members.len() && superblocks.iter().all(unused) {
         return Ok(Found { members, superblocks: None });
+    }
+    let clean_copies = |sb: &Superblock| unused(sb) || sb.flags & FLAG_VOLATILE != 0;
+    if !empty.is_empty() && spec.medium == Medium::Volatile && superblocks.iter().all(clean_copies) {
+        // A volatile tier is formatted at every attach, member by member: one that was killed then leaves some without a superblock.
+        return Ok(Found { members, superblocks: Some(superblocks) });
     }
     if let Some(path) = empty.first() {
         return Err(Error::WrongTier(format!(
@@ -271,6 +307,13 @@ pub(crate) fn format(
         }
         first.fence();
     }
+    // Nothing of them may stay behind the marks: the new mark is the old one, so the first words of a new copy to arrive would make
+    // the old one whole again.
+    for at in COPY_AT {
+        for member in members {
+            member.mapping.nt_zero(at + FORMATTING.len() as u64, SUPERBLOCK - FORMATTING.len());
+        }
+    }
     first.nt_zero(LANES_AT, (geometry.lanes as usize) * 128);
     for batch in 0..geometry.batches {
         first.nt_zero(geometry.batch_at(batch), BATCH_RECORD);
@@ -285,17 +328,31 @@ pub(crate) fn format(
     Ok(superblocks)
 }
 
-/// Writes both copies of every superblock, one copy of all after the other.
+/// Writes both copies of every superblock, one copy of all after the other. Of each member the newest whole copy comes last: a cut among
+/// earlier writes may have left the other one in parts, and a second cut here must not leave both so.
 ///
 /// # Durability
 /// Durable on return; a cut leaves the old or the new one, member by member.
 pub(crate) fn write_superblocks(members: &[Member], superblocks: &[Superblock]) {
-    for at in COPY_AT {
-        for (member, sb) in members.iter().zip(superblocks) {
-            member.mapping.nt_write(at, &sb.encode());
+    let orders: Vec<[u64; 2]> = members.iter().map(newest_last).collect();
+    for turn in 0..COPY_AT.len() {
+        for ((member, sb), order) in members.iter().zip(superblocks).zip(&orders) {
+            member.mapping.nt_write(order[turn], &sb.encode());
         }
         members[0].mapping.fence();
     }
+}
+
+/// The places of a member's copies, in the order in which they may be written.
+fn newest_last(member: &Member) -> [u64; 2] {
+    let [first, second] = COPY_AT;
+    let [a, b] = COPY_AT.map(|at| {
+        let mut bytes = [0; SUPERBLOCK];
+        member.mapping.read(at, &mut bytes);
+        Superblock::decode(&bytes).ok().map(|sb| sb.seq)
+    });
+    // A copy that is not whole is older than any.
+    if a > b { [second, first] } else { [first, second] }
 }
 
 /// A tier in DRAM, its allocator empty until the maps have been read.

@@ -8,9 +8,10 @@
 
 mod again;
 mod script;
+mod shape;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use tiersmith_pmem::Mapping;
@@ -18,101 +19,15 @@ use tiersmith_store::check::{AnyHome, check_images};
 use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
 use tiersmith_store::home::SimHome;
 use tiersmith_store::{
-    AttachedHome, Error, FileClass, FileTime, Medium, OpenMode, Options, Planted, Profile, RenameFlags,
-    SetTime, TierSpec, testing,
+    AttachedHome, Error, File, FileClass, FileTime, OpenMode, Planted, RenameFlags, SetTime, testing,
 };
 
 #[allow(unused_imports, reason = "each test binary uses its part")]
 pub use {
     again::{explore_after_kill, explore_recovery},
     script::script,
+    shape::{Shape, Tiers, UNIT},
 };
-
-/// Files by name ending: `.redo`, `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
-static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
-    Profile::parse(
-        "crash",
-        r#"
-        description = "the crash tests' own"
-        [default]
-        class = "pass"
-        block_size = 4096
-        [[rule]]
-        files = ["**/*.redo"]
-        class = "redo"
-        block_size = 4096
-        why = "test"
-        [[rule]]
-        files = ["**/*.db"]
-        class = "data"
-        block_size = 4096
-        why = "test"
-        [[rule]]
-        files = ["**/*.big"]
-        class = "data"
-        block_size = 8192
-        why = "test"
-        "#,
-    )
-    .expect("the profile is right")
-});
-
-/// The shape of the tier.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    pub members: usize,
-    /// Allocation units of 32 KiB for blocks and map pages, per member.
-    pub units: u64,
-    /// Units it may grow to.
-    pub max_units: u64,
-    pub lanes: u32,
-    pub redo_keep: u64,
-}
-
-impl Default for Shape {
-    fn default() -> Self {
-        Self { members: 1, units: 4, max_units: 4, lanes: 2, redo_keep: 8192 }
-    }
-}
-
-pub const UNIT: u64 = 32768;
-
-impl Shape {
-    pub fn spec(&self) -> TierSpec {
-        // One unit in front holds the superblocks, lanes, batch record and slots.
-        let len = |units: u64| (units + 1) * UNIT;
-        let mut spec = TierSpec::new("fast", "/member0", Medium::Emulated, len(self.units));
-        spec.members = (0..self.members).map(|n| PathBuf::from(format!("/member{n}"))).collect();
-        spec.max_size = len(self.max_units);
-        spec.grow_by = if self.max_units > self.units { UNIT } else { 0 };
-        spec.unit = UNIT;
-        spec.lanes = self.lanes;
-        spec.batches = 1;
-        spec.slots = 6;
-        spec
-    }
-
-    fn options(&self, planted: Planted) -> Options {
-        Options {
-            profile: None,
-            redo_keep_bytes: self.redo_keep,
-            background: false,
-            record_waits: false,
-            seed: Some(7),
-            planted,
-            ..Options::default()
-        }
-    }
-
-    pub fn attach(
-        &self,
-        home: Arc<SimHome>,
-        members: Vec<Arc<Mapping>>,
-        planted: Planted,
-    ) -> tiersmith_store::Result<AttachedHome> {
-        testing::attach_simulated(home, vec![(self.spec(), members)], &PROFILE, self.options(planted))
-    }
-}
 
 /// One step of a script. Offsets and lengths are bytes; `fill` makes contents that differ by operation and place.
 #[derive(Clone, Debug)]
@@ -183,7 +98,23 @@ pub enum Op {
         name: &'static str,
     },
     Background,
+    /// Everything goes home.
+    Flush,
     Grow,
+    /// The file stays open from here on, also when its name is removed or goes to another file.
+    Hold {
+        name: &'static str,
+    },
+    /// A write to a file that is held and has no name any more: nobody else sees it.
+    WriteRemoved {
+        held: &'static str,
+        at: u64,
+        len: usize,
+    },
+    /// The held file is closed.
+    LetGo {
+        held: &'static str,
+    },
     /// Quiet close and a new attach.
     Reopen,
     Detach,
@@ -232,6 +163,9 @@ struct Step {
     op: Op,
 }
 
+/// Files that a script keeps open, by the names they were opened with.
+type Held = BTreeMap<&'static str, File>;
+
 /// A script that has run.
 pub struct Run {
     pub shape: Shape,
@@ -276,7 +210,7 @@ impl Run {
             start.bytes.insert(id, Arc::new(bytes));
         }
         let spec = shape.spec();
-        let members: Vec<Arc<Mapping>> = (0..shape.members)
+        let members: Vec<Arc<Mapping>> = (0..shape.mappings())
             .map(|_| Arc::new(recorder.simulator().mapping(vec![0; spec.size as usize], spec.max_size)))
             .collect();
         let mut attached = None;
@@ -286,16 +220,17 @@ impl Run {
         }
         recorder.rebase();
         let mut run = Self { shape, start: start.clone(), steps: Vec::new(), recorder };
-        let mut files = start;
+        let (mut files, mut held) = (start, Held::new());
         for (n, op) in ops.iter().enumerate() {
             // The step is known before it runs: a cut falls into it.
             let (after, grain) = apply(&files, n, op);
+            let grain = if shape.tiers == Tiers::Volatile { through(grain) } else { grain };
             run.steps.push(Step { after: after.clone(), grain, op: op.clone() });
-            run.execute(n, op, &mut attached, &members, planted);
+            run.execute(n, op, &mut attached, &mut held, &members, planted);
             files = after;
             run.recorder.acked();
         }
-        drop(attached);
+        drop((held, attached));
         run
     }
 
@@ -304,6 +239,7 @@ impl Run {
         n: usize,
         op: &Op,
         attached: &mut Option<AttachedHome>,
+        held: &mut Held,
         members: &[Arc<Mapping>],
         planted: Planted,
     ) {
@@ -313,15 +249,21 @@ impl Run {
         };
         match op {
             Op::Attach => {
-                *attached =
-                    Some(self.shape.attach(self.recorder.home(), fresh(), planted).expect("attach works"));
+                *attached = Some(
+                    self.shape
+                        .attach_with(self.recorder.home(), fresh(), planted, 8 + n as u64)
+                        .expect("attach works"),
+                );
                 return;
             }
             Op::Reopen => {
                 *attached = None;
                 testing::forget_claims(members, UNIT);
-                *attached =
-                    Some(self.shape.attach(self.recorder.home(), fresh(), planted).expect("attach works"));
+                *attached = Some(
+                    self.shape
+                        .attach_with(self.recorder.home(), fresh(), planted, 8 + n as u64)
+                        .expect("attach works"),
+                );
                 return;
             }
             Op::Detach => {
@@ -332,6 +274,18 @@ impl Run {
             _ => {}
         }
         let home = attached.as_ref().expect("attached");
+        match op {
+            Op::Hold { name } => {
+                held.insert(name, home.open(name, OpenMode::WRITE).expect("the file is there"));
+            }
+            Op::WriteRemoved { held: name, at, len } => {
+                let file = &held[name];
+                file.write(*at, &pattern(n, *at, *len)).expect("a removed file is written as any other");
+                file.sync().expect("a removed file is synced as any other");
+            }
+            Op::LetGo { held: name } => drop(held.remove(name)),
+            _ => {}
+        }
         execute_on(home, n, op).unwrap_or_else(|e| panic!("step {n} {op:?}: {e}"));
     }
 
@@ -376,7 +330,9 @@ impl Run {
         let seen = read_all(&attached, home)?;
         self.compare(&seen, before, in_flight)?;
         self.accounts(&attached)?;
-        offline_check(&members, home)?;
+        for tier in members.chunks(self.shape.members) {
+            offline_check(tier, home)?;
+        }
         // Clean blocks equal home: without their copies the same bytes are read.
         attached.evict(None, u64::MAX).map_err(|e| format!("evict: {e}"))?;
         same(&seen, &read_all(&attached, home)?, "after the clean copies were dropped")?;
@@ -514,12 +470,25 @@ pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Re
         Op::Pin { name } => home.pin(name)?,
         Op::Unpin { name } => home.unpin(name)?,
         Op::Background => home.background_step()?,
+        Op::Flush => {
+            home.flush_all()?;
+        }
+        Op::Hold { .. } | Op::WriteRemoved { .. } | Op::LetGo { .. } => {}
         Op::Grow => {
             home.grow("fast")?;
         }
         Op::Attach | Op::Reopen | Op::Detach => unreachable!("handled by the run"),
     }
     Ok(())
+}
+
+/// What a cut in an operation leaves that is written through to home: any sectors of it, here looked at by words.
+fn through(grain: Grain) -> Grain {
+    match grain {
+        Grain::Whole => Grain::Whole,
+        Grain::Block(_) | Grain::Word => Grain::Word,
+        Grain::Ranged(_) => Grain::Word,
+    }
 }
 
 fn in_parts(name: &str) -> Grain {

@@ -1,0 +1,142 @@
+//! The tiers that a crash test runs on: how many, how large, on what; and which files are what.
+
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+use tiersmith_pmem::Mapping;
+use tiersmith_store::home::SimHome;
+use tiersmith_store::{AttachedHome, Medium, Options, Planted, Profile, TierSpec, testing};
+
+/// Files by name ending: `.redo`, `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
+static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
+    Profile::parse(
+        "crash",
+        r#"
+        description = "the crash tests' own"
+        [default]
+        class = "pass"
+        block_size = 4096
+        [[rule]]
+        files = ["**/*.redo"]
+        class = "redo"
+        block_size = 4096
+        why = "test"
+        [[rule]]
+        files = ["**/*.db"]
+        class = "data"
+        block_size = 4096
+        why = "test"
+        [[rule]]
+        files = ["**/*.big"]
+        class = "data"
+        block_size = 8192
+        why = "test"
+        "#,
+    )
+    .expect("the profile is right")
+});
+
+/// Which tiers there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tiers {
+    /// One, for redo and data.
+    #[default]
+    One,
+    /// One for redo and one for data.
+    RedoBesideData,
+    /// One that loses what it holds with the power: clean copies only, and all files pass or are written through.
+    Volatile,
+}
+
+/// The shape of the tier, or of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub tiers: Tiers,
+    pub members: usize,
+    /// Allocation units of 32 KiB for blocks and map pages, per member.
+    pub units: u64,
+    /// Units it may grow to.
+    pub max_units: u64,
+    pub lanes: u32,
+    pub redo_keep: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { tiers: Tiers::One, members: 1, units: 4, max_units: 4, lanes: 2, redo_keep: 8192 }
+    }
+}
+
+pub const UNIT: u64 = 32768;
+
+impl Shape {
+    pub fn spec(&self) -> TierSpec {
+        // One unit in front holds the superblocks, lanes, batch record and slots.
+        let len = |units: u64| (units + 1) * UNIT;
+        let mut spec = TierSpec::new("fast", "/member0", Medium::Emulated, len(self.units));
+        spec.members = (0..self.members).map(|n| PathBuf::from(format!("/member{n}"))).collect();
+        spec.max_size = len(self.max_units);
+        spec.grow_by = if self.max_units > self.units { UNIT } else { 0 };
+        spec.unit = UNIT;
+        spec.lanes = self.lanes;
+        spec.batches = 1;
+        spec.slots = 6;
+        spec
+    }
+
+    /// Each tier, with its members.
+    fn specs(&self) -> Vec<TierSpec> {
+        let one = self.spec();
+        match self.tiers {
+            Tiers::One => vec![one],
+            Tiers::Volatile => vec![TierSpec { medium: Medium::Volatile, ..one }],
+            Tiers::RedoBesideData => {
+                let members = (0..self.members).map(|n| PathBuf::from(format!("/redo{n}"))).collect();
+                let redo = TierSpec { name: "redo".into(), members, holds_data: false, ..one.clone() };
+                vec![redo, TierSpec { holds_redo: false, ..one }]
+            }
+        }
+    }
+
+    /// The members of all tiers together.
+    pub fn mappings(&self) -> usize {
+        self.specs().len() * self.members
+    }
+
+    fn options(&self, planted: Planted) -> Options {
+        Options {
+            profile: None,
+            redo_keep_bytes: self.redo_keep,
+            background: false,
+            record_waits: false,
+            planted,
+            ..Options::default()
+        }
+    }
+
+    pub fn attach(
+        &self,
+        home: Arc<SimHome>,
+        members: Vec<Arc<Mapping>>,
+        planted: Planted,
+    ) -> tiersmith_store::Result<AttachedHome> {
+        self.attach_with(home, members, planted, 7)
+    }
+
+    /// With a seed of its own, so that a tier that is made again is another tier.
+    pub fn attach_with(
+        &self,
+        home: Arc<SimHome>,
+        members: Vec<Arc<Mapping>>,
+        planted: Planted,
+        seed: u64,
+    ) -> tiersmith_store::Result<AttachedHome> {
+        let members = members.chunks(self.members).map(<[_]>::to_vec);
+        let tiers = self.specs().into_iter().zip(members).collect();
+        testing::attach_simulated(
+            home,
+            tiers,
+            &PROFILE,
+            Options { seed: Some(seed), ..self.options(planted) },
+        )
+    }
+}
