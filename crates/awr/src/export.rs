@@ -159,12 +159,12 @@ impl Beside {
         if self.baselines.is_empty() && self.gaps.is_empty() {
             return Ok((0, 0));
         }
-        // Two programs that add at once: the second waits, then finds what the first one added.
-        let lock = File::open(dir).and_then(|dir| {
+        // Two programs that add at once: the second waits, then finds what the first one added. On a file system without locks (some network
+        // file systems) two at the very same instant could meet.
+        let _locked = File::open(dir).and_then(|dir| {
             rustix::fs::flock(&dir, rustix::fs::FlockOperation::LockExclusive)?;
             Ok(dir)
         });
-        let _locked = lock.map_err(|source| failed("write", &dir.join(BESIDE), source))?;
         let mut all = Beside::read(&dir.join(BESIDE))?.unwrap_or_default();
         let (named, gaps) = (all.baselines.len(), self.gaps.len());
         for of in self.baselines {

@@ -147,7 +147,7 @@ impl Interval {
             }
             _ => None,
         };
-        let mut db_time_ns = None;
+        let (mut db_time_ns, mut inside) = (None, Inside::default());
         if begin.db_time_ns.is_none() || end.db_time_ns.is_none() {
             warnings.push("The source does not tell DB time: shares of DB time are left out.".to_owned());
         } else if begin.db_time_ns.zip(end.db_time_ns).is_some_and(|(a, b)| has_wrapped(end, a, b)) {
@@ -164,7 +164,7 @@ impl Interval {
             db_time_ns,
             db_cpu_ns: grown_if_known("DB CPU", begin.db_cpu_ns, end.db_cpu_ns)?,
             process_cpu_ns: grown_if_known("processor time", begin.process_cpu_ns, end.process_cpu_ns)?,
-            waits: waits(begin, end, &mut warnings)?,
+            waits: waits(begin, end, &mut inside, &mut warnings)?,
             counters: counters(begin, end, &mut warnings)?,
             io: io(begin, end, &mut warnings)?,
             host_cpu,
@@ -176,7 +176,7 @@ impl Interval {
             warnings,
             timeline: None,
             left_out: Vec::new(),
-            inside: Inside::default(),
+            inside,
         })
     }
 
@@ -485,7 +485,12 @@ pub(crate) fn left_out(what: &str, mut names: Vec<String>, warnings: &mut Vec<St
 /// So many names stand in a warning.
 pub(crate) const NAMED: usize = 10;
 
-fn waits(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Vec<WaitDelta>> {
+fn waits(
+    begin: &Snapshot,
+    end: &Snapshot,
+    inside: &mut Inside,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<WaitDelta>> {
     let partial = is_partial(begin, end, "waits");
     let mut out = Vec::new();
     let there: BTreeSet<_> = end.waits.iter().map(WaitStat::key).collect();
@@ -510,6 +515,10 @@ fn waits(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result
         }
     }
     left_out("the waits ", out, warnings);
+    if !wrapped.is_empty() {
+        // What is left out here is no zero where intervals are added up.
+        inside.partial.insert("waits".to_owned());
+    }
     all_wrapped(wrapped, warnings);
     Ok(rows)
 }

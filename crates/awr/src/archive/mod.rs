@@ -439,6 +439,7 @@ pub(crate) fn unfit_baseline(
     } else if first >= last {
         Some(format!("from snapshot {first} to {last} there is no interval"))
     } else if of != also {
+        let [of, also] = [of, also].map(crate::figure::visible);
         Some(format!("snapshots {first} and {last} are of two sources, `{of}` and `{also}`"))
     } else {
         None
