@@ -5,8 +5,8 @@
 //! DIR/baselines-and-gaps.json        what has a meaning only together with them; its numbers are those of the files
 //! ```
 //!
-//! Whatever is not taken over is said: a baseline whose snapshots are not among those exported or loaded, a name that is given already, a
-//! reason that is too long. Nothing is renamed.
+//! Whatever is not taken over is said: a baseline whose snapshots are not among those exported or loaded, one that cannot be an interval, a
+//! name that is given already, a reason that is too long. Nothing is renamed, and nothing is loaded twice because it was named twice.
 //!
 //! Invariants: a baseline or a gap is never attached to another snapshot than before; a file is whole or not there.
 //! Deliberately absent: leases, for who records is no fact about the past.
@@ -14,11 +14,12 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::archive::{Archive, Baseline, Behind, Gap, LONGEST_NAME};
+use crate::archive::{Archive, Baseline, Behind, Gap, LONGEST_NAME, unfit_baseline};
 use crate::repository::MOST_BYTES;
 use crate::{AnyRepository, Error, Repository, Result, Snapshot, SnapshotId, figure, read_snapshot};
 
@@ -80,31 +81,33 @@ struct GapOut {
 
 impl Beside {
     fn of(repository: &AnyRepository) -> Result<Beside> {
-        match repository {
-            AnyRepository::Directory(repository) => {
-                Ok(Beside::read(&repository.path().join(BESIDE))?.unwrap_or_default())
-            }
-            AnyRepository::Archive(archive) => {
-                let baseline = |of: Baseline| BaselineOut { name: of.name, first: of.first, last: of.last };
-                let gap = |of: Gap| GapOut {
-                    source: of.source,
-                    at_unix_ns: of.at_unix_ns,
-                    reason: of.reason,
-                    after: of.after,
-                };
-                Ok(Beside {
-                    baselines: archive.baselines()?.into_iter().map(baseline).collect(),
-                    gaps: archive.gaps()?.into_iter().map(gap).collect(),
-                    ..Beside::default()
-                })
-            }
-        }
+        let baseline = |of: Baseline| BaselineOut { name: of.name, first: of.first, last: of.last };
+        let gap = |of: Gap| GapOut {
+            source: of.source,
+            at_unix_ns: of.at_unix_ns,
+            reason: of.reason,
+            after: of.after,
+        };
+        let (baselines, gaps) = repository.baselines_and_gaps()?;
+        Ok(Beside {
+            baselines: baselines.into_iter().map(baseline).collect(),
+            gaps: gaps.into_iter().map(gap).collect(),
+            ..Beside::default()
+        })
     }
 
     fn read(path: &Path) -> Result<Option<Beside>> {
         let failed = |source| failed("read", path, source);
-        let place = || path.display().to_string();
-        let foreign = |reason: String| Err(Error::Foreign { place: place(), reason });
+        let foreign = |reason: String| {
+            let remedy =
+                "Export it anew, or take it away: the snapshots beside it can be read without it".to_owned();
+            Err(Error::Archive {
+                action: "read baselines and gaps of",
+                path: path.to_owned(),
+                reason,
+                remedy,
+            })
+        };
         // Before it is opened: opening a named pipe would wait for somebody to write.
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_file() => {}
@@ -117,8 +120,10 @@ impl Beside {
         if read.map_err(failed)? as u64 > MOST_BYTES {
             return foreign(format!("it is larger than {MOST_BYTES} bytes"));
         }
-        let beside: Beside = serde_json::from_str(&text)
-            .map_err(|error| Error::Damaged { place: place(), reason: error.to_string() })?;
+        let beside: Beside = match serde_json::from_str(&text) {
+            Ok(beside) => beside,
+            Err(error) => return foreign(format!("it is damaged: {error}")),
+        };
         if beside.kind != KIND || beside.format != FORMAT {
             return foreign(format!("it is not of kind `{KIND}`, format {FORMAT}"));
         }
@@ -148,37 +153,54 @@ impl Beside {
         })
     }
 
-    /// Adds to what lies beside the snapshots of a directory.
-    fn add_to(self, dir: &Path) -> Result<()> {
+    /// Adds to what lies beside the snapshots of a directory; a name that is given there is left out, and said. Returns how many baselines
+    /// and gaps were added.
+    fn add_to(self, dir: &Path, left_out: &mut Vec<String>) -> Result<(usize, usize)> {
         if self.baselines.is_empty() && self.gaps.is_empty() {
-            return Ok(());
+            return Ok((0, 0));
         }
+        // Two programs that add at once: the second waits, then finds what the first one added. On a file system without locks (some network
+        // file systems) two at the very same instant could meet.
+        let _locked = File::open(dir).and_then(|dir| {
+            rustix::fs::flock(&dir, rustix::fs::FlockOperation::LockExclusive)?;
+            Ok(dir)
+        });
         let mut all = Beside::read(&dir.join(BESIDE))?.unwrap_or_default();
-        all.baselines.extend(self.baselines);
+        let (named, gaps) = (all.baselines.len(), self.gaps.len());
+        for of in self.baselines {
+            match all.baselines.iter().any(|given| given.name == of.name) {
+                true => left_out.push(name_is_given(&of.name)),
+                false => all.baselines.push(of),
+            }
+        }
         all.gaps.extend(self.gaps);
-        all.write(dir)
+        let added = all.baselines.len() - named;
+        all.write(dir)?;
+        Ok((added, gaps))
     }
 
     /// The same with other numbers; what has none is left out, and said.
     fn renumbered(self, new: &Numbers, left_out: &mut Vec<String>) -> Beside {
         let mut beside = Beside::default();
         for of in self.baselines {
+            let name = figure::visible(&of.name);
             match (new.ids.get(&of.first), new.ids.get(&of.last)) {
-                (Some(first), Some(last)) => {
-                    beside.baselines.push(BaselineOut { first: *first, last: *last, ..of });
+                (Some((first, its)), Some((last, also))) => {
+                    match unfit_baseline(&of.name, (of.first, its), (of.last, also)) {
+                        Some(why) => left_out.push(format!("baseline {name}: {why}")),
+                        None => beside.baselines.push(BaselineOut { first: *first, last: *last, ..of }),
+                    }
                 }
                 _ => left_out.push(format!(
-                    "baseline {}: its snapshots {} and {} are not both among these",
-                    figure::visible(&of.name),
-                    of.first,
-                    of.last
+                    "baseline {name}: its snapshots {} and {} are not both among these",
+                    of.first, of.last
                 )),
             }
         }
         let mut outside = 0;
         for of in self.gaps {
             let after = match of.after {
-                Some(after) => new.ids.get(&after).copied(),
+                Some(after) => new.ids.get(&after).map(|(id, _)| *id),
                 None => new.before(&of.source, of.at_unix_ns),
             };
             match after {
@@ -223,17 +245,34 @@ fn failed(what: &str, path: &Path, source: io::Error) -> Error {
     }
 }
 
-/// New numbers of snapshots by their old ones, and when each was taken.
+/// What is left out because another interval is called so.
+fn name_is_given(name: &str) -> String {
+    format!("baseline {}: there is one of this name already", figure::visible(name))
+}
+
+/// The baselines and gaps that lie beside the snapshots of a directory.
+///
+/// # Errors
+/// If the file with them is there and cannot be read, or is something else.
+pub(crate) fn beside(dir: &Path) -> Result<(Vec<Baseline>, Vec<Gap>)> {
+    let beside = Beside::read(&dir.join(BESIDE))?.unwrap_or_default();
+    let baseline = |of: BaselineOut| Baseline { name: of.name, first: of.first, last: of.last };
+    let gap =
+        |of: GapOut| Gap { source: of.source, at_unix_ns: of.at_unix_ns, reason: of.reason, after: of.after };
+    Ok((beside.baselines.into_iter().map(baseline).collect(), beside.gaps.into_iter().map(gap).collect()))
+}
+
+/// New numbers of snapshots by their old ones, of which source each is, and when it was taken.
 #[derive(Default)]
 struct Numbers {
-    ids: BTreeMap<SnapshotId, SnapshotId>,
+    ids: BTreeMap<SnapshotId, (SnapshotId, String)>,
     /// By source and time.
     times: BTreeMap<(String, u64), SnapshotId>,
 }
 
 impl Numbers {
     fn add(&mut self, old: SnapshotId, new: SnapshotId, of: &Snapshot) {
-        self.ids.insert(old, new);
+        self.ids.insert(old, (new, of.source.path.clone()));
         self.times.insert((of.source.path.clone(), of.taken_unix_ns), new);
     }
 
@@ -267,15 +306,45 @@ pub fn export(from: &AnyRepository, ids: &[SnapshotId], to: &Path) -> Result<Exp
         exported.snapshots.push((id, new));
     }
     let beside = beside.renumbered(&numbers, &mut exported.left_out);
-    (exported.baselines, exported.gaps) = (beside.baselines.len(), beside.gaps.len());
-    beside.add_to(to.path())?;
+    (exported.baselines, exported.gaps) = beside.add_to(to.path(), &mut exported.left_out)?;
     Ok(exported)
+}
+
+/// Files and directories that were read, by what they are and not by what they are called.
+#[derive(Default)]
+struct ReadOnce(BTreeMap<(u64, u64), PathBuf>);
+
+impl ReadOnce {
+    /// Notes that this one is read.
+    ///
+    /// # Errors
+    /// If it was read before, under this name or another.
+    fn note(&mut self, path: &Path) -> Result<()> {
+        let metadata = fs::metadata(path).map_err(|source| Error::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
+            remedy: "Check that it is there and can be read",
+        })?;
+        match self.0.insert((metadata.dev(), metadata.ino()), path.to_owned()) {
+            None => Ok(()),
+            Some(before) => Err(Error::Archive {
+                action: "load snapshots of",
+                path: path.to_owned(),
+                reason: format!(
+                    "it was given before, as {}, and everything in it would be kept twice",
+                    before.display()
+                ),
+                remedy: "Give each file and directory once".to_owned(),
+            }),
+        }
+    }
 }
 
 /// Loads snapshots from files, or from directories with what lies beside the snapshots there.
 ///
 /// # Errors
-/// If something cannot be read, or the repository cannot be written: neither a snapshot nor a gap is kept then, but in a directory those
+/// If something cannot be read or is given twice, under whatever names, or the repository cannot be written: neither a snapshot nor a gap is kept then, but in a directory those
 /// before the error.
 ///
 /// # Durability
@@ -285,13 +354,22 @@ pub fn load(paths: &[PathBuf], to: &Path) -> Result<Loaded> {
     // Everything is read before anything is kept.
     let (mut snapshots, mut places, mut besides) = (Vec::new(), Vec::new(), Vec::new());
     let mut without: Vec<PathBuf> = Vec::new();
+    let mut once = ReadOnce::default();
     for path in paths {
+        if path.exists() {
+            once.note(path)?;
+        }
         if path.is_dir() {
             for (id, file) in Repository::existing(path)?.files_by_number()? {
+                once.note(&file)?;
                 snapshots.push(read_snapshot(&file)?);
                 places.push((path.clone(), id));
             }
-            besides.extend(Beside::read(&path.join(BESIDE))?.map(|beside| (path.clone(), beside)));
+            let beside = path.join(BESIDE);
+            if let Some(read) = Beside::read(&beside)? {
+                once.note(&beside)?;
+                besides.push((path.clone(), read));
+            }
             continue;
         }
         let dir =
@@ -332,8 +410,8 @@ pub fn load(paths: &[PathBuf], to: &Path) -> Result<Loaded> {
             for snapshot in &snapshots {
                 loaded.snapshots.push(repository.take(snapshot)?);
             }
-            (loaded.baselines, loaded.gaps) = (beside.baselines.len(), beside.gaps.len());
-            beside.at(&loaded.snapshots).add_to(repository.path())?;
+            let beside = beside.at(&loaded.snapshots);
+            (loaded.baselines, loaded.gaps) = beside.add_to(repository.path(), &mut loaded.left_out)?;
         }
     }
     Ok(loaded)
@@ -376,7 +454,7 @@ fn keep(beside: Beside, snapshots: &[Snapshot], archive: &Archive, loaded: &mut 
     for of in beside.at(&loaded.snapshots).baselines {
         let name = figure::visible(&of.name);
         if given.contains(&of.name) {
-            loaded.left_out.push(format!("baseline {name}: there is one of this name already"));
+            loaded.left_out.push(name_is_given(&of.name));
             continue;
         }
         match archive.add_baseline(&of.name, of.first, of.last) {

@@ -147,8 +147,13 @@ impl Interval {
             }
             _ => None,
         };
+        let (mut db_time_ns, mut inside) = (None, Inside::default());
         if begin.db_time_ns.is_none() || end.db_time_ns.is_none() {
             warnings.push("The source does not tell DB time: shares of DB time are left out.".to_owned());
+        } else if begin.db_time_ns.zip(end.db_time_ns).is_some_and(|(a, b)| has_wrapped(end, a, b)) {
+            all_wrapped(vec!["all statements, which is DB time".to_owned()], &mut warnings);
+        } else {
+            db_time_ns = grown_if_known("DB time", begin.db_time_ns, end.db_time_ns)?;
         }
         Ok(Interval {
             label: String::new(),
@@ -156,10 +161,10 @@ impl Interval {
             end: end.clone(),
             ids: None,
             elapsed_ns,
-            db_time_ns: grown_if_known("DB time", begin.db_time_ns, end.db_time_ns)?,
+            db_time_ns,
             db_cpu_ns: grown_if_known("DB CPU", begin.db_cpu_ns, end.db_cpu_ns)?,
             process_cpu_ns: grown_if_known("processor time", begin.process_cpu_ns, end.process_cpu_ns)?,
-            waits: waits(begin, end, &mut warnings)?,
+            waits: waits(begin, end, &mut inside, &mut warnings)?,
             counters: counters(begin, end, &mut warnings)?,
             io: io(begin, end, &mut warnings)?,
             host_cpu,
@@ -171,7 +176,7 @@ impl Interval {
             warnings,
             timeline: None,
             left_out: Vec::new(),
-            inside: Inside::default(),
+            inside,
         })
     }
 
@@ -433,13 +438,39 @@ fn gone(what: &str, name: &str) -> Error {
     Error::Restarted { reason: format!("the {what} `{name}` is in the first and not in the second") }
 }
 
+/// MariaDB and MySQL add up waits in 64 bits of picoseconds: after 213 days of them, which many sessions have in one, a sum begins at zero.
+const PICOSECONDS_WRAP_AFTER_NS: u64 = u64::MAX / 1000;
+
+/// Whether a time is smaller than before because it became too large for the source's counter. It falls by about as much as the counter
+/// holds then; by how much exactly is not known where the time is a sum of several counters.
+fn has_wrapped(end: &Snapshot, before_ns: u64, now_ns: u64) -> bool {
+    let by = before_ns.saturating_sub(now_ns);
+    let nearly = PICOSECONDS_WRAP_AFTER_NS / 10 * 9;
+    ["MariaDB", "MySQL"].contains(&end.source.product.as_str())
+        && (nearly..=PICOSECONDS_WRAP_AFTER_NS).contains(&by)
+}
+
+/// Says which times are left out because the source's counters wrapped around.
+fn all_wrapped(names: Vec<String>, warnings: &mut Vec<String>) {
+    if !names.is_empty() {
+        let names: Vec<String> = names.iter().map(|name| crate::figure::visible(name)).collect();
+        warnings.push(format!(
+            "Too large for the source's counters, which began again at zero, so left out: the time of {}.",
+            names.join("; ")
+        ));
+    }
+}
+
 /// Whether what is absent from this list of one of them was not told by the source.
 fn is_partial(begin: &Snapshot, end: &Snapshot, list: &str) -> bool {
     begin.partial.contains(list) || end.partial.contains(list)
 }
 
 /// Says what was left out because only one of the snapshots has it, or it was counted in another way.
-pub(crate) fn left_out(what: &str, names: Vec<String>, warnings: &mut Vec<String>) {
+pub(crate) fn left_out(what: &str, mut names: Vec<String>, warnings: &mut Vec<String>) {
+    // One name may be that of a request's wait and of one in the background.
+    let mut said = BTreeSet::new();
+    names.retain(|name| said.insert(name.clone()));
     let more = names.len().saturating_sub(NAMED);
     let and = if more > 0 { format!(" and {more} more") } else { String::new() };
     let shown: Vec<_> = names.into_iter().take(NAMED).map(|name| crate::figure::visible(&name)).collect();
@@ -454,7 +485,12 @@ pub(crate) fn left_out(what: &str, names: Vec<String>, warnings: &mut Vec<String
 /// So many names stand in a warning.
 pub(crate) const NAMED: usize = 10;
 
-fn waits(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Vec<WaitDelta>> {
+fn waits(
+    begin: &Snapshot,
+    end: &Snapshot,
+    inside: &mut Inside,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<WaitDelta>> {
     let partial = is_partial(begin, end, "waits");
     let mut out = Vec::new();
     let there: BTreeSet<_> = end.waits.iter().map(WaitStat::key).collect();
@@ -466,13 +502,24 @@ fn waits(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result
     }
     let mut rows = Vec::new();
     let before: BTreeMap<_, &WaitStat> = begin.waits.iter().map(|wait| (wait.key(), wait)).collect();
+    let mut wrapped = Vec::new();
     for now in &end.waits {
         match before.get(&now.key()) {
             None if partial => out.push(now.name.clone()),
+            // A source may come to count one thing in another way: the help says how.
+            Some(before) if partial && before.help != now.help => out.push(now.name.clone()),
+            Some(before) if before.count <= now.count && has_wrapped(end, before.total_ns, now.total_ns) => {
+                wrapped.push(now.name.clone());
+            }
             before => rows.push(wait(before.copied(), now)?),
         }
     }
     left_out("the waits ", out, warnings);
+    if !wrapped.is_empty() {
+        // What is left out here is no zero where intervals are added up.
+        inside.partial.insert("waits".to_owned());
+    }
+    all_wrapped(wrapped, warnings);
     Ok(rows)
 }
 
@@ -559,7 +606,7 @@ fn io(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Ve
         }
         out.push(name(lost));
     }
-    let (mut rows, mut untimed) = (Vec::new(), Vec::new());
+    let (mut rows, mut untimed, mut wrapped) = (Vec::new(), Vec::new(), Vec::new());
     for now in &end.io {
         let Some(before) = begin.io.iter().find(|a| same(a, now)) else {
             if partial {
@@ -573,6 +620,11 @@ fn io(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Ve
         if before.untimed != row.untimed {
             untimed.push(name(now));
         }
+        let falls = [(before.read_ns, row.read_ns), (before.write_ns, row.write_ns)];
+        if falls.into_iter().any(|(before, now)| has_wrapped(end, before, now)) {
+            wrapped.push(format!("reads and writes of {}", name(now)));
+            row.forget_times();
+        }
         if before.untimed || row.untimed {
             before.forget_times();
             row.forget_times();
@@ -585,6 +637,7 @@ fn io(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Ve
     }
     left_out("the reads and writes of ", out, warnings);
     left_out("the times of the reads and writes of ", untimed, warnings);
+    all_wrapped(wrapped, warnings);
     Ok(rows)
 }
 
@@ -664,10 +717,20 @@ fn disk_since(before: &DiskStat, now: &DiskStat) -> Option<DiskStat> {
         name: now.name.clone(),
         reads: now.reads.checked_sub(before.reads)?,
         read_bytes: now.read_bytes.checked_sub(before.read_bytes)?,
-        read_ms: now.read_ms.checked_sub(before.read_ms)?,
+        read_ms: ms_since(before.read_ms, now.read_ms)?,
         writes: now.writes.checked_sub(before.writes)?,
         write_bytes: now.write_bytes.checked_sub(before.write_bytes)?,
-        write_ms: now.write_ms.checked_sub(before.write_ms)?,
-        busy_ms: now.busy_ms.checked_sub(before.busy_ms)?,
+        write_ms: ms_since(before.write_ms, now.write_ms)?,
+        busy_ms: ms_since(before.busy_ms, now.busy_ms)?,
+    })
+}
+
+/// The kernel prints the times of disks in 32 bits of milliseconds, which begin again at zero after 50 days of work. One that fell by most of
+/// that went on counting; any other that fell was set to zero.
+fn ms_since(before: u64, now: u64) -> Option<u64> {
+    const WRAP: u64 = 1 << 32;
+    now.checked_sub(before).or_else(|| {
+        let wrapped = before < WRAP && before - now > WRAP / 10 * 9;
+        wrapped.then(|| now + WRAP - before)
     })
 }

@@ -69,7 +69,15 @@ impl AnyRepository {
         }
         let (timeline, ids) = self.timeline(first, last)?;
         if ids.len() < 3 {
-            return whole;
+            // Nothing is drawn of a single step, so what is known of it is said.
+            return whole.map(|mut whole| {
+                let gaps = timeline
+                    .breaks
+                    .iter()
+                    .map(|of| format!("Not recorded without a gap: {}.", crate::figure::visible(&of.reason)));
+                whole.warnings.extend(gaps);
+                whole
+            });
         }
         let hidden = timeline.broken.iter().any(|broken| broken.time.what != NO_FIGURES);
         match whole {
@@ -93,10 +101,9 @@ impl AnyRepository {
     /// one at a time, and no more than one is held.
     fn timeline(&self, first: SnapshotId, last: SnapshotId) -> Result<(Timeline, Vec<SnapshotId>)> {
         let ends = [self.find(first)?.brief(), self.find(last)?.brief()];
-        let gaps = match self {
-            AnyRepository::Archive(archive) => archive.gaps_of(&ends[0].source.path)?,
-            AnyRepository::Directory(_) => Vec::new(),
-        };
+        let mut gaps = self.gaps_of(&ends[0].source.path)?;
+        // Each step looks at all of them: those of other times go first. The time of day may have been set back inside.
+        gaps.retain(|gap| gap.after.is_none_or(|after| (first..last).contains(&after)));
         let mut fold = Fold::new(Some((&ends[0], &ends[1])), gaps);
         let mut each = |id, read: Result<Snapshot>| match read {
             Ok(snapshot) => fold.add(id, snapshot),
@@ -260,7 +267,12 @@ fn added(a: Interval, b: Interval) -> Interval {
         &mut out,
         &Rows {
             name: |wait: &WaitDelta| wait.name.clone(),
-            same: |a, b| (&a.name, a.class, a.background) == (&b.name, b.class, b.background),
+            same: if is_partial("waits") {
+                // What is counted in another way after the break is another figure: the help says which.
+                |a, b| (&a.name, a.class, a.background, &a.help) == (&b.name, b.class, b.background, &b.help)
+            } else {
+                |a, b| (&a.name, a.class, a.background) == (&b.name, b.class, b.background)
+            },
             add: add_wait,
         },
     );

@@ -1,13 +1,13 @@
 //! A repository of any form: a directory with a file per snapshot, one file, or tables on a PostgreSQL.
 //!
 //! `postgresql://USER@HOST/DB` is on a server. A path that is there says by itself which it is. A new one becomes one file if its name
-//! ends in `.db`, `.sqlite` or `.awr`, else a directory. What a directory cannot do (baselines, retention, recorders) asks for
+//! ends in `.db`, `.sqlite` or `.awr`, else a directory. What a directory cannot do (new baselines, retention, recorders) asks for
 //! [`AnyRepository::archive`].
 
 use std::path::Path;
 
-use crate::archive::Archive;
-use crate::{Error, Listing, Repository, Result, Series, Snapshot, SnapshotId};
+use crate::archive::{Archive, Baseline, Gap};
+use crate::{Error, Listing, Repository, Result, Series, Snapshot, SnapshotId, export};
 
 /// A repository of any form.
 #[derive(Debug)]
@@ -127,15 +127,51 @@ impl AnyRepository {
         }
     }
 
-    /// The snapshots from `first` to `last` that are of the same source as `first`, brief, with the gaps between them; a directory knows of
-    /// no gaps.
+    /// The baselines, and the gaps in the order of time; of a directory those that were exported into it.
+    ///
+    /// # Errors
+    /// If the repository cannot be read, or what lies beside the snapshots of a directory is damaged.
+    pub fn baselines_and_gaps(&self) -> Result<(Vec<Baseline>, Vec<Gap>)> {
+        match self {
+            AnyRepository::Archive(archive) => Ok((archive.baselines()?, archive.gaps()?)),
+            AnyRepository::Directory(repository) => {
+                let (baselines, mut gaps) = export::beside(repository.path())?;
+                gaps.sort_by_key(|gap| gap.at_unix_ns);
+                Ok((baselines, gaps))
+            }
+        }
+    }
+
+    /// The gaps of one source, in the order of time.
+    ///
+    /// # Errors
+    /// As [`AnyRepository::baselines_and_gaps`].
+    pub(crate) fn gaps_of(&self, source: &str) -> Result<Vec<Gap>> {
+        match self {
+            AnyRepository::Archive(archive) => archive.gaps_of(source),
+            AnyRepository::Directory(_) => {
+                let (_, mut gaps) = self.baselines_and_gaps()?;
+                gaps.retain(|gap| gap.source == source);
+                Ok(gaps)
+            }
+        }
+    }
+
+    /// The snapshots from `first` to `last` that are of the same source as `first`, brief, with the gaps between them.
     ///
     /// # Errors
     /// If the repository cannot be read, or there is no snapshot `first`. A damaged snapshot is no error: the series says which.
     pub fn series(&self, first: SnapshotId, last: SnapshotId) -> Result<Series> {
         match self {
             AnyRepository::Archive(archive) => archive.series(first, last),
-            AnyRepository::Directory(repository) => repository.series(first, last),
+            AnyRepository::Directory(repository) => {
+                let mut series = repository.series(first, last)?;
+                if let Some(of) = series.snapshots.first() {
+                    series.gaps = self.gaps_of(&of.source.path)?;
+                }
+                series.only_gaps_inside();
+                Ok(series)
+            }
         }
     }
 
@@ -149,7 +185,7 @@ impl AnyRepository {
             AnyRepository::Directory(_) => Err(Error::Archive {
                 action: "use",
                 path: path.to_owned(),
-                reason: "it is a directory of snapshots, and baselines, retention and recording need a repository in one file or on a PostgreSQL".to_owned(),
+                reason: "it is a directory of snapshots, and new baselines, retention and recording need a repository in one file or on a PostgreSQL".to_owned(),
                 remedy: "Give a name that ends in .db; `tiersmith awr load DIR --to FILE.db` brings the snapshots there".to_owned(),
             }),
         }

@@ -81,6 +81,8 @@ struct State {
     /// Since when the repository has been asked for something, and whether it was said that it does not answer.
     asked_at: Option<Instant>,
     hangs: bool,
+    /// What was said last of a repository that is away: the same is not said again with every try.
+    said: Option<String>,
     /// The writer is not there any more: somebody else has the source, or the repository refuses.
     ended: bool,
 }
@@ -216,7 +218,11 @@ impl Writer {
             let since = *asked_to_end.get_or_insert_with(Instant::now);
             match self.hand_over() {
                 Err(error) if self.archive.may_pass() && since.elapsed() < LAST_TRY => {
-                    log::warn!("{error}. {} snapshots and gaps wait for it", self.outbox.lock().queue.len());
+                    let waiting = self.outbox.lock().queue.len();
+                    self.say_once(format!(
+                        "{error}. The recording is over; {waiting} snapshots and gaps wait up to {} s for it",
+                        LAST_TRY.as_secs()
+                    ));
                     std::thread::sleep(Duration::from_secs(1));
                 }
                 Err(error) if self.archive.may_pass() => {
@@ -268,10 +274,19 @@ impl Writer {
     fn unless_away(&self, done: Result<()>) -> Result<()> {
         match done {
             Err(error) if self.archive.may_pass() => {
-                log::warn!("{error}. The recording goes on, and this is tried again");
+                self.say_once(format!("{error}. The recording goes on, and this is tried again"));
                 Ok(())
             }
             done => done,
+        }
+    }
+
+    /// Warns, unless that was the last warning.
+    fn say_once(&self, warning: String) {
+        let mut state = self.outbox.lock();
+        if state.said.as_ref() != Some(&warning) {
+            log::warn!("{warning}");
+            state.said = Some(warning);
         }
     }
 
@@ -303,6 +318,9 @@ impl Writer {
                 return Err(error);
             }
             self.outbox.lock().in_hand = false;
+        }
+        if let Some(said) = self.outbox.lock().said.take() {
+            log::warn!("The repository takes snapshots again. Before, it was: {said}");
         }
         self.remove_old()
     }

@@ -60,11 +60,7 @@ impl<'a> Step<'a> {
         gaps: &'a [Gap],
         damaged: bool,
     ) -> Step<'a> {
-        // A gap that was noted by an older program carries no number: it is found by its time.
-        let inside = |gap: &&Gap| match gap.after {
-            Some(after) => (first..last).contains(&after),
-            None => (begin.taken_unix_ns..end.taken_unix_ns).contains(&gap.at_unix_ns),
-        };
+        let inside = |gap: &&Gap| is_inside(gap, (first, begin.taken_unix_ns), (last, end.taken_unix_ns));
         let what = Interval::between(begin, end).map(|interval| Box::new(interval.with_ids(first, last)));
         Step {
             first,
@@ -157,9 +153,15 @@ impl Series {
         };
         let times = self.snapshots.iter().map(|snapshot| snapshot.taken_unix_ns);
         let (from, to) = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
-        self.gaps.retain(|gap| match gap.after {
-            Some(after) => (first..last).contains(&after),
-            None => (from..to).contains(&gap.at_unix_ns),
-        });
+        self.gaps.retain(|gap| is_inside(gap, (first, from), (last, to)));
+    }
+}
+
+/// Whether a gap lies between two snapshots, each told by its number and its time.
+pub(crate) fn is_inside(gap: &Gap, (first, from): (SnapshotId, u64), (last, to): (SnapshotId, u64)) -> bool {
+    match gap.after {
+        Some(after) => (first..last).contains(&after),
+        // A gap that was noted by an older program carries no number: it is found by its time.
+        None => (from..to).contains(&gap.at_unix_ns),
     }
 }

@@ -49,6 +49,15 @@ fn retention_keeps_baselines_and_numbers_are_not_given_again() {
     let mut other = begin.clone();
     other.source.path = "other".to_owned();
     let of_other = [archive.take(&other).unwrap(), archive.take(&other).unwrap()];
+    for (name, first, last, why) in [
+        (" ", ids[0], ids[1], "its name is empty"),
+        ("back", ids[1], ids[0], "from snapshot 2 to 1 there is no interval"),
+        ("one", ids[1], ids[1], "there is no interval"),
+        ("two", ids[1], of_other[0], "of two sources"),
+    ] {
+        let error = archive.add_baseline(name, first, last).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
     assert_eq!(archive.remove_before(Some("other"), u64::MAX).unwrap(), 1, "the newest stays");
     assert!(archive.find(of_other[1]).is_ok() && archive.find(ids[4]).is_ok());
     archive
@@ -248,7 +257,7 @@ fn baselines_and_gaps_go_with_their_snapshots_and_what_cannot_is_said() {
     let ids = from.take_all(&[other, begin.clone(), end.clone()]).unwrap();
     let long = "x".repeat(2_000);
     from.add_baseline(&long, ids[1], ids[2]).unwrap();
-    from.add_baseline("<b>", ids[1], ids[1]).unwrap();
+    from.add_baseline("<b>", ids[1], ids[2]).unwrap();
     let gap = |at_unix_ns, after| Gap {
         source: begin.source.path.clone(),
         at_unix_ns,
@@ -295,6 +304,78 @@ fn baselines_and_gaps_go_with_their_snapshots_and_what_cannot_is_said() {
     let error = export::load(&[place("files")], &place("none.db")).unwrap_err().to_string();
     assert!(error.contains("not a regular file"), "{error}");
     assert!(!place("none.db").exists());
+}
+
+#[test]
+fn what_is_given_twice_under_any_names_is_refused_and_nothing_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
+    let files = AnyRepository::open(&place("files")).unwrap();
+    let (begin, end) = at_home();
+    files.take_all(&[begin.clone(), end]).unwrap();
+    let beside = place("files").join(export::BESIDE);
+    let gap = format!(
+        "{{\"source\": {:?}, \"at_unix_ns\": 7, \"reason\": \"no answer\", \"after\": 1}}",
+        begin.source.path
+    );
+    let kind = "\"kind\": \"tiersmith baselines and gaps\", \"format\": 1";
+    fs::write(&beside, format!("{{{kind}, \"baselines\": [], \"gaps\": [{gap}]}}")).unwrap();
+    let snapshot = place("files").join("snap-000001.json");
+    std::os::unix::fs::symlink(place("files"), place("link")).unwrap();
+    fs::hard_link(&snapshot, place("other-name.json")).unwrap();
+    let with_slash = std::path::PathBuf::from(format!("{}/", place("files").display()));
+    for [first, second] in [
+        [place("files"), place("files")],
+        [place("files"), with_slash],
+        [place("link"), place("files")],
+        [place("files"), snapshot.clone()],
+        [place("other-name.json"), place("files")],
+        [snapshot.clone(), snapshot],
+        [beside, place("files")],
+    ] {
+        let error = export::load(&[first.clone(), second.clone()], &place("to.db")).unwrap_err().to_string();
+        assert!(error.contains("was given before") && error.contains("Give each"), "{error}");
+        assert!(!place("to.db").exists(), "nothing was kept of {first:?} {second:?}");
+    }
+    let loaded = export::load(&[place("link")], &place("to.db")).unwrap();
+    assert_eq!((loaded.snapshots.len(), loaded.gaps, loaded.left_out.len()), (2, 1, 0));
+}
+
+#[test]
+fn baselines_that_nobody_could_add_are_not_loaded_either_and_that_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
+    let (begin, end) = at_home();
+    let mut other = end.clone();
+    other.source.path = "<another>".to_owned();
+    AnyRepository::open(&place("files")).unwrap().take_all(&[begin, end, other]).unwrap();
+    let baselines: Vec<String> =
+        [("good", 1, 2), ("", 1, 2), ("back", 2, 1), ("one", 2, 2), ("two", 1, 3), ("good", 1, 2)]
+            .into_iter()
+            .map(|(name, first, last)| {
+                format!("{{\"name\": \"{name}\", \"first\": {first}, \"last\": {last}}}")
+            })
+            .collect();
+    let kind = "\"kind\": \"tiersmith baselines and gaps\", \"format\": 1";
+    let text = format!("{{{kind}, \"baselines\": [{}], \"gaps\": []}}", baselines.join(", "));
+    fs::write(place("files").join(export::BESIDE), text).unwrap();
+    for to in ["to.db", "to"] {
+        let loaded = export::load(&[place("files")], &place(to)).unwrap();
+        assert_eq!((loaded.snapshots.len(), loaded.baselines), (3, 1), "{to}");
+        let said = loaded.left_out.join("\n");
+        for why in [
+            "its name is empty",
+            "from snapshot 2 to 1 there is no interval",
+            "from snapshot 2 to 2 there is no interval",
+            "of two sources",
+            "one of this name already",
+        ] {
+            assert!(said.contains(why), "{to}: {why}: {said}");
+        }
+        assert_eq!(loaded.left_out.len(), 5, "{said}");
+        let (kept, _) = AnyRepository::existing(&place(to)).unwrap().baselines_and_gaps().unwrap();
+        assert_eq!(kept.iter().map(|of| of.name.as_str()).collect::<Vec<_>>(), ["good"], "{to}");
+    }
 }
 
 /// A source that counts its snapshots and looks.

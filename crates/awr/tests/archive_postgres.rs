@@ -19,7 +19,7 @@ use servers::{Server, until};
 use tiersmith_awr::archive::{Archive, Gap};
 use tiersmith_awr::record::{Plan, Recorder};
 use tiersmith_awr::sources::LiveSource;
-use tiersmith_awr::{AnyRepository, Error, Repository, Sampling, Snapshot, SnapshotId, Source};
+use tiersmith_awr::{AnyRepository, Error, Repository, Sampling, Snapshot, SnapshotId, Source, export};
 
 fn client(server: &Server, database: &str) -> postgres::Client {
     let config = format!("host={} user=postgres dbname={database}", server.path("").display());
@@ -58,6 +58,8 @@ fn it_does_what_the_file_does() {
     what_is_something_else_is_refused(&server);
     users_with_fewer_rights(&server);
     many_at_once(&server);
+    many_gaps_are_loaded_at_once(&server);
+    a_gap_whose_commit_takes_long_is_noted_once(&server);
     a_server_that_was_stopped_is_given_up(&server);
 }
 
@@ -69,6 +71,64 @@ fn a_server_that_was_stopped_is_given_up(server: &Server) {
     refused(Archive::existing(&url), &["no answer within 10 s"]);
     drop(stopped);
     assert!(Archive::existing(&url).unwrap().list().unwrap().entries.is_empty());
+}
+
+/// More than one statement takes, with words of every kind.
+fn many_gaps_are_loaded_at_once(server: &Server) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = Archive::open(dir.path().join("from.db")).unwrap();
+    let ids = file.take_all(&[numbered(1), numbered(2)]).unwrap();
+    drop(file);
+    // One by one each would be made durable.
+    let mut raw = rusqlite::Connection::open(dir.path().join("from.db")).unwrap();
+    let all = raw.transaction().unwrap();
+    for n in 0..2_300u64 {
+        let reason = ["{a,b}", "\"quoted\" \\ ' $1", "名前", "NULL", ""][n as usize % 5];
+        all.execute(
+            "INSERT INTO gap (source, at_unix_ns, reason, after) VALUES ('fake', ?1, ?2, ?3)",
+            (n as i64, reason, ids[n as usize % 2].number() as i64),
+        )
+        .unwrap();
+    }
+    all.commit().unwrap();
+    let from = AnyRepository::existing(&dir.path().join("from.db")).unwrap();
+    export::export(&from, &[], &dir.path().join("files")).unwrap();
+    let place = database(server, "gaps");
+    Archive::open(&place).unwrap().take(&numbered(0)).unwrap();
+    let loaded = export::load(&[dir.path().join("files")], Path::new(&place)).unwrap();
+    assert_eq!((loaded.gaps, loaded.left_out.len()), (2_300, 0));
+    let known = |gap: Gap, first: SnapshotId| {
+        (gap.source, gap.at_unix_ns, gap.reason, gap.after.map(|after| after.number() - first.number()))
+    };
+    let told = Archive::existing(&place).unwrap().gaps().unwrap();
+    let told: Vec<_> = told.into_iter().map(|gap| known(gap, loaded.snapshots[0])).collect();
+    let (_, written) = from.baselines_and_gaps().unwrap();
+    let written: Vec<_> = written.into_iter().map(|gap| known(gap, ids[0])).collect();
+    assert_eq!(told, written, "whole, in order, each behind its snapshot");
+}
+
+/// The first try is given up while its commit is under way, as behind a standby that is away; the second comes meanwhile.
+fn a_gap_whose_commit_takes_long_is_noted_once(server: &Server) {
+    let place = database(server, "slow_commits");
+    drop(Archive::open(&place).unwrap());
+    let mut raw = client(server, "slow_commits");
+    raw.batch_execute(
+        "CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared(42); RETURN NULL; END'; \
+         CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON tiersmith.gap DEFERRABLE INITIALLY DEFERRED FOR EACH ROW \
+         EXECUTE FUNCTION public.slow(); SELECT pg_catalog.pg_advisory_lock(42)",
+    )
+    .unwrap();
+    let gap = Gap { source: "fake".to_owned(), at_unix_ns: 7, reason: "no answer".to_owned(), after: None };
+    std::thread::scope(|scope| {
+        let tries: Vec<_> =
+            (0..2).map(|_| scope.spawn(|| Archive::existing(&place).unwrap().note_gap(&gap))).collect();
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'slow_commits' AND wait_event_type = 'Lock'";
+        until("both tries to wait", || raw.query_one(waiting, &[]).unwrap().get::<_, i64>(0) == 2);
+        raw.batch_execute("SELECT pg_catalog.pg_advisory_unlock(42)").unwrap();
+        tries.into_iter().for_each(|one| one.join().unwrap().unwrap());
+    });
+    assert_eq!(Archive::existing(&place).unwrap().gaps().unwrap().len(), 1);
 }
 
 fn same_answers_as_the_file(server: &Server) {
@@ -157,6 +217,13 @@ fn same_answers_as_the_file(server: &Server) {
     refused(lease.beat(), &["took mine over"]);
 }
 
+/// A later snapshot of the source of this name.
+fn snapshot_after(name: &str) -> Snapshot {
+    let mut snapshot = numbered(9);
+    snapshot.source.path = name.to_owned();
+    snapshot
+}
+
 fn names_of_any_kind_and_size(server: &Server) {
     let archive = Archive::open(database(server, "names")).unwrap();
     let hostile = [
@@ -174,7 +241,9 @@ fn names_of_any_kind_and_size(server: &Server) {
         let id = archive.take(&snapshot).unwrap();
         assert_eq!(archive.find(id).unwrap(), snapshot);
         assert_eq!(archive.series(id, id).unwrap().snapshots, [snapshot.brief()]);
-        archive.add_baseline(name, id, id).unwrap();
+        if !name.is_empty() {
+            archive.add_baseline(name, id, archive.take(&snapshot_after(name)).unwrap()).unwrap();
+        }
         archive
             .note_gap(&Gap { source: name.to_owned(), reason: name.to_owned(), ..Gap::default() })
             .unwrap();
@@ -182,7 +251,10 @@ fn names_of_any_kind_and_size(server: &Server) {
         assert_eq!(archive.list().unwrap().entries.last().unwrap().source, name);
     }
     let names: BTreeSet<String> = archive.baselines().unwrap().into_iter().map(|of| of.name).collect();
-    assert_eq!(names, hostile.iter().map(|name| (*name).to_owned()).collect());
+    assert_eq!(
+        names,
+        hostile.iter().map(|name| (*name).to_owned()).filter(|name| !name.is_empty()).collect()
+    );
     let mut nul = numbered(2);
     nul.source.database = "a\0b".to_owned();
     refused(archive.take(&nul), &["the name of the database", "NUL"]);
@@ -251,8 +323,10 @@ fn users_with_fewer_rights(server: &Server) {
     let writer = Archive::open(url(server, "writer", "rights")).unwrap();
     writer.take(&numbered(9)).unwrap();
     drop(writer.lease("a source").unwrap());
-    writer.add_baseline("b", id, id).unwrap();
-    assert_eq!(writer.remove_before(None, u64::MAX).unwrap(), 1);
+    let ends = [writer.take(&numbered(10)).unwrap(), writer.take(&numbered(11)).unwrap()];
+    writer.add_baseline("b", ends[0], ends[1]).unwrap();
+    assert_eq!(writer.remove_before(None, u64::MAX).unwrap(), 2);
+    writer.note_gap(&Gap { source: "fake".to_owned(), reason: "no".to_owned(), ..Gap::default() }).unwrap();
     raw.batch_execute("ALTER ROLE writer SET default_transaction_read_only = on").unwrap();
     let only_reads = Archive::open(url(server, "writer", "rights")).unwrap();
     refused(only_reads.take(&numbered(8)), &["read-only", "give the primary"]);
@@ -266,7 +340,7 @@ fn many_at_once(server: &Server) {
             let lease = archive.lease(&format!("source {thread}")).unwrap();
             let ids: Vec<_> = (0..10).map(|n| archive.take(&numbered(thread * 100 + n)).unwrap()).collect();
             // Named and removed by all of them at once: what was named stays.
-            archive.add_baseline(&format!("of {thread}"), ids[0], ids[0]).unwrap();
+            archive.add_baseline(&format!("of {thread}"), ids[0], ids[1]).unwrap();
             archive.remove_before(None, 5).unwrap();
             lease.beat().unwrap();
             ids
@@ -293,9 +367,10 @@ fn many_at_once(server: &Server) {
     let archive = Archive::open(&url).unwrap();
     std::thread::scope(|scope| {
         let remover = scope.spawn(|| Archive::open(&url).unwrap().remove_before(None, u64::MAX).unwrap());
-        for (number, id) in ids.iter().rev().take(10).enumerate() {
-            match archive.add_baseline(&format!("late {number}"), *id, *id) {
-                Ok(()) => drop(archive.find(*id).unwrap()),
+        let ids: Vec<SnapshotId> = ids.iter().rev().take(10).copied().collect();
+        for (number, pair) in ids.windows(2).enumerate() {
+            match archive.add_baseline(&format!("late {number}"), pair[1], pair[0]) {
+                Ok(()) => drop(archive.find(pair[1]).unwrap()),
                 Err(error) => assert!(error.to_string().contains("snapshot"), "{error}"),
             }
         }

@@ -318,6 +318,7 @@ fn what_html_has_besides_is_taken_and_what_is_unknown_is_listed() {
     assert_eq!((io.file_class.as_str(), io.reads, io.writes), ("Data File", 1_200_000, 180_000));
     assert_eq!(io.write_bytes, 3 * 512 * 1024 * 1024);
     assert_eq!(interval.statements.rows[0].text, "update t set a = ? where id = ?");
+    assert_eq!((interval.begin.sessions, interval.end.sessions), (Some(50), Some(52)));
     assert!(
         interval
             .host_cpu
@@ -447,6 +448,22 @@ fn a_figure_that_is_hidden_or_no_number_is_listed_and_no_zero() {
         assert!(name == "twice" || of.counter(name).is_none(), "{name}");
     }
     assert!(imported.end.missing.contains(listed), "the report says so too");
+}
+
+#[test]
+fn a_time_below_a_second_is_that_of_the_mean_and_a_cluster_s_redo_is_in_bytes() {
+    let events = "<h3>Foreground Wait Events</h3><table><tr><th>Event</th><th>Waits</th><th>Total Wait Time (s)</th><th>Avg wait</th></tr>\
+                  <tr><td>log file sync</td><td>1,000</td><td>0</td><td>120.00us</td></tr>\
+                  <tr><td>latch free</td><td>1,000</td><td>7</td><td>120.00us</td></tr>\
+                  <tr><td>enq: CF - contention</td><td>1.2M</td><td>0</td><td>0.20us</td></tr></table>";
+    let redo = "<table><tr><th>I#</th><th>Logical Reads</th><th>Redo Size (k)</th><th>Txns</th></tr>\
+                <tr><td>1</td><td>5</td><td>1,000.5</td><td>7</td></tr><tr><td>2</td><td>6</td><td>24</td><td>8</td></tr></table>";
+    let of = interval(&imported(&page(&format!("{events}{redo}"))));
+    let ns = |name: &str| of.wait(name).map(|wait| (wait.class, wait.total_ns));
+    assert_eq!(ns("log file sync"), Some((WaitClass::Commit, 120_000_000)));
+    assert_eq!(ns("latch free"), Some((WaitClass::Other, 7_000_000_000)), "the two do not fit");
+    assert_eq!(ns("enq: CF - contention"), Some((WaitClass::Other, 0)), "a count that is rounded");
+    assert_eq!((of.counter("redo size"), of.transactions()), (Some(1_025 * 1024), Some(15)));
 }
 
 #[test]

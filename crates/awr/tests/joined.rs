@@ -13,8 +13,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use servers::{Server, until};
+use tiersmith_awr::archive::{Archive, Gap};
 use tiersmith_awr::sources::Surroundings;
-use tiersmith_awr::{AnyRepository, Error, Interval, Snapshot, SnapshotId, WaitDelta, compare, report};
+use tiersmith_awr::{
+    AnyRepository, Error, Interval, Snapshot, SnapshotId, WaitDelta, compare, export, report,
+};
 use whole_day::{Day, snapshots};
 
 fn kept(dir: &Path, all: &[Snapshot]) -> AnyRepository {
@@ -181,6 +184,84 @@ fn what_one_part_does_not_tell_the_sum_does_not_tell() {
         said.contains("so left out: log file sync") && said.contains("pages from not told to `4096`"),
         "{said}"
     );
+}
+
+/// How often a word is in a text.
+fn times(text: &str, word: &str) -> usize {
+    text.matches(word).count()
+}
+
+#[test]
+fn gaps_are_in_the_report_of_their_interval_and_of_no_other_also_in_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
+    let all = snapshots(Day { minutes: 12, ..Day::default() });
+    let from = kept(&place("from.db"), &all);
+    let source = all[0].source.path.clone();
+    let gap = |source: &str, after: usize, reason: &str| Gap {
+        source: source.to_owned(),
+        at_unix_ns: all[after - 1].taken_unix_ns + 1,
+        reason: reason.to_owned(),
+        after: Some(id(after)),
+    };
+    let archive = Archive::existing(place("from.db")).unwrap();
+    archive.note_gap(&gap(&source, 3, "early hiccup")).unwrap();
+    archive.note_gap(&gap("another", 3, "of somebody else")).unwrap();
+    archive.note_gap(&gap(&source, 9, "late hiccup")).unwrap();
+    archive.add_baseline("morning", id(1), id(6)).unwrap();
+    export::export(&from, &[], &place("files")).unwrap();
+    for name in ["from.db", "files"] {
+        let repository = AnyRepository::existing(&place(name)).unwrap();
+        let (baselines, gaps) = repository.baselines_and_gaps().unwrap();
+        assert_eq!((baselines[0].name.as_str(), gaps.len()), ("morning", 3), "{name}");
+        let (first, second) =
+            (repository.interval(id(1), id(6)).unwrap(), repository.interval(id(7), id(13)).unwrap());
+        for (of, own, other) in
+            [(&first, "early hiccup", "late hiccup"), (&second, "late hiccup", "early hiccup")]
+        {
+            let text = report(of).text().split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(text.contains("Times of Which Nothing Is Known") && text.contains(own), "{name}: {text}");
+            assert!(!text.contains(other) && !text.contains("somebody else"), "{name}: {text}");
+        }
+        let both = compare(&first, &second).markdown();
+        assert_eq!((times(&both, "early hiccup"), times(&both, "late hiccup")), (1, 1), "{both}");
+        assert!(!both.contains("somebody else"));
+        // Of two neighbours nothing is drawn: it is said.
+        let text = report(&repository.interval(id(3), id(4)).unwrap()).text();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            text.contains("Not recorded without a gap") && text.contains("early hiccup"),
+            "{name}: {text}"
+        );
+        assert!(report(&repository.interval(id(4), id(5)).unwrap()).banners.is_empty());
+        assert!(!report(&repository.interval(id(4), id(5)).unwrap()).text().contains("without a gap"));
+    }
+    // A damaged file beside them is an error that names it.
+    std::fs::write(place("files").join(export::BESIDE), "{").unwrap();
+    let error =
+        AnyRepository::existing(&place("files")).unwrap().interval(id(1), id(6)).unwrap_err().to_string();
+    assert!(
+        error.contains(export::BESIDE) && error.contains("damaged") && error.contains("take it away"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_counted_in_another_way_after_a_break_is_not_added_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = snapshots(Day { minutes: 9, restart: Some(5), ..Day::default() });
+    for (at, snapshot) in all.iter_mut().enumerate() {
+        snapshot.partial = ["waits", "counters"].map(str::to_owned).into();
+        let redo = snapshot.waits.iter_mut().find(|wait| wait.name == "log file parallel write").unwrap();
+        if at >= 5 {
+            redo.help = "Without what makes new files.".to_owned();
+        }
+    }
+    let sum = kept(&dir.path().join("a.db"), &all).interval(id(1), id(10)).unwrap();
+    assert!(sum.waits.iter().all(|wait| wait.name != "log file parallel write"));
+    assert!(sum.wait("log file sync").is_some());
+    let said = sum.warnings.join("\n");
+    assert_eq!(times(&said, "log file parallel write"), 1, "{said}");
 }
 
 /// What is done to a server, what tells how much of it has been counted, and what an interval says of it.

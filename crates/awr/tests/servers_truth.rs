@@ -1,10 +1,11 @@
-//! Truth: what a source counts against what somebody else counted of the same work, within a stated error.
+//! Truth: what a source counts against what somebody else counted of the same work, within a stated error. Each is small enough that a
+//! figure which is off by 5 % fails.
 //!
 //! | figure | the other count | error |
 //! |---|---|---|
-//! | PostgreSQL `user commits` | pgbench's own report | connecting and the snapshots' own transactions: 60 above, none below |
-//! | PostgreSQL `redo syncs` | `fdatasync` calls seen by strace | 3 |
-//! | MariaDB `user calls`, `user commits` | sysbench's own report | 60 above, none below |
+//! | PostgreSQL `user commits` | pgbench's own report | connecting and the snapshots' own transactions: 60 of 2,000 above (and one each time that was asked while the counts were waited for), none below |
+//! | PostgreSQL `redo syncs` | `fdatasync` calls seen by strace | 3 of 100 |
+//! | MariaDB `user calls`, `user commits` | sysbench's own report | 60 of 16,000 and 30 of 800 above, none below |
 //! | Redis `SET` | redis-benchmark's `-n` | none |
 //! | host, bytes written | /proc/diskstats, read inside and outside of it; a write past the page cache | none |
 
@@ -47,15 +48,17 @@ fn pg_source(server: &Server) -> Box<dyn LiveSource> {
     server.source(&url, &Surroundings::default()).unwrap()
 }
 
-/// A snapshot in which no session is left but the source's own, so that everything that was counted has been told.
-fn alone(source: &mut dyn LiveSource, and: impl Fn(&Snapshot) -> bool) -> Snapshot {
-    let mut found = None;
+/// A snapshot in which no session is left but the source's own, so that everything that was counted has been told; and how often was asked,
+/// each time in a transaction.
+fn alone(source: &mut dyn LiveSource, and: impl Fn(&Snapshot) -> bool) -> (Snapshot, u64) {
+    let (mut asked, mut found) = (0, None);
     until("the counts of the sessions that ended", || {
+        asked += 1;
         found =
             Some(source.snapshot().unwrap()).filter(|snapshot| snapshot.sessions == Some(1) && and(snapshot));
         found.is_some()
     });
-    found.unwrap()
+    (found.unwrap(), asked)
 }
 
 fn counter(snapshot: &Snapshot, name: &str) -> u64 {
@@ -92,16 +95,16 @@ fn commits_are_those_that_pgbench_counted() {
     run(&["-i", "-q", "-s", "1"]);
     all_is_told(&server);
     let mut source = pg_source(&server);
-    let begin = alone(source.as_mut(), |_| true);
-    let said = number(&run(&["-n", "-c", "2", "-t", "150"]), "actually processed:");
-    assert_eq!(said, 300);
+    let (begin, _) = alone(source.as_mut(), |_| true);
+    let said = number(&run(&["-n", "-c", "2", "-t", "1000"]), "actually processed:");
+    assert_eq!(said, 2000);
     // Servers before 15 tell counts by messages, which may be on their way when the session has left.
-    let end = alone(source.as_mut(), |end| {
+    let (end, asked) = alone(source.as_mut(), |end| {
         counter(end, "rows inserted") >= counter(&begin, "rows inserted") + said
     });
     let interval = Interval::between(&begin, &end).unwrap();
     let commits = interval.counter("user commits").unwrap();
-    assert!((said..said + 60).contains(&commits), "{commits} commits, pgbench says {said}");
+    assert!((said..said + 60 + asked).contains(&commits), "{commits} commits, pgbench says {said}");
     assert_eq!(interval.counter("rows inserted"), Some(said), "a row of history each");
 }
 
@@ -192,21 +195,21 @@ fn redo_syncs_are_those_that_strace_saw() {
         Ok(tracer) => tracer,
         Err(why) => return skip(what, &why),
     };
-    let begin = alone(source.as_mut(), |_| true);
+    let (begin, _) = alone(source.as_mut(), |_| true);
     let mut work = postgres::Client::connect(&config, postgres::NoTls).unwrap();
-    for i in 1..=60 {
+    for i in 1..=100 {
         work.batch_execute(&format!("INSERT INTO t VALUES ({i})")).unwrap();
     }
     work.close().unwrap();
-    let end =
-        alone(source.as_mut(), |end| counter(end, "rows inserted") >= counter(&begin, "rows inserted") + 60);
+    let (end, _) =
+        alone(source.as_mut(), |end| counter(end, "rows inserted") >= counter(&begin, "rows inserted") + 100);
     tracer.stop();
     let mut seen = String::new();
     fs::File::open(&log).unwrap().read_to_string(&mut seen).unwrap();
     // A call that was interrupted by another process's line is in two lines, the second of which says `resumed`.
     let seen = seen.lines().filter(|line| line.contains("fdatasync(")).count() as u64;
     let counted = Interval::between(&begin, &end).unwrap().counter("redo syncs").unwrap();
-    assert!(seen >= 60, "strace saw {seen} for 60 commits");
+    assert!(seen >= 100, "strace saw {seen} for 100 commits");
     assert!(counted.abs_diff(seen) <= 3, "{counted} counted, strace saw {seen}");
 }
 
@@ -229,7 +232,7 @@ fn calls_and_commits_are_those_that_sysbench_counted() {
             "--mysql-db=d",
             "--tables=1",
         ]);
-        command.args(["--table-size=500", "--events=60", "--time=0", "--threads=1", "--db-ps-mode=disable"]);
+        command.args(["--table-size=500", "--events=800", "--time=0", "--threads=1", "--db-ps-mode=disable"]);
         output(command.arg(format!("--mysql-socket={}", socket.display())).arg(what))
     };
     run("prepare");
@@ -239,13 +242,13 @@ fn calls_and_commits_are_those_that_sysbench_counted() {
     let said = run("run");
     let end = source.snapshot().unwrap();
     let (queries, transactions) = (number(&said, "total:"), number(&said, "transactions:"));
-    assert_eq!(transactions, 60);
+    assert_eq!(transactions, 800);
     let interval = Interval::between(&begin, &end).unwrap();
     let calls = interval.counter("user calls").unwrap();
     assert!((queries..queries + 60).contains(&calls), "{calls} calls, sysbench says {queries}");
     let commits = interval.counter("user commits").unwrap();
     assert!(
-        (transactions..transactions + 60).contains(&commits),
+        (transactions..transactions + 30).contains(&commits),
         "{commits} commits, sysbench says {transactions}"
     );
 }

@@ -7,8 +7,10 @@ mod fixture;
 use std::path::Path;
 
 use fixture::{at_home, home_interval, on_tier, tier_interval};
-use tiersmith_awr::{Error, Interval, IoStat, Report, Snapshot, Source, compare, read_snapshot, report};
-use tiersmith_events::{Histogram, Registry};
+use tiersmith_awr::{
+    Error, Interval, IoStat, Report, Snapshot, Source, WaitStat, compare, read_snapshot, report,
+};
+use tiersmith_events::{Histogram, Registry, WaitClass};
 
 #[test]
 fn a_snapshot_reads_back_as_it_was() {
@@ -224,6 +226,122 @@ fn a_host_that_went_backwards_is_left_out_and_said() {
     let interval = Interval::between(&begin, &end).unwrap();
     assert_eq!((interval.host_cpu, interval.disks.len()), (None, 0));
     assert_eq!(interval.warnings.iter().filter(|warning| warning.contains("backwards")).count(), 2);
+}
+
+/// A wait without a histogram.
+fn untold(name: &str, help: &str, count: u64, total_ns: u64) -> WaitStat {
+    WaitStat {
+        name: name.to_owned(),
+        class: WaitClass::SystemIo,
+        background: true,
+        help: help.to_owned(),
+        count,
+        total_ns,
+        max_ns: 0,
+        bytes: 0,
+        buckets: Vec::new(),
+    }
+}
+
+#[test]
+fn a_wait_or_counter_that_came_to_be_counted_in_another_way_is_left_out_and_is_no_restart() {
+    let (mut begin, mut end) = at_home();
+    for snapshot in [&mut begin, &mut end] {
+        snapshot.partial = ["waits", "counters"].map(str::to_owned).into();
+    }
+    // An older program counted what makes new files for redo, too.
+    begin.waits.push(untold("redo, written", "all of it", 900, 9_000));
+    end.waits.push(untold("redo, written", "without new files", 700, 7_000));
+    begin.waits.push(untold("data file sync", "alike", 5, 50));
+    end.waits.push(untold("data file sync", "alike", 8, 90));
+    begin.add_counter("redo writes, all", "writes", 900);
+    end.add_counter("redo writes, all", "writes", 700);
+    end.counters.iter_mut().find(|of| of.name == "redo writes, all").unwrap().help =
+        "without new files".to_owned();
+    let interval = Interval::between(&begin, &end).unwrap();
+    assert!(interval.waits.iter().all(|wait| wait.name != "redo, written"));
+    assert_eq!(interval.counter("redo writes, all"), None);
+    let sync = interval.waits.iter().find(|wait| wait.name == "data file sync").unwrap();
+    assert_eq!((sync.count, sync.total_ns), (3, 40));
+    let said = interval.warnings.join("\n");
+    assert!(
+        said.contains("the waits redo, written") && said.contains("the counters redo writes, all"),
+        "{said}"
+    );
+    // Counted alike it is a restart.
+    end.waits.iter_mut().find(|wait| wait.name == "redo, written").unwrap().help = "all of it".to_owned();
+    assert!(matches!(Interval::between(&begin, &end), Err(Error::Restarted { .. })));
+}
+
+#[test]
+fn times_that_became_too_large_for_their_counters_are_left_out_or_go_on_and_nothing_is_invented() {
+    /// Where picoseconds in 64 bits begin again at zero.
+    const WRAP_NS: u64 = u64::MAX / 1000;
+    let (mut begin, mut end) = at_home();
+    let row = |reads, read_ns| IoStat {
+        file_class: "data".to_owned(),
+        tier: "files".to_owned(),
+        reads,
+        read_ns,
+        ..IoStat::default()
+    };
+    (begin.db_time_ns, end.db_time_ns) = (Some(WRAP_NS - 500), Some(1_000));
+    begin.waits.push(untold("idle: a client", "", 10, WRAP_NS - 7));
+    end.waits.push(untold("idle: a client", "", 12, 90));
+    begin.add_io(row(5, WRAP_NS - 3));
+    end.add_io(row(6, 40));
+    for product in ["MariaDB", "MySQL"] {
+        for snapshot in [&mut begin, &mut end] {
+            snapshot.source.product = product.to_owned();
+        }
+        let interval = Interval::between(&begin, &end).unwrap();
+        assert_eq!(interval.db_time_ns, None);
+        assert!(interval.waits.iter().all(|wait| wait.name != "idle: a client"));
+        let io = interval.io.iter().find(|io| io.tier == "files").unwrap();
+        assert_eq!((io.reads, io.read_ns, io.untimed), (1, 0, true));
+        let said = interval.warnings.join("\n");
+        for what in
+            ["all statements, which is DB time", "idle: a client", "reads and writes of data on files"]
+        {
+            assert!(said.contains(what), "{said}");
+        }
+        // One that fell by less was set to zero, and so was one whose count fell with it.
+        let mut less = end.clone();
+        less.waits.iter_mut().find(|wait| wait.name == "idle: a client").unwrap().total_ns = WRAP_NS / 2;
+        assert!(matches!(Interval::between(&begin, &less), Err(Error::Restarted { .. })));
+        let mut fewer = end.clone();
+        fewer.waits.iter_mut().find(|wait| wait.name == "idle: a client").unwrap().count = 9;
+        assert!(matches!(Interval::between(&begin, &fewer), Err(Error::Restarted { .. })));
+    }
+    begin.source.product = "PostgreSQL".to_owned();
+    end.source.product = "PostgreSQL".to_owned();
+    assert!(matches!(Interval::between(&begin, &end), Err(Error::Restarted { .. })));
+}
+
+#[test]
+fn the_times_of_a_disk_go_on_where_the_kernel_counts_them_in_32_bits() {
+    let (mut begin, mut end) = at_home();
+    let disk = |reads, read_ms, busy_ms| tiersmith_awr::host::DiskStat {
+        name: "sdq".to_owned(),
+        reads,
+        read_ms,
+        busy_ms,
+        ..Default::default()
+    };
+    let of = |begin: &Snapshot, end: &Snapshot| {
+        let interval = Interval::between(begin, end).unwrap();
+        let said = interval.warnings.iter().any(|warning| warning.contains("sdq"));
+        (interval.disks.into_iter().find(|disk| disk.name == "sdq"), said)
+    };
+    begin.host.disks = Some(vec![disk(10, (1 << 32) - 100, 50)]);
+    end.host.disks = Some(vec![disk(20, 200, 80)]);
+    let (found, _) = of(&begin, &end);
+    assert_eq!(found.map(|disk| (disk.reads, disk.read_ms, disk.busy_ms)), Some((10, 300, 30)));
+    // Set to zero, and a disk of another's name: nothing is told of it.
+    end.host.disks = Some(vec![disk(20, 200, 49)]);
+    assert_eq!(of(&begin, &end), (None, true));
+    end.host.disks = Some(vec![disk(9, 200, 80)]);
+    assert_eq!(of(&begin, &end), (None, true));
 }
 
 #[test]

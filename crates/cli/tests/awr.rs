@@ -64,6 +64,15 @@ fn a_recording_around_a_command_is_reported_in_every_form() {
     let same =
         good(dir, &["awr", "compare", "--in", "other.db", "--baseline", "before", "--baseline", "after"]);
     assert_eq!(same, compared, "the names came with their snapshots");
+    // The directory itself is read with what lies beside its snapshots.
+    assert!(good(dir, &["awr", "list", "files"]).contains("baseline after: 3 to 4"));
+    let same = good(dir, &["awr", "compare", "--in", "files", "--baseline", "before", "--baseline", "after"]);
+    assert_eq!(same, compared);
+    refused(dir, &["awr", "load", "files", "files/", "--to", "twice.db"], "was given before");
+    assert!(!dir.join("twice.db").exists());
+    for name in ["", " "] {
+        assert_eq!(tiersmith(dir, &["awr", "baseline", "add", name, "1", "2"]).status.code(), Some(2));
+    }
     // Snapshots without what lies beside them: that is said, and no good end.
     let files = ["awr", "load", "files/snap-000001.json", "files/snap-000002.json", "--to", "some.db"];
     let output = tiersmith(dir, &files);

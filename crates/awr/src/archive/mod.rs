@@ -355,11 +355,17 @@ impl Archive {
     /// Names the interval from `first` to `last`.
     ///
     /// # Errors
-    /// If a snapshot is not there, or the name is given already.
+    /// If a snapshot is not there, the two are of two sources or no interval, or the name is none or given already.
     pub fn add_baseline(&self, name: &str, first: SnapshotId, last: SnapshotId) -> Result<()> {
         self.check_name("baseline", name)?;
-        for id in [first, last] {
-            self.find(id)?;
+        let ends = (self.find(first)?.source.path, self.find(last)?.source.path);
+        if let Some(reason) = unfit_baseline(name, (first, &ends.0), (last, &ends.1)) {
+            return Err(Error::Archive {
+                action: "add a baseline to",
+                path: self.place.clone(),
+                reason,
+                remedy: "Give a name and two snapshots of one source, the earlier one first; `tiersmith awr list` shows them".to_owned(),
+            });
         }
         match self.keeper().add_baseline(&Baseline { name: name.to_owned(), first, last })? {
             true => Ok(()),
@@ -417,6 +423,26 @@ impl Archive {
     /// Whether the last call that failed did so for a reason that may pass: a server that is away, a full disk, another writer.
     pub(crate) fn may_pass(&self) -> bool {
         self.keeper().may_pass()
+    }
+}
+
+/// Why an interval from one snapshot to another, each with its source, cannot be called so, if it cannot.
+pub(crate) fn unfit_baseline(
+    name: &str,
+    (first, of): (SnapshotId, &str),
+    (last, also): (SnapshotId, &str),
+) -> Option<String> {
+    if name.trim().is_empty() {
+        Some("its name is empty".to_owned())
+    } else if name.len() > LONGEST_NAME || name.contains('\0') {
+        Some("its name is too long, or has a NUL character in it".to_owned())
+    } else if first >= last {
+        Some(format!("from snapshot {first} to {last} there is no interval"))
+    } else if of != also {
+        let [of, also] = [of, also].map(crate::figure::visible);
+        Some(format!("snapshots {first} and {last} are of two sources, `{of}` and `{also}`"))
+    } else {
+        None
     }
 }
 

@@ -7,8 +7,8 @@
 //! | `baseline`, `gap`, `recorder` | as in `file.rs` |
 //!
 //! A connection that breaks is made anew and the call is made again, a few times. So that nothing is there twice, every call finds
-//! out whether it was done before: a snapshot by its key, a baseline by the instant it was made at, a lease by its token. What may
-//! not be done twice and cannot tell (taking away) is an error then.
+//! out whether it was done before: a snapshot by its key, a baseline by the instant it was made at, a gap by its instant and reason, a lease
+//! by its token. What may not be done twice and cannot tell (taking away) is an error then.
 //!
 //! Who changes what baselines keep, or a lease, locks that table first: a snapshot is not removed while it is being named, and two recorders
 //! that begin at the same instant are one and a refusal. Silence is measured by the server's clock, so the recorders' need not agree.
@@ -39,6 +39,9 @@ const FORMAT: i32 = 1;
 
 /// The lock of whoever makes the tables: `TSAW` in ASCII.
 const MAKING: i64 = 0x5453_4157;
+
+/// The lock of whoever notes a gap, with a number for the source: `TSGA` in ASCII.
+const NOTING: i32 = 0x5453_4741;
 
 const TABLES: &str = "
 CREATE TABLE tiersmith.repository (one boolean PRIMARY KEY DEFAULT true CHECK (one), format integer NOT NULL);
@@ -426,6 +429,11 @@ impl Keeper for OnServer {
 
     fn note_gap(&mut self, gap: &Gap) -> Result<()> {
         self.run("write to", Twice::Harmless, |transaction| {
+            // A first try that was not answered may be under way still: the second waits for its end, and sees then whether the gap is there.
+            transaction.execute(
+                "SELECT pg_catalog.pg_advisory_xact_lock($1, pg_catalog.hashtext($2))",
+                &[&NOTING, &gap.source],
+            )?;
             transaction.execute(
                 "INSERT INTO tiersmith.gap (source, at_unix_ns, reason, after) SELECT $1::text, $2::bigint, $3::text, coalesce($4::bigint, \
                  (SELECT max(id) FROM tiersmith.snapshot WHERE source = $1)) WHERE NOT EXISTS \

@@ -23,6 +23,7 @@ use std::collections::BTreeSet;
 
 use tiersmith_events::WaitClass;
 
+use super::class::{class_named, class_of, full_name};
 use super::{Grid, Grids, Imported, LeftOut, MOST_NAMES, value};
 use crate::host::{CpuTimes, Cpus, Memory};
 use crate::known::{self, statistic};
@@ -45,6 +46,8 @@ struct Taking<'a> {
     taken: BTreeSet<usize>,
     text: &'a str,
     snapshot: Snapshot,
+    /// Sessions at the beginning.
+    sessions_before: Option<u64>,
     /// Rows whose figures the report hides behind `####` or does not print, or which are no numbers.
     hidden: Vec<String>,
     /// What was beyond a bound.
@@ -61,7 +64,8 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     let snapshot = Snapshot::at(Source::default(), 0, 0);
     let Grids { grids, left_out } = read;
     let (taken, names) = (BTreeSet::new(), BTreeSet::new());
-    let mut taking = Taking { grids, taken, text, snapshot, hidden: Vec::new(), left_out, names };
+    let hidden = Vec::new();
+    let mut taking = Taking { grids, taken, text, snapshot, sessions_before: None, hidden, left_out, names };
     taking.identity();
     let (begin_s, elapsed_s) = taking.instants()?;
     taking.time();
@@ -109,6 +113,7 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     let mut begin = end.clone();
     begin.taken_unix_ns = begin_s.saturating_mul(1_000_000_000);
     begin.monotonic_ns = 0;
+    begin.sessions = taking.sessions_before;
     to_zero(&mut begin);
     Ok(Imported { kind, begin, end, unknown, left_out })
 }
@@ -126,7 +131,7 @@ fn to_zero(snapshot: &mut Snapshot) {
 }
 
 /// A name as long as names may be; one that was cut ends with [`CUT_OFF`].
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     let text = text.trim();
     if text.chars().count() <= LONGEST {
         return text.to_owned();
@@ -260,7 +265,11 @@ impl Taking<'_> {
                 .iter()
                 .position(|word| word.contains(':'))
                 .and_then(|at| value::count(words.get(at + 1)?));
-            self.snapshot.sessions = sessions.or(self.snapshot.sessions);
+            if label.starts_with("Begin") {
+                self.sessions_before = sessions;
+            } else {
+                self.snapshot.sessions = sessions;
+            }
         }
         if ends.iter().any(Option::is_none) {
             // RAC: a line for each instance.
@@ -374,6 +383,10 @@ impl Taking<'_> {
         let grid = &self.grids[index];
         let (event, waits, time) = (grid.column(&["Event"]), grid.column(&["Waits"]), grid.column(times));
         let (instance, share) = (grid.column(&["I#"]), grid.column(&SHARES));
+        // Totals are in whole seconds; the mean, which says more, has a unit of its own or one in its title.
+        let mean_in = [(&["Avg Wait"][..], None), (&["Avg wait (ms)", "Avg wt(ms)"], Some("ms"))]
+            .into_iter()
+            .find_map(|(titles, unit)| Some((grid.column(titles)?, unit)));
         for row in &grid.rows {
             // Of RAC's rows the star is the sum of the others.
             if instance.is_some() && cell(row, instance) != "*" {
@@ -391,6 +404,11 @@ impl Taking<'_> {
                 self.hidden.push(name);
                 continue;
             };
+            // A count such as 1.2M is rounded itself.
+            let exact = !cell(row, waits).contains(|c: char| c.is_ascii_alphabetic());
+            let mean = mean_in.filter(|_| exact);
+            let mean = mean.and_then(|(at, unit)| value::mean_ns(cell(row, Some(at)), unit));
+            let total_ns = mean.and_then(|mean| value::finer(printed, count, mean)).unwrap_or(total_ns);
             // Waits that are in no DB time have no share of it: whatever they are called, they are idle.
             let in_db_time = self.snapshot.db_time_ns.unwrap_or(0);
             let no_share = share.is_some()
@@ -502,13 +520,29 @@ impl Taking<'_> {
                     Some((*name, values.and_then(|values| values.into_iter().reduce(u64::saturating_add))))
                 })
                 .collect();
-            let taken = |column: &str| column == "I#" || of_rac.iter().any(|(title, _)| *title == column);
+            // In units of 1024 bytes, rounded: the statistics have the bytes, where they are in the report.
+            let kib = grid.column(&["Redo Size (k)"]).and_then(|at| {
+                let values: Option<Vec<u64>> =
+                    rows.iter().map(|row| value::count(cell(row, Some(at)))).collect();
+                values?.into_iter().reduce(u64::saturating_add)
+            });
+            let redo = kib
+                .filter(|_| !self.names.contains(statistic::REDO_SIZE))
+                .map(|kib| kib.saturating_mul(1024));
+            let taken = |column: &str| {
+                column == "I#"
+                    || (column == "Redo Size (k)" && kib.is_some())
+                    || of_rac.iter().any(|(title, _)| *title == column)
+            };
             let others = grid.columns.iter().filter(|column| !column.is_empty() && !taken(column));
             let others: Vec<String> =
                 others.map(|column| format!("{} of all instances", short(column))).collect();
             self.hidden.extend(others);
             for (name, value) in sums {
                 self.count(name, value);
+            }
+            if redo.is_some() {
+                self.count(statistic::REDO_SIZE, redo);
             }
             self.taken.insert(index);
         }
@@ -689,112 +723,5 @@ impl Taking<'_> {
     }
 }
 
-/// The class of this name, also where a text report cut it off; Oracle's classes that have no place here are `Other`.
-fn class_named(name: &str) -> Option<WaitClass> {
-    let name = name.trim();
-    if name.len() < 5 {
-        return None;
-    }
-    if name == "Sys I/O" {
-        return Some(WaitClass::SystemIo);
-    }
-    let known = WaitClass::ALL.into_iter().find(|class| class.name().starts_with(name));
-    known.or_else(|| {
-        ["Cluster", "Queueing", "Scheduler"]
-            .iter()
-            .any(|class| class.starts_with(name))
-            .then_some(WaitClass::Other)
-    })
-}
-
-/// The class of an event that no table of the report gives, by its name.
-fn class_of(name: &str) -> WaitClass {
-    let starts = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
-    if name == "log file sync" {
-        WaitClass::Commit
-    } else if starts(&[
-        "log file switch",
-        "log buffer space",
-        "free buffer waits",
-        "write complete waits",
-        "checkpoint completed",
-    ]) {
-        WaitClass::Configuration
-    } else if starts(&[
-        "db file parallel write",
-        "db file async",
-        "log file",
-        "log archive",
-        "control file",
-        "recovery read",
-        "LGWR",
-        "io done",
-    ]) {
-        WaitClass::SystemIo
-    } else if starts(&[
-        "db file",
-        "direct path",
-        "cell ",
-        "read by other session",
-        "db flash cache",
-        "local write wait",
-        "securefile",
-    ]) {
-        WaitClass::UserIo
-    } else if starts(&["enq: TX - row", "enq: TM", "enq: UL", "SQL*Net break"]) {
-        WaitClass::Application
-    } else if starts(&["buffer busy", "latch", "library cache", "cursor:", "row cache", "enq: TX - index"]) {
-        WaitClass::Concurrency
-    } else if starts(&[
-        "PX Deq",
-        "watchdog main loop",
-        "gcs remote message",
-        "ges remote message",
-        "class slave wait",
-        "wait for unread message on b",
-        "heartbeat redo informer",
-        "pipe get",
-        "Data Guard: ",
-    ]) || name.ends_with("message from client")
-        || name.to_lowercase().contains("idle")
-        || name.ends_with("timer")
-        || starts(&["rdbms ipc message", "jobq slave", "Streams AQ", "DIAG idle"])
-    {
-        WaitClass::Idle
-    } else if starts(&["SQL*Net", "TCP Socket"]) {
-        WaitClass::Network
-    } else {
-        WaitClass::Other
-    }
-}
-
 /// What the column with an event's share is called: in AWR reports of DB time, in Statspack's of all calls. Idle events have none.
 const SHARES: [&str; 3] = ["% DB time", "%DB time", "%Total Call Time"];
-
-/// Names that text reports cut off, in full.
-const CUT: [&str; 14] = [
-    "db flash cache single block physical read",
-    "db flash cache multiblock physical read",
-    "db flash cache invalidate wait",
-    "cell single block physical read",
-    "cell multiblock physical read",
-    "log file switch (checkpoint incomplete)",
-    "log file switch (archiving needed)",
-    "log file switch (private strand flush incomplete)",
-    "control file sequential read",
-    "control file parallel write",
-    "SQL*Net message from client",
-    "SQL*Net more data to client",
-    "write complete waits: flash cache",
-    "enq: TX - row lock contention",
-];
-
-/// The name of an event, in full if a text report cut it off and only one name fits.
-fn full_name(name: &str) -> String {
-    let name = short(name);
-    let mut fits = CUT.iter().filter(|full| full.starts_with(&name) && name.len() >= 20);
-    match (fits.next(), fits.next()) {
-        (Some(full), None) => (*full).to_owned(),
-        _ => name,
-    }
-}

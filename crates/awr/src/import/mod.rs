@@ -10,6 +10,7 @@
 //! | `text.rs` | tables of a text report, found by their lines of dashes |
 //! | `value.rs` | numbers, times and dates as the reports print them |
 //! | `build.rs` | which table holds what |
+//! | `class.rs` | names of wait events, and their classes |
 //!
 //! A report tells an interval: the first snapshot has zeros, the second what the report counts. The layouts are those of 11.2 to 19c;
 //! tables are known by their columns, because titles and summaries change more often. Instants carry no time zone and are taken as they
@@ -22,6 +23,7 @@
 //! only), advisories.
 
 mod build;
+mod class;
 mod html;
 mod text;
 mod value;

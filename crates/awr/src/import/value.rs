@@ -72,6 +72,42 @@ pub(super) fn seconds_ns(text: &str) -> Option<u64> {
     number(text).map(|seconds| seconds * 1e9).filter(|ns| *ns < 1.8e19).map(|ns| ns.round() as u64)
 }
 
+/// A mean time and how far it may be from what was rounded to it, both in nanoseconds. The unit is in the text (`1.50ms`, `9.00 s`) or given.
+pub(super) fn mean_ns(text: &str, unit: Option<&str>) -> Option<(f64, f64)> {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let ns = match (text.get(end..)?, unit) {
+        ("ns", _) => 1.0,
+        ("us", _) => 1e3,
+        ("ms", _) | ("", Some("ms")) => 1e6,
+        ("s", _) => 1e9,
+        _ => return None,
+    };
+    let digits = text.get(..end)?.trim();
+    Some((number(digits)? * ns, half_of_the_last_digit(digits) * ns))
+}
+
+fn half_of_the_last_digit(digits: &str) -> f64 {
+    let places = digits.split_once('.').map_or(0, |(_, part)| part.len());
+    0.5 / 10f64.powi(i32::try_from(places).unwrap_or(i32::MAX))
+}
+
+/// A total in nanoseconds by count and mean, where that fits what is printed of it in seconds, and is nearer than that.
+pub(super) fn finer(printed: &str, count: u64, (mean, off): (f64, f64)) -> Option<u64> {
+    let printed = printed.trim();
+    if printed.chars().any(|c| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    // A total that is left out is less than is printed.
+    let (total, rounded) = match printed.is_empty() {
+        true => (0.0, 0.5e9),
+        false => (number(printed)? * 1e9, half_of_the_last_digit(printed) * 1e9),
+    };
+    let (by_mean, unsure) = (mean * count as f64, off * count as f64);
+    ((by_mean - total).abs() <= rounded + unsure && unsure < rounded && by_mean < 1.8e19)
+        .then(|| by_mean.round() as u64)
+}
+
 /// The first number of a text such as `60.01 (mins)`.
 pub(super) fn leading(text: &str) -> Option<f64> {
     number(text.split_ascii_whitespace().next()?)
@@ -125,6 +161,18 @@ mod tests {
         }
         assert_eq!((count("1.8E+19"), seconds_ns("1.8E+10")), (None, None), "more than there is room for");
         assert_eq!(seconds_ns("1.5"), Some(1_500_000_000));
+        assert_eq!(mean_ns("353.90us", None), Some((353_900.0, 5.0)));
+        assert_eq!(mean_ns(" 9.00 s", None), Some((9e9, 5e6)));
+        assert_eq!(mean_ns("2", Some("ms")), Some((2e6, 5e5)));
+        for wrong in ["2", "", "ms", "1.5x", "##ms", "-1ms"] {
+            assert_eq!(mean_ns(wrong, None), None, "{wrong}");
+        }
+        let mean = |text| mean_ns(text, None).expect("a mean");
+        assert_eq!(finer("0", 1_000, mean("120.00us")), Some(120_000_000), "a tenth of a second is not none");
+        assert_eq!(finer("", 100, mean("1.00us")), Some(100_000), "less than is printed");
+        assert_eq!(finer("900", 600_000, mean("1.50ms")), None, "the mean is the rougher one");
+        assert_eq!(finer("5", 1_000, mean("120.00us")), None, "the two do not fit");
+        assert_eq!(finer("35K", 100, mean("353.90s")), None, "the total is rounded by itself");
         assert_eq!(leading("60.01 (mins)"), Some(60.01));
     }
 

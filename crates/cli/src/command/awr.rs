@@ -19,6 +19,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tiersmith_awr::archive::Archive;
+use tiersmith_awr::export::BESIDE;
 use tiersmith_awr::sources::Address;
 use tiersmith_awr::{
     AnyRepository, Interval, Report, Snapshot, SnapshotId, Source, compare, figure, read_snapshot, report,
@@ -249,15 +250,15 @@ impl Output {
 
     fn baseline(&self, name: &str) -> Result<Interval> {
         let path = self.path();
-        let archive = AnyRepository::existing(&path)?.archive(&path)?;
-        let found =
-            archive.baselines()?.into_iter().find(|baseline| baseline.name == name).ok_or_else(|| {
-                Error::Usage(format!(
-                    "there is no baseline `{name}` in {}; `tiersmith awr list` shows them",
-                    path.display()
-                ))
-            })?;
-        let interval = AnyRepository::Archive(archive)
+        let repository = AnyRepository::existing(&path)?;
+        let (baselines, _) = repository.baselines_and_gaps()?;
+        let found = baselines.into_iter().find(|baseline| baseline.name == name).ok_or_else(|| {
+            Error::Usage(format!(
+                "there is no baseline `{name}` in {}; `tiersmith awr list` shows them",
+                path.display()
+            ))
+        })?;
+        let interval = repository
             .interval(found.first, found.last)
             .map_err(|error| Error::Usage(format!("baseline `{name}` is no interval: {error}")))?;
         Ok(interval.labelled(name))
@@ -310,10 +311,14 @@ impl List {
             )));
         }
         let repository = AnyRepository::existing(&self.dir)?;
-        let listing = repository.list()?;
-        let (baselines, gaps) = match &repository {
-            AnyRepository::Archive(archive) => (archive.baselines()?, archive.gaps()?),
-            AnyRepository::Directory(_) => (Vec::new(), Vec::new()),
+        let mut listing = repository.list()?;
+        let (baselines, gaps) = match (repository.baselines_and_gaps(), &repository) {
+            // A damaged file does not hide the snapshots beside it.
+            (Err(error), AnyRepository::Directory(of)) => {
+                listing.damaged.push((of.path().join(BESIDE), error));
+                Default::default()
+            }
+            (both, _) => both?,
         };
         if self.json {
             let entries: Vec<_> = listing

@@ -24,7 +24,7 @@ use crate::file::MOST_FILES;
 use crate::known::statistic;
 use crate::redact::Redaction;
 use crate::statement::StatementStat;
-use crate::{FileStat, IoStat, Snapshot};
+use crate::{FileStat, IoStat, Snapshot, WaitStat};
 
 /// Puts the answers where reports look for them.
 pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
@@ -255,7 +255,10 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
             let of_redo: Vec<&Row> = of_redo
                 .filter(|row| text(row, "object") == "wal" && text(row, "context") != "init")
                 .collect();
-            count(snapshot, name, unit, sum(&of_redo, |row| number(row, new)));
+            if let Some(requests) = sum(&of_redo, |row| number(row, new)) {
+                let help = "Requests of pg_stat_io for redo, without those that make a new file for it.";
+                snapshot.add_counter_explained(name, unit, requests, help);
+            }
         }
     }
     if timed {
@@ -339,28 +342,27 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
         for (name, requests, total_ns) in parts {
             let read_of_redo = name == "log file sequential read";
             let class = if read_of_redo { WaitClass::SystemIo } else { class };
-            add(snapshot, name, class, background, requests, total_ns);
+            // What is counted under a name is part of its help: where it changes, so does the help, and reports tell the two apart.
+            let help = match (object.as_str(), context.as_str()) {
+                ("wal", "init") => {
+                    "A new file for redo, filled when it is made: counted and timed by pg_stat_io."
+                }
+                ("wal", _) => "Redo, without new files for it: counted and timed by pg_stat_io.",
+                _ => "Counted and timed by pg_stat_io; from the page cache or the disk.",
+            };
+            add(snapshot, wait(name, class, background, help), requests, total_ns);
         }
     }
 }
 
-fn add(
-    snapshot: &mut Snapshot,
-    name: &str,
-    class: WaitClass,
-    background: bool,
-    requests: u64,
-    total_ns: u64,
-) {
-    let key = (name, class, background);
-    if !snapshot.waits.iter().any(|wait| wait.key() == key) {
-        let help = "Counted and timed by pg_stat_io; from the page cache or the disk.";
-        snapshot.waits.push(wait(name, class, background, help));
-    }
-    if let Some(wait) = snapshot.waits.iter_mut().find(|wait| wait.key() == key) {
-        wait.count = wait.count.saturating_add(requests);
-        wait.total_ns = wait.total_ns.saturating_add(total_ns);
-    }
+fn add(snapshot: &mut Snapshot, new: WaitStat, requests: u64, total_ns: u64) {
+    let at = snapshot.waits.iter().position(|wait| wait.key() == new.key()).unwrap_or_else(|| {
+        snapshot.waits.push(new);
+        snapshot.waits.len() - 1
+    });
+    let wait = &mut snapshot.waits[at];
+    wait.count = wait.count.saturating_add(requests);
+    wait.total_ns = wait.total_ns.saturating_add(total_ns);
 }
 
 /// The tables and indexes of the database we are connected to that were read most.

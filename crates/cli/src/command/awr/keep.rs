@@ -29,7 +29,7 @@ pub(crate) enum Baseline {
 /// Name the interval between two snapshots
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Exit codes: 0 named; 1 named, but the source was restarted in it or the snapshots are of two: there is no report of it; 2 error.")]
+Exit codes: 0 named; 1 named, but the source was restarted in it: there is no report of it; 2 error.")]
 pub(crate) struct Add {
     /// The name
     name: String,

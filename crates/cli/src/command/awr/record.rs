@@ -62,7 +62,7 @@ pub(crate) struct Record {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     keep: Option<Duration>,
     /// Name what is recorded, as a baseline, unless Ctrl-C ends it; with several sources the source's number is put behind it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: Option<String>,
     #[command(flatten)]
     asking: HowToAsk,
@@ -237,10 +237,10 @@ impl Record {
             None => (recorder.run(&|| asked.load(Ordering::Relaxed) != 0)?, None),
             Some((program, arguments)) => self.around(recorder, program, arguments, &asked)?,
         };
-        let named = self.name.as_ref().map_or(Ok(()), |name| self.name_it(name, &recorded));
+        let named = self.name.as_ref().map_or(Ok(true), |name| self.name_it(name, &recorded));
         // What was recorded is said also where it could not be named.
         let outcome = self.say(&recorded, failed.as_deref())?;
-        named.map(|()| outcome)
+        named.map(|all| if all { outcome } else { Outcome::Findings })
     }
 
     /// Two recorders of one source in one repository would count everything twice.
@@ -300,15 +300,24 @@ impl Record {
         if self.source.len() > 1 { format!("{name}-{}", number + 1) } else { name.to_owned() }
     }
 
-    fn name_it(&self, name: &str, recorded: &[Recorded]) -> Result<()> {
+    /// Names what was recorded of each source. False if there is one of which too little was recorded to be named.
+    fn name_it(&self, name: &str, recorded: &[Recorded]) -> Result<bool> {
         let archive = AnyRepository::existing(&self.to)?.archive(&self.to)?;
+        let mut all = true;
         for (number, of) in recorded.iter().enumerate() {
             let name = self.baseline(name, number);
-            if let (Some(first), Some(last)) = (of.taken.first(), of.taken.last()) {
-                archive.add_baseline(&name, *first, *last)?;
+            match (of.taken.first(), of.taken.last()) {
+                (Some(first), Some(last)) if first < last => archive.add_baseline(&name, *first, *last)?,
+                _ => {
+                    all = false;
+                    log::warn!(
+                        "{} has no two snapshots, which a baseline needs: `{name}` is not given",
+                        of.source
+                    );
+                }
             }
         }
-        Ok(())
+        Ok(all)
     }
 
     fn say(&self, recorded: &[Recorded], failed: Option<&str>) -> Result<Outcome> {
