@@ -245,7 +245,7 @@ pub struct Plan {
 
 impl Plan {
     /// The next request.
-    pub fn next(&mut self) -> Request {
+    pub fn draw(&mut self) -> Request {
         let key = self.key();
         let is_set = self.in_window < self.ratio.sets;
         self.in_window = (self.in_window + 1) % (self.ratio.sets + self.ratio.gets).max(1);
@@ -279,7 +279,7 @@ mod tests {
 
     fn requests(settings: &Settings, count: usize) -> Vec<Request> {
         let mut plan = settings.plan(6000, 0, 4, 1);
-        (0..count).map(|_| plan.next()).collect()
+        (0..count).map(|_| plan.draw()).collect()
     }
 
     fn key(request: Request) -> u64 {
@@ -321,7 +321,7 @@ mod tests {
         let settings = Settings { pattern: Pattern::Sequential, ..Settings::default() };
         let keys = |client| {
             let mut plan = settings.plan(8, client, 4, 1);
-            (0..10).map(|_| key(plan.next())).collect::<Vec<_>>()
+            (0..10).map(|_| key(plan.draw())).collect::<Vec<_>>()
         };
         assert_eq!(keys(0), [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]);
         assert_eq!(keys(3), [6, 7, 0, 1, 2, 3, 4, 5, 6, 7]);
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(requests(&settings, 100), requests(&settings, 100));
         let keys = |client, seed| {
             let mut plan = settings.plan(6000, client, 4, seed);
-            (0..20).map(|_| key(plan.next())).collect::<Vec<_>>()
+            (0..20).map(|_| key(plan.draw())).collect::<Vec<_>>()
         };
         assert_ne!(keys(0, 1), keys(1, 1));
         assert_ne!(keys(0, 1), keys(0, 2));

@@ -158,7 +158,7 @@ fn client(
             break;
         }
         batch.clear();
-        batch.extend((0..count).map(|_| plan.next()));
+        batch.extend((0..count).map(|_| plan.draw()));
         connection.exchange(&batch, |request, ns| match request {
             Request::Set(_) => times.sets.record(ns),
             Request::Get(_) => times.gets.record(ns),
