@@ -17,10 +17,12 @@ kill        writers while the daemon is killed: what was acknowledged is there, 
 databases   PostgreSQL, MariaDB and Redis while database and daemon are killed (those that are installed)
 power       PostgreSQL without full_page_writes on a mount over the crash simulator: simulated power cuts, and a medium that must be found out
 
-The last line is "mount suite: pjdfstest N of M, fsx K operations, ...".
+all (or nothing) runs the parts in two lanes beside each other, each part with a limit of its own, so that one that hangs hides none of the
+others. The last line is "mount suite: pjdfstest N of M, fsx K operations, ...": what each part said, or that it failed.
 
 Environment: TIERSMITH_FSX_OPERATIONS of each run (default 4000), TIERSMITH_FSX_SEED the first seed (default: from the clock, printed),
-TIERSMITH_KILL_ROUNDS (default 30 for kill, 5 for databases), TIERSMITH_POWER_CUTS (default 20), TIERSMITH_SUITE_DIR where the homes are (default: the temporary directory).
+TIERSMITH_KILL_ROUNDS (default 30 for kill, 5 for databases), TIERSMITH_POWER_CUTS (default 20), TIERSMITH_SUITE_DIR where the homes are (default: the temporary directory),
+TIERSMITH_SUITE_LIMIT seconds that a part may take (default 3600).
 END
 }
 
@@ -35,7 +37,7 @@ suite_operations=${TIERSMITH_FSX_OPERATIONS:-4000}
 seed=${TIERSMITH_FSX_SEED:-$(date +%s)}
 failures=0
 kill_rounds=${TIERSMITH_KILL_ROUNDS:-}
-said_pjdfstest='not run' said_fsx='not run' said_kill='not run' said_databases='not run' said_power='not run'
+said='not run'
 
 skip_all() {
     echo "skipped: the mount suite, because $1"
@@ -54,7 +56,10 @@ tool() { # NAME VERSION
 # Unmounts and removes whatever a run left, also when it failed.
 place=
 daemon=
+lanes=()
 clean_up() {
+    local lane
+    for lane in "${lanes[@]}"; do kill "$lane" 2>/dev/null || true; done
     [ -z "$daemon" ] || kill -9 "$daemon" 2>/dev/null || true
     if [ -n "$place" ]; then
         timeout -k 5 20 umount -l "$place/db" 2>/dev/null || true
@@ -145,7 +150,7 @@ END
         unserve
         "$server" "$place/db" "$place/tier" 32 --class "$class" --detach </dev/null >/dev/null || failed "detach after pjdfstest"
     done
-    said_pjdfstest="$passed of $total (${#pjdfstest_excluded[@]} excluded, the rest skipped by itself)"
+    said="$passed of $total (${#pjdfstest_excluded[@]} excluded, the rest skipped by itself)"
 }
 
 # One run of fsx: three parts with a seed each. After the first the mount is taken down and made again, after the second the daemon is killed.
@@ -217,14 +222,14 @@ run_fsx() {
             done
         done
     done
-    said_fsx="$done_operations operations"
+    said="$done_operations operations"
 }
 
 # Runs one test target and shows what it says; leaves that in $place/out.
 test_target() { # PACKAGE TARGET WHAT
     new_place
     if cargo test -q -p "$1" --test "$2" -- --nocapture </dev/null >"$place/out" 2>&1; then
-        grep -aE '^\.*(skipped|[a-z]+: |power cuts|cut |seed |[0-9]+ kills)' "$place/out" || true
+        grep -aE '^\.*(skipped|[A-Za-z]+: |power cuts|cut |seed |[0-9]+ kills)' "$place/out" || true
     else
         cat "$place/out"
         failed "$3"
@@ -232,7 +237,7 @@ test_target() { # PACKAGE TARGET WHAT
 }
 
 # What lines of $place/out say, in one line (a test's line may follow libtest's dots); what was skipped if there are none.
-said() { # PATTERN
+lines_with() { # PATTERN
     local lines
     lines=$(grep -aoE "$1" "$place/out" | paste -sd';' | sed 's/;/; /g')
     [ -n "$lines" ] || lines=$(grep -ao 'skipped: .*' "$place/out" | head -n 1)
@@ -242,19 +247,19 @@ said() { # PATTERN
 run_kill() {
     export TIERSMITH_KILL_ROUNDS=${kill_rounds:-30}
     test_target tiersmith-mount kill 'the kill loop'
-    said_kill=$(said '[0-9]+ kills from seed [0-9]+, [0-9]+ writes')
+    said=$(lines_with '[0-9]+ kills from seed [0-9]+, [0-9]+ writes')
 }
 
 run_databases() {
     export TIERSMITH_KILL_ROUNDS=${kill_rounds:-5}
     test_target tiersmith-cli databases "the databases' kill loops"
-    said_databases=$(said '[a-z]+: [0-9]+ transactions acknowledged, [0-9]+ kills')
+    said=$(lines_with '[A-Za-z]+: [0-9]+ transactions acknowledged, [0-9]+ kills')
 }
 
 run_power() {
     export TIERSMITH_POWER_CUTS=${TIERSMITH_POWER_CUTS:-20}
     test_target tiersmith-cli power_cuts 'the power cuts beneath PostgreSQL'
-    said_power=$(said '[0-9]+ cuts, [0-9]+ transactions acknowledged')
+    said=$(lines_with '[0-9]+ cuts, [0-9]+ transactions acknowledged')
 }
 
 mode=${1:-all}
@@ -271,16 +276,53 @@ esac
 have cargo || give_up "cargo is not there; run ./check first"
 cargo build -q -p tiersmith-mount --example serve </dev/null || give_up "the program that serves does not build"
 server=$target/debug/examples/serve
-case $mode in
-all)
-    run_pjdfstest
-    run_fsx
-    run_kill
-    run_databases
-    run_power
-    ;;
-*) "run_$mode" ;;
-esac
-[ "$failures" = 0 ] || echo "$failures parts failed; what they said is above" >&2
-echo "mount suite: pjdfstest $said_pjdfstest, fsx $said_fsx, kill loop $said_kill, databases $said_databases, power $said_power, failed $failures"
+
+# One part, by this program again, with a log of its own.
+part() { # NAME
+    local log=$tools/log/$1 began=$SECONDS result=good
+    timeout -k 60 "${TIERSMITH_SUITE_LIMIT:-3600}" "$root/.ci/mount_suite.sh" "$1" </dev/null >"$log" 2>&1 &
+    running=$!
+    wait "$running" || result="FAILED (exit code $?)"
+    echo "part $1: $result, $((SECONDS - began)) s" >>"$log"
+    sed "s/^/$1: /" "$log"
+}
+
+# Parts one after the other. A part is a process group of its own (timeout makes it), so it is told when the lane has to end.
+lane() { # NAME...
+    local name running=
+    trap 'kill "$running" 2>/dev/null; exit 2' INT TERM HUP
+    for name in "$@"; do part "$name"; done
+}
+
+run_all() {
+    local name line=
+    mkdir -p "$tools/log"
+    rm -f "$tools"/log/*
+    # Everything is built before, so that the lanes do not wait for each other's compilers.
+    tool pjdfstest 0.2.2
+    tool fsx 0.3.2
+    cargo test -q --no-run -p tiersmith-mount --test kill </dev/null || give_up "the kill loop does not build"
+    cargo test -q --no-run -p tiersmith-cli --test databases --test power_cuts </dev/null || give_up "the databases' tests do not build"
+    lane power kill &
+    lanes+=($!)
+    lane databases pjdfstest fsx &
+    lanes+=($!)
+    wait "${lanes[@]}" || true
+    lanes=()
+    for name in pjdfstest fsx kill databases power; do
+        grep -q "^part $name: good" "$tools/log/$name" || failures=$((failures + 1))
+        said=$(sed -n "s/^mount suite: $name \(.*\), failed [0-9]*\$/\1/p" "$tools/log/$name")
+        line="$line$name ${said:-ended early: $(tail -n 1 "$tools/log/$name")}, "
+    done
+    [ "$failures" = 0 ] || echo "$failures parts failed; what they said is above" >&2
+    echo "mount suite: ${line}failed $failures, $SECONDS s"
+}
+
+if [ "$mode" = all ]; then
+    run_all
+else
+    "run_$mode"
+    [ "$failures" = 0 ] || echo "$failures checks failed; what they said is above" >&2
+    echo "mount suite: $mode $said, failed $failures"
+fi
 [ "$failures" = 0 ] || exit 1

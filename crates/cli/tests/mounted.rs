@@ -370,9 +370,19 @@ fn a_volatile_tier_may_vanish_and_a_modelled_home_is_labelled() {
     good(&["detach", site.home_str()]);
     site.assert_plain();
 
-    let modelled = site.attach(&["--home-model", "all-flash-array"]);
-    assert!(modelled["home_model"].as_str().unwrap().contains("all-flash-array"), "{modelled}");
+    let modelled = site.attach(&["--home-model", "15k-disk-array", "--sync-on-write", "never"]);
+    assert!(modelled["home_model"].as_str().unwrap().contains("15k-disk-array"), "{modelled}");
     assert!(text(&good(&["status", site.home_str()])).contains("MODELLED"));
+    // What passes is as slow as the model too: the kernel, or the daemon, must not go past it.
+    let model = tiersmith_store::HomeModel::named("15k-disk-array").unwrap();
+    let file = fs::OpenOptions::new().write(true).open(site.home.join("PG_VERSION")).unwrap();
+    let began = std::time::Instant::now();
+    for _ in 0..5 {
+        std::os::unix::fs::FileExt::write_all_at(&file, b"15\n", 0).unwrap();
+        file.sync_data().unwrap();
+    }
+    assert!(began.elapsed() >= 5 * (model.write() + model.sync()), "{:?}", began.elapsed());
+    drop(file);
     good(&["detach", site.home_str()]);
     site.assert_plain();
 }

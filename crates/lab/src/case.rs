@@ -18,7 +18,7 @@ use crate::published;
 use crate::server;
 use crate::size::ByteSize;
 use crate::target;
-use crate::workload::slob;
+use crate::workload::{keys, slob};
 
 /// The cases built in, in the order of a study.
 const BUILT_IN: [(&str, &str); 12] = [
@@ -140,6 +140,8 @@ pub struct ServerSettings {
     pub load: Load,
     /// Clients of a load that is a program of its own.
     pub clients: u32,
+    /// What `mixed` and `set` ask of a key-value server.
+    pub keys: keys::Settings,
     /// Bytes of the tier; absent: as much as the case can use.
     pub tier: Option<ByteSize>,
     /// Settings by product, in its own words.
@@ -153,6 +155,7 @@ impl Default for ServerSettings {
             torn_page_protection: true,
             load: Load::Slob,
             clients: 1,
+            keys: keys::Settings::default(),
             tier: None,
             settings: BTreeMap::new(),
         }
@@ -178,11 +181,13 @@ pub enum Load {
     WriteOnly,
     /// redis-benchmark SET.
     Set,
+    /// GET and SET as memtier_benchmark mixes them, by the lab's own clients.
+    Mixed,
 }
 
 impl Load {
     /// Every one.
-    pub const ALL: [Load; 7] = [
+    pub const ALL: [Load; 8] = [
         Load::Slob,
         Load::Tpcb,
         Load::SelectOnly,
@@ -190,6 +195,7 @@ impl Load {
         Load::ReadOnly,
         Load::WriteOnly,
         Load::Set,
+        Load::Mixed,
     ];
 
     /// As on the command line.
@@ -202,6 +208,7 @@ impl Load {
             Load::ReadOnly => "read-only",
             Load::WriteOnly => "write-only",
             Load::Set => "set",
+            Load::Mixed => "mixed",
         }
     }
 
@@ -215,6 +222,7 @@ impl Load {
             Load::ReadOnly => "sysbench oltp_read_only",
             Load::WriteOnly => "sysbench oltp_write_only",
             Load::Set => "redis-benchmark SET",
+            Load::Mixed => "GET and SET, mixed as memtier_benchmark does",
         }
     }
 }
@@ -414,6 +422,7 @@ impl Case {
         if !(1..=90).contains(&self.server.clients) {
             return refuse("server.clients", self.server.clients.to_string(), "give 1 to 90");
         }
+        self.server.keys.check()?;
         for settings in self.runs() {
             settings.check(self.block_bytes())?;
         }

@@ -16,6 +16,7 @@ use tiersmith_lab::run::{Plans, Program};
 use tiersmith_lab::study::result::{RunResult, StudyResult};
 use tiersmith_lab::study::{self, Options, Progress, Silent, html, text};
 use tiersmith_lab::target::{self, Ground};
+use tiersmith_lab::workload::keys::Instead;
 use tiersmith_lab::{ByteSize, Error, server};
 
 /// Studies in one process take turns: the directories of a study have the process's number in their names.
@@ -157,11 +158,14 @@ fn every_redo_case_runs_on_redis() {
 
 #[test]
 fn the_databases_own_load_programs_run_and_their_transactions_are_timed() {
-    for (name, load) in [("postgres", Load::Tpcb), ("mariadb", Load::ReadWrite), ("redis", Load::Set)] {
+    for (name, load) in
+        [("postgres", Load::Tpcb), ("mariadb", Load::ReadWrite), ("redis", Load::Set), ("redis", Load::Mixed)]
+    {
         let Some(dir) = ground(name) else { continue };
         let mut options =
             small(case::choose_for(name, &["server-on-home".into()], false).unwrap(), dir.path());
-        options.seconds = 2.0;
+        options.seconds = if load == Load::Mixed { 0.5 } else { 2.0 };
+        options.keys = Instead { pipeline: Some(4), ..Instead::default() };
         options.load = Some(load);
         options.clients = Some(2);
         let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -176,6 +180,14 @@ fn the_databases_own_load_programs_run_and_their_transactions_are_timed() {
         let measured = &result.runs[0].measured;
         let latency = measured.transaction.unwrap();
         assert!(measured.transactions > 0 && measured.executes >= measured.transactions, "{name}");
+        if load == Load::Mixed {
+            // One in eleven is a SET, and each client may have begun another window.
+            let sets = measured.transactions * 11;
+            assert!(sets.abs_diff(measured.executes) <= 2 * 11, "{sets} of {}", measured.executes);
+            assert_eq!(measured.commit.count, measured.transactions);
+            assert_eq!(measured.select.count, measured.executes - measured.transactions);
+            assert!(text::render(&result).contains("1:10 SETs to GETs"), "{}", text::render(&result));
+        }
         assert!(
             latency.count > 0 && latency.p99_ns >= latency.median_ns && latency.mean_ns > 0.0,
             "{name}: {latency:?}"
@@ -255,9 +267,18 @@ fn a_modelled_home_is_labelled_wherever_its_figures_are() {
     };
     nothing_left(dir.path());
     // The baseline is slowed down as well: its home is reached through a mount whose tier holds nothing.
-    assert!(result.runs.iter().all(|run| run.warnings.iter().any(|w| w.code == "mount")));
+    let remarks: Vec<_> =
+        result.runs.iter().flat_map(|run| &run.warnings).filter(|w| w.code == "mount").collect();
+    assert_eq!(remarks.len(), result.runs.len());
+    // What the kernel would hand through to the home's own disk would be as fast as that.
+    assert!(
+        remarks.iter().all(|w| w.sentence.contains("did not go through the kernel alone")),
+        "{remarks:?}"
+    );
     let text = text::render(&result);
     assert!(text.contains("MODELLED as all-flash-array"), "{text}");
+    let note = &result.warnings.iter().find(|warning| warning.code == "home-model").unwrap().sentence;
+    assert!(note.contains("Its figures are from ") && note.contains("us to a sync"), "{note}");
     assert!(html::render(&result).unwrap().contains("MODELLED"));
 }
 
@@ -274,6 +295,10 @@ fn a_model_that_is_not_there_and_a_load_of_another_product_are_refused() {
     let error = run_to_error(&options);
     assert!(error.contains("clients = 0") && error.contains("1 to 90"), "{error}");
     options.clients = None;
+    options.keys.pipeline = Some(0);
+    let error = run_to_error(&options);
+    assert!(error.contains("pipeline = 0") && error.contains("1 to 1000"), "{error}");
+    options.keys = Instead::default();
     options.load = Some(Load::Tpcb);
     let error = run_to_error(&options);
     assert!(error.contains("the load tpcb is for postgres"), "{error}");

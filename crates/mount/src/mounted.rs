@@ -144,7 +144,8 @@ fn mount_over(
     let io = |what| move |source| Attempt::Failed(Error::Io { what, at: at.to_path_buf(), source });
     let is_root = rustix::process::geteuid().is_root();
     let fs = Arc::new(Fs::new(home.clone(), options).map_err(io("open the home for the mount at"))?);
-    let (wanted, mut because) = passthrough_wanted(options, is_root);
+    let is_modelled = home.stats().home_model.is_some();
+    let (wanted, mut because) = passthrough_wanted(options, is_root, is_modelled);
     let agreed = Arc::new(Mutex::new(Agreed::default()));
     let negotiator = Negotiator { passthrough: wanted, ring: ring.is_ok(), agreed: agreed.clone() };
     let point = Point::find(&home, at).map_err(Attempt::Failed)?;
@@ -267,9 +268,11 @@ fn check(home: &AttachedHome, at: &Path, options: &Options) -> Result<(), Error>
         .map_err(|e| Error::NoFuse { at: at.into(), source: e.into() })
 }
 
-fn passthrough_wanted(options: &Options, is_root: bool) -> (bool, Option<String>) {
+fn passthrough_wanted(options: &Options, is_root: bool, is_modelled: bool) -> (bool, Option<String>) {
     let because = if !options.passthrough {
         "not asked for"
+    } else if is_modelled {
+        "the home is modelled slow, and the kernel would go past the model"
     } else if options.sync_on_write {
         "every write is to be synced, which the kernel would not do"
     } else if !is_root {

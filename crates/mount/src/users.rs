@@ -7,6 +7,7 @@ use std::path::Path;
 /// Names and numbers of the processes with something of `at` open, or a sentence that none was found.
 pub(crate) fn of(at: &Path) -> String {
     let mut found = Vec::new();
+    let mounts = numbers(at);
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes {
         let Some(pid) = process.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
@@ -19,8 +20,12 @@ pub(crate) fn of(at: &Path) -> String {
         } else if inside(&dir.join("exe")) {
             "its program"
         } else {
+            // The daemon has the directory open that the mount covers, and its path reads like the mount's.
+            let own = pid == std::process::id();
+            let covered = |fd: &std::ffi::OsStr| own && !is_of(&dir.join("fdinfo").join(fd), &mounts);
             let files = std::fs::read_dir(dir.join("fd")).into_iter().flatten().flatten();
-            if files.into_iter().any(|f| inside(&f.path())) { "open files" } else { continue }
+            let mut files = files.filter(|file| inside(&file.path()));
+            if files.any(|file| !covered(&file.file_name())) { "open files" } else { continue }
         };
         let name = std::fs::read_to_string(dir.join("comm")).unwrap_or_default();
         found.push(format!("{} (process {pid}) has {how} there", name.trim()));
@@ -38,21 +43,30 @@ pub(crate) fn of(at: &Path) -> String {
     }
 }
 
+/// The numbers of what is mounted at `at`, in this process's mount namespace.
+fn numbers(at: &Path) -> Vec<u64> {
+    let at = as_listed(at);
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let of = |line: &[u8]| {
+        let mut words = line.split(|b| *b == b' ');
+        let number = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+        (words.nth(3) == Some(&at[..])).then_some(number)
+    };
+    mounts.split(|b| *b == b'\n').filter_map(of).collect()
+}
+
+/// Whether an open file, by what is said of it under `/proc`, is on one of these mounts.
+fn is_of(fdinfo: &Path, mounts: &[u64]) -> bool {
+    let text = std::fs::read_to_string(fdinfo).unwrap_or_default();
+    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse::<u64>().ok());
+    number.is_none_or(|number| mounts.contains(&number))
+}
+
 /// As [`of`], for those who have a mount at `at` in a mount namespace of their own: one of each namespace.
 pub(crate) fn elsewhere(at: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
     let namespace = |of: &Path| std::fs::read_link(of.join("ns/mnt")).ok();
     let mut seen = vec![namespace(Path::new("/proc/self"))];
-    // As the kernel writes it there.
-    let at: Vec<u8> = at
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .flat_map(|b| match b {
-            b' ' | b'\t' | b'\n' | b'\\' => format!("\\{b:03o}").into_bytes(),
-            b => vec![*b],
-        })
-        .collect();
+    let at = as_listed(at);
     let has = |mounts: &[u8]| {
         mounts.split(|b| *b == b'\n').any(|line| {
             line.split(|b| *b == b' ').nth(4) == Some(&at[..]) && line.windows(8).any(|w| w == b" - fuse ")
@@ -79,4 +93,14 @@ pub(crate) fn elsewhere(at: &Path) -> String {
         "{} has it in a mount namespace of its own (a container or a service, started while it was mounted)",
         found.join(", ")
     )
+}
+
+/// A path as the kernel writes it into its lists of mounts.
+fn as_listed(path: &Path) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    let written = |b: &u8| match b {
+        b' ' | b'\t' | b'\n' | b'\\' => format!("\\{b:03o}").into_bytes(),
+        b => vec![*b],
+    };
+    path.as_os_str().as_bytes().iter().flat_map(written).collect()
 }

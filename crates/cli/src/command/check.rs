@@ -76,7 +76,7 @@ impl Check {
             ..CheckOptions::default()
         };
         let report = check(Some(&home), &members, &options)?;
-        print(&if self.json { format!("{}\n", report.to_json()) } else { report.to_string() })?;
+        print(&if self.json { format!("{}\n", report.to_json()) } else { format!("{report}\n") })?;
         Ok(if report.is_sound() { Outcome::Good } else { Outcome::Findings })
     }
 

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Probe(probe::Probe),
-    Study(study::Study),
+    Study(Box<study::Study>),
     #[command(subcommand)]
     Awr(awr::Awr),
     Top(top::Top),

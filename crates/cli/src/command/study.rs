@@ -8,6 +8,7 @@ use tiersmith_lab::case::{self, Case, Load, SQLITE};
 use tiersmith_lab::place::Leftovers;
 use tiersmith_lab::study::result::StudyResult;
 use tiersmith_lab::study::{self, FULL_ROUNDS, FULL_SECONDS, Options, SECONDS, html, text};
+use tiersmith_lab::workload::keys;
 
 use super::{print, print_json, write_file};
 use crate::Outcome;
@@ -30,6 +31,7 @@ Examples:
   tiersmith study redo-on-tier --seconds 30    one case and its baseline, longer
   tiersmith study redo --target postgres       where the redo of a PostgreSQL lies: disk, medium, mount
   tiersmith study redo --target mariadb --load read-write --clients 8
+  tiersmith study redo --target redis --load mixed --clients 8 --pipeline 16
   tiersmith study --home /data --fast /mnt/pmem0 --html report.html
   tiersmith study --show redo-on-tier > mine.toml; edit it; tiersmith study ./mine.toml
   tiersmith study --snapshots DIR; tiersmith awr compare --in DIR 1 2 3 4
@@ -51,12 +53,25 @@ pub(crate) struct Study {
     /// The database: sqlite, postgres, mariadb, redis
     #[arg(long, value_name = "NAME", default_value = SQLITE)]
     target: String,
-    /// What a server is loaded with: slob; tpcb, select-only (pgbench); read-write, read-only, write-only (sysbench); set (redis-benchmark)
+    /// What a server is loaded with: slob; tpcb, select-only (pgbench); read-write, read-only, write-only (sysbench); set
+    /// (redis-benchmark), mixed (GET and SET as memtier_benchmark mixes them)
     #[arg(long, value_name = "NAME")]
     load: Option<Load>,
     /// Clients of a load other than slob, 1 to 90
     #[arg(long, value_name = "N")]
     clients: Option<u32>,
+    /// SETS:GETS of the load mixed [default: 1:10]
+    #[arg(long, value_name = "S:G")]
+    ratio: Option<keys::Ratio>,
+    /// Requests that a client of mixed or set sends at once [default: 1]
+    #[arg(long, value_name = "N")]
+    pipeline: Option<u32>,
+    /// Bytes of a value of mixed [default: 32] or set
+    #[arg(long, value_name = "SIZE")]
+    value_size: Option<ByteSize>,
+    /// Keys of the load mixed: gaussian, uniform, sequential [default: gaussian]
+    #[arg(long, value_name = "NAME")]
+    key_pattern: Option<keys::Pattern>,
     /// Slow the home down to a latency profile: 15k-disk-array, all-flash-array, cloud-network-volume. Figures are labelled MODELLED
     #[arg(long, value_name = "NAME")]
     home_model: Option<String>,
@@ -146,6 +161,12 @@ impl Study {
         options.seed = self.seed;
         options.load = self.load;
         options.clients = self.clients;
+        options.keys = keys::Instead {
+            ratio: self.ratio,
+            pipeline: self.pipeline,
+            value: self.value_size,
+            pattern: self.key_pattern,
+        };
         options.home_model = self.home_model.clone();
         options.home = self.home.clone();
         options.fast = self.fast.clone();

@@ -31,7 +31,7 @@ use crate::run::Plans;
 use crate::server;
 use crate::size::ByteSize;
 use crate::target::{self, Ground, Kind};
-use crate::workload::slob;
+use crate::workload::{keys, slob};
 use result::{CaseSummary, Machine, PlaceSummary, RunResult, StudyResult};
 
 /// Seconds measured per run when nothing is said, and in a full study.
@@ -69,6 +69,8 @@ pub struct Options {
     pub load: Option<Load>,
     /// Clients of a server's load that is a program of its own, instead of the cases' own.
     pub clients: Option<u32>,
+    /// What `mixed` and `set` ask of a key-value server, instead of the cases' own.
+    pub keys: keys::Instead,
     /// A latency profile of slow storage laid over the home, by name; every figure is labelled then.
     pub home_model: Option<String>,
     /// Where home goes.
@@ -98,6 +100,7 @@ impl Options {
             seed: None,
             load: None,
             clients: None,
+            keys: keys::Instead::default(),
             home_model: None,
             home: None,
             fast: None,
@@ -136,6 +139,8 @@ impl Options {
             case.server.tier = self.tier_size.or(case.server.tier);
             case.server.load = self.load.unwrap_or(case.server.load);
             case.server.clients = self.clients.unwrap_or(case.server.clients);
+            case.server.keys = self.keys.of(&case.server.keys);
+            case.server.keys.check()?;
             for settings in case.runs() {
                 settings.check(case.block_bytes())?;
             }
@@ -235,7 +240,23 @@ fn target_of(cases: &[Case]) -> Result<&'static dyn Kind> {
 fn load_of(cases: &[Case]) -> String {
     let embedded = cases.first().is_none_or(|case| case.target == crate::case::SQLITE);
     let load = cases.first().map_or(Load::Slob, |case| case.server.load);
-    if embedded { Load::Slob.title().into() } else { load.title().into() }
+    match (cases.first(), load) {
+        (Some(case), Load::Mixed) => {
+            let keys = &case.server.keys;
+            format!(
+                "{}: {} SETs to GETs, {} keys ({}), values of {} bytes, {} at once, {} clients",
+                load.title(),
+                keys.ratio,
+                keys.keys(&case.slob),
+                keys.pattern.name(),
+                keys.value_bytes(),
+                keys.pipeline,
+                case.server.clients
+            )
+        }
+        _ if embedded => Load::Slob.title().into(),
+        _ => load.title().into(),
+    }
 }
 
 fn is_server(case: &Case) -> bool {

@@ -30,9 +30,13 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
             .figures("x base", "", "Transactions per second over the baseline's.")
             .figures("Execs /s", "", "SQL statements run per second: SELECT and UPDATE.")
             .figures("x base", "", "Executions per second over the baseline's.")
-            .figures("Commit avg", "", "Mean time of COMMIT, as the client sees it.")
+            .figures(
+                "Commit avg",
+                "",
+                "Mean time of COMMIT, as the client sees it; of a SET, where that is a transaction.",
+            )
             .figures("Commit p99", "", "99 of 100 commits took no longer.")
-            .figures("Select avg", "", "Mean time of a SELECT of WORK_UNIT - 1 rows.");
+            .figures("Select avg", "", "Mean time of a SELECT of WORK_UNIT - 1 rows, or of a GET.");
     let programs = rows.iter().any(|row| row.run.measured.transaction.is_some());
     if programs {
         table = table
@@ -75,6 +79,7 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
         }
         table.row(cells);
     }
+    leave_out_empty(&mut table);
     add_notes(&mut table, result, &rows);
     table
 }
@@ -134,6 +139,7 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
         }
         table.row(cells);
     }
+    leave_out_empty(&mut table);
     add_notes(&mut table, result, &rows);
     if table.rows.iter().flatten().any(|cell| *cell == Cell::Empty) {
         table.note(
@@ -141,6 +147,30 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
         );
     }
     table
+}
+
+/// Takes away the columns in which no run has anything, and names them: a server does not tell all that SQLite does, nor the other way round.
+fn leave_out_empty(table: &mut Table) {
+    let is_empty = |cell: Option<&Cell>| match cell {
+        Some(Cell::Text(text)) => text.is_empty(),
+        cell => matches!(cell, None | Some(Cell::Empty)),
+    };
+    if table.rows.is_empty() {
+        return;
+    }
+    let mut left_out = Vec::new();
+    for n in (1..table.columns.len()).rev() {
+        if table.rows.iter().all(|row| is_empty(row.get(n))) {
+            left_out.insert(0, table.columns.remove(n).title);
+            for row in table.rows.iter_mut().filter(|row| n < row.len()) {
+                row.remove(n);
+            }
+        }
+    }
+    left_out.dedup();
+    if !left_out.is_empty() {
+        table.note(format!("Left out, because no run has it: {}.", left_out.join("; ")));
+    }
 }
 
 /// What must be read with the figures wherever the table goes.
@@ -266,5 +296,29 @@ fn here(result: &StudyResult, case: &str, figure: &str) -> Option<f64> {
         // Oracle's log writer waits in this event until its write is durable; so does the device of the last.
         "log_file_parallel_write_avg_us" | "log_file_sync_avg_ms" | "log_write_us" => redo(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_that_nobody_fills_is_left_out_and_named() {
+        let mut table = Table::new("figures")
+            .text("Case", "A case.")
+            .figures("One", "", "Some have it.")
+            .text("None", "Nobody has it.")
+            .figures("Last", "", "Nobody has it.");
+        table.row(vec![Cell::text("a"), Cell::Empty, Cell::text(""), Cell::Empty]);
+        table.row(vec![Cell::text("b"), Cell::number(1.0), Cell::text(""), Cell::Empty]);
+        leave_out_empty(&mut table);
+        let titles: Vec<&str> = table.columns.iter().map(|column| column.title.as_str()).collect();
+        assert_eq!(titles, ["Case", "One"]);
+        assert_eq!(
+            table.rows,
+            [vec![Cell::text("a"), Cell::Empty], vec![Cell::text("b"), Cell::number(1.0)]]
+        );
+        assert_eq!(table.notes, ["Left out, because no run has it: None; Last."]);
     }
 }

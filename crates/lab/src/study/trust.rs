@@ -12,6 +12,7 @@ use tiersmith_awr::host;
 
 use super::result::{Machine, RunResult};
 use crate::case::{Case, JournalMode, Load, Placement, SQLITE};
+use crate::mounted;
 use crate::place::{Places, memory_available};
 use crate::target::sqlite;
 use crate::workload::slob::{self, SLOB_SCALE_MIN_BLOCKS};
@@ -52,10 +53,21 @@ pub(super) fn note(code: &str, sentence: String) -> Warning {
 
 /// Of a study whose home is slowed down as a latency profile says.
 pub(super) fn modelled(name: &str) -> Warning {
-    let sentence = format!(
+    let mut sentence = format!(
         "MODELLED: the home's storage was slowed down to the latencies of the profile {name}; it is not such storage. Every figure here is of \
          that model."
     );
+    if let Ok(model) = mounted::home_model(name) {
+        sentence.push_str(&format!(
+            " It is {}: {} us are added to a read, {} us to a write, {} us to a sync, and {} MiB/s go through at most. Its figures are from {}",
+            model.description(),
+            model.read().as_micros(),
+            model.write().as_micros(),
+            model.sync().as_micros(),
+            model.bytes_per_s() >> 20,
+            model.source()
+        ));
+    }
     note("home-model", sentence)
 }
 

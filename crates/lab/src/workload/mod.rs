@@ -6,6 +6,7 @@
 //! **Invariant**: the same settings and seed give the same steps, whatever the target and however long each step takes.
 //! **Deliberately absent**: time. When a step is due is the business of `run.rs`.
 
+pub mod keys;
 pub mod slob;
 
 use std::time::Duration;

@@ -16,7 +16,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use tiersmith_store::{File, FileClass, OpenMode};
+use std::time::Duration;
+use tiersmith_store::{File, FileClass, HomeModel, OpenMode};
 
 /// What the kernel may keep what it remembers of a file's contents over an open.
 const KEEP_CACHE: u32 = 1 << 1;
@@ -196,6 +197,7 @@ impl Fs {
         if !opened.is_pass() {
             return opened.file.read(offset, into).map_err(|e| self.failed(&e));
         }
+        self.wait_as_modelled(HomeModel::read);
         let mut done = 0;
         while done < into.len() {
             match rustix::io::pread(&opened.fd, &mut into[done..], offset + done as u64) {
@@ -231,6 +233,7 @@ impl Fs {
             }
             return Ok(data.len());
         }
+        self.wait_as_modelled(HomeModel::write);
         let mut done = 0;
         while done < data.len() {
             match rustix::io::pwrite(&opened.fd, &data[done..], offset + done as u64) {
@@ -241,9 +244,17 @@ impl Fs {
             }
         }
         if syncs() {
+            self.wait_as_modelled(HomeModel::sync);
             rustix::fs::fdatasync(&opened.fd).map_err(|e| self.refused_open("sync", &opened, e))?;
         }
         Ok(done)
+    }
+
+    /// For studies: what passes to a modelled home takes the time that the model says. (What goes through the store is slow there.)
+    fn wait_as_modelled(&self, how_long: fn(&HomeModel) -> Duration) {
+        if let Some(model) = &self.model {
+            std::thread::sleep(how_long(model));
+        }
     }
 
     /// Whether a read is answered from the tier.
@@ -269,6 +280,7 @@ impl Fs {
         if !opened.is_pass() {
             return opened.file.sync().map_err(|e| self.failed(&e));
         }
+        self.wait_as_modelled(HomeModel::sync);
         let synced =
             if data_only { rustix::fs::fdatasync(&opened.fd) } else { rustix::fs::fsync(&opened.fd) };
         synced.map_err(|e| self.refused_open("sync", opened, e))

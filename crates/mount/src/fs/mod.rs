@@ -37,8 +37,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use table::{Node, ROOT, Slots, Table};
-use tiersmith_store::AttachedHome;
 use tiersmith_store::home::RESERVED;
+use tiersmith_store::{AttachedHome, HomeModel};
 
 pub(crate) use change::{Change, When};
 pub(crate) use dir::Listing;
@@ -76,6 +76,8 @@ pub(crate) struct Fs {
     files: Slots<Opened>,
     listings: Slots<Listing>,
     pub(crate) sync_on_write: bool,
+    /// The slow storage that the home is modelled as, for studies.
+    model: Option<HomeModel>,
     /// As in [`Options`].
     #[cfg(feature = "testing")]
     discard_writes: bool,
@@ -150,8 +152,11 @@ impl Fs {
         let directory = home.directory().ok_or(Errno::NOTDIR)?;
         let root = Arc::new(rustix::io::fcntl_dupfd_cloexec(directory, 3)?);
         let found = rustix::fs::statx(&root, "", AtFlags::EMPTY_PATH, mask())?;
-        let durable = home.stats().tiers.iter().all(|t| t.durable);
+        let stats = home.stats();
+        let durable = stats.tiers.iter().all(|t| t.durable);
+        let model = stats.home_model.as_deref().and_then(HomeModel::named);
         Ok(Self {
+            model,
             durable,
             home,
             table: Mutex::new(Table::new(&found, root.clone())),

@@ -1,13 +1,14 @@
 //! Servers as targets: one shape for PostgreSQL, MariaDB and Redis.
 //!
 //! A run gets a copy of a loaded data directory. Its redo is moved, or the directory is attached and mounted, as the case says
-//! (`placed.rs`); the server is started on it; sessions are the lab's own clients (`session.rs`) or a program that comes with the
+//! (`placed.rs`); the server is started on it; sessions are the lab's own clients (`session.rs`, `keys.rs`) or a program that comes with the
 //! database (`program.rs`).
 //!
 //! **Invariants**: the only differences between two cases are those of their case files; a server is stopped before its directory is
 //! unmounted, and both before anything is removed.
 //! **Deliberately absent**: what differs by product; that is in [`crate::server`].
 
+mod keys;
 mod placed;
 mod program;
 mod session;
@@ -75,8 +76,8 @@ impl Kind for ServerKind {
         let (case, slob) = (ground.case, ground.slob);
         let (scale, scan) = (slob.scale.bytes(), slob.scan_table.bytes());
         format!(
-            "{:?} {scale} {scan} {} {} {:?}",
-            case.server.load, slob.schemas, slob.seed, case.server.settings
+            "{:?} {:?} {scale} {scan} {} {} {:?}",
+            case.server.load, case.server.keys, slob.schemas, slob.seed, case.server.settings
         )
     }
 
@@ -102,7 +103,7 @@ impl Kind for ServerKind {
                     (ground.progress)(0.6).then_some(()).ok_or(Error::Interrupted)?;
                 }
             }
-            load => program::prepare(&running, &programs, load, ground.slob)?,
+            _ => program::prepare(&running, &programs, ground.case, ground.slob)?,
         }
         running.stop()?;
         (ground.progress)(0.95).then_some(()).ok_or(Error::Interrupted)
@@ -243,11 +244,33 @@ fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String,
         }
     } else {
         pairs.insert("clients".into(), case.server.clients.to_string());
+        let keys = &case.server.keys;
+        if matches!(case.server.load, Load::Set | Load::Mixed) {
+            pairs.insert("requests at once".into(), keys.pipeline.to_string());
+        }
+        if case.server.load == Load::Mixed {
+            pairs.insert("SETs and GETs".into(), keys.ratio.to_string());
+            pairs.insert("bytes of a value".into(), keys.value_bytes().to_string());
+            pairs.insert("keys".into(), format!("{}, {}", keys.keys(slob), keys.pattern.name()));
+        }
     }
     pairs
 }
 
 impl ServerTarget {
+    /// A client of a server that has ended knows only that its connection did: the server's own words say why.
+    fn explained(&self, error: Error) -> Error {
+        match error {
+            Error::Target { what, database, reason } if self.server.client().is_err() => {
+                let words = self.server.log_end();
+                let reason =
+                    format!("{reason}; {} has ended, its last words are: {words}", self.product.title());
+                Error::Target { what, database, reason }
+            }
+            other => other,
+        }
+    }
+
     /// Waits until the server has added up what it counted for clients that have gone.
     fn settle(&self) -> Result<()> {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
@@ -339,6 +362,7 @@ impl Opened for ServerTarget {
             (None, Load::Slob) => run::run(self, plans),
             _ => program::measure(self, plans),
         }
+        .map_err(|e| self.explained(e))
     }
 
     fn server(&self) -> Option<&Server> {

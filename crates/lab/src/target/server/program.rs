@@ -1,4 +1,4 @@
-//! Loads that are programs of their own: pgbench, sysbench, redis-benchmark.
+//! Loads that are programs of their own: pgbench, sysbench, redis-benchmark. What `keys.rs` asks of Redis is measured in the same way.
 //!
 //! The warm-up is a run of its own, not measured. The snapshots are taken before and after the measured run, when its clients have
 //! gone and the server has added up what their processes counted ([`Product::settle`]).
@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use tiersmith_awr::events::Histogram;
 use tiersmith_awr::statistic;
 
-use super::ServerTarget;
-use crate::case::Load;
+use super::{ServerTarget, keys};
+use crate::case::{Case, Load};
 use crate::error::{During, Error, Result};
 use crate::run::{Latency, Measured, Plans, Program};
 use crate::server::process::Process;
 use crate::server::{Product, Programs, Server};
+use crate::size::ByteSize;
 use crate::target::{Target, Work};
 use crate::workload::slob;
 
@@ -42,6 +43,7 @@ fn belongs(load: Load) -> (&'static str, &'static str) {
         Load::Tpcb | Load::SelectOnly => ("postgres", "pgbench"),
         Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => ("mariadb", "sysbench"),
         Load::Set => ("redis", "redis-benchmark"),
+        Load::Mixed => ("redis", ""),
         Load::Slob => ("", ""),
     }
 }
@@ -55,7 +57,7 @@ pub(super) fn cannot(product: &dyn Product, programs: &Programs, load: Load) -> 
     if of != product.name() {
         return Some(format!("the load {} is for {of}", load.name()));
     }
-    programs.get(program).is_none().then(|| format!("{program} is not installed"))
+    (!program.is_empty() && programs.get(program).is_none()).then(|| format!("{program} is not installed"))
 }
 
 /// The script of sysbench.
@@ -86,7 +88,18 @@ fn sysbench(command: &mut Command, server: &Server, load: Load, slob: &slob::Set
 ///
 /// # Errors
 /// What the program says.
-pub(super) fn prepare(server: &Server, programs: &Programs, load: Load, slob: &slob::Settings) -> Result<()> {
+pub(super) fn prepare(
+    server: &Server,
+    programs: &Programs,
+    case: &Case,
+    slob: &slob::Settings,
+) -> Result<()> {
+    let load = case.server.load;
+    match load {
+        Load::Mixed => return keys::fill(server, &case.server.keys, case.server.keys.keys(slob)),
+        Load::Set | Load::Slob => return Ok(()),
+        _ => {}
+    }
     let (_, program) = belongs(load);
     let mut command = server.command(programs.path(program))?;
     match load {
@@ -98,7 +111,7 @@ pub(super) fn prepare(server: &Server, programs: &Programs, load: Load, slob: &s
             sysbench(&mut command, server, load, slob);
             command.arg("prepare");
         }
-        Load::Set | Load::Slob => return Ok(()),
+        Load::Set | Load::Mixed | Load::Slob => return Ok(()),
     }
     finish(command, &server.socket_dir().join("load"), &|| false, &|_| {}, Duration::ZERO).map(|_| ())
 }
@@ -140,18 +153,23 @@ fn finish(
 
 /// What a program found.
 #[derive(Debug, Default, PartialEq)]
-struct Found {
-    transactions: u64,
-    statements: u64,
-    elapsed_s: f64,
-    latency: Latency,
+pub(super) struct Found {
+    pub(super) transactions: u64,
+    pub(super) statements: u64,
+    pub(super) elapsed_s: f64,
+    /// Of a transaction; of `mixed`, of a request.
+    pub(super) latency: Latency,
+    /// Of what is a transaction of its own, where the program tells: SET.
+    pub(super) commit: Latency,
+    /// Of what only reads, where the program tells: GET.
+    pub(super) select: Latency,
 }
 
 /// How long a program runs.
 #[derive(Clone, Copy, Debug)]
-enum Amount {
+pub(super) enum Amount {
     Time(Duration),
-    /// Transactions, of all clients.
+    /// Transactions, of all clients; of `mixed`, requests.
     Count(u64),
 }
 
@@ -196,7 +214,7 @@ pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measur
         let found = once(target, &job, plans, &rest)?;
         match job.amount {
             // Nothing ended, on a machine or a disk that is that slow: a run of no transaction would be no figure at all.
-            Amount::Time(time) if found.transactions == 0 && time <= LONGEST => {
+            Amount::Time(time) if found.statements == 0 && time <= LONGEST => {
                 job.amount = Amount::Time((time * 2).max(Duration::from_secs(2)));
             }
             _ => break (begin, found),
@@ -216,16 +234,21 @@ pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measur
         executes: found.statements,
         transactions: found.transactions,
         rows: 0,
-        select: Latency::default(),
+        select: found.select,
         update: Latency::default(),
-        commit: Latency::default(),
+        commit: found.commit,
         response: None,
         transaction: Some(found.latency),
     })
 }
 
 /// One run of the program.
-fn once(target: &ServerTarget, job: &Job, plans: &Plans<'_>, progress: &dyn Fn(f64)) -> Result<Found> {
+fn once(
+    target: &ServerTarget,
+    job: &Job,
+    plans: &Plans<'_>,
+    progress: &(dyn Fn(f64) + Sync),
+) -> Result<Found> {
     let Job { load, clients, amount } = *job;
     let (_, program) = belongs(load);
     let server = &target.server;
@@ -235,6 +258,15 @@ fn once(target: &ServerTarget, job: &Job, plans: &Plans<'_>, progress: &dyn Fn(f
         Amount::Count(_) => 1.0,
     };
     let log = server.socket_dir().join("load");
+    let wishes = &target.case.server.keys;
+    if load == Load::Mixed {
+        let (keys, seed) = (wishes.keys(plans.slob), plans.slob.seed);
+        let stopped = plans.stopped;
+        return keys::run(
+            server,
+            &keys::Run { settings: wishes, keys, seed, clients, amount, stopped, progress },
+        );
+    }
     let mut command = server.command(target.programs.path(program))?;
     let finish =
         |command: Command| finish(command, &log, plans.stopped, progress, Duration::from_secs_f64(seconds));
@@ -267,8 +299,8 @@ fn once(target: &ServerTarget, job: &Job, plans: &Plans<'_>, progress: &dyn Fn(f
             command.args(["--histogram=on", "--percentile=99", "run"]);
             of_sysbench(&finish(command)?)
         }
-        Load::Set | Load::Slob => {
-            let value = super::width(target.product) * 19;
+        Load::Set | Load::Mixed | Load::Slob => {
+            let value = wishes.value.map_or(super::width(target.product) as u64 * 19, ByteSize::bytes);
             let (mut count, time) = match amount {
                 Amount::Time(time) => (100 * u64::from(clients), time),
                 Amount::Count(count) => (count, Duration::ZERO),
@@ -280,7 +312,8 @@ fn once(target: &ServerTarget, job: &Job, plans: &Plans<'_>, progress: &dyn Fn(f
                 let mut command = server.command(target.programs.path(program))?;
                 command.arg("-s").arg(server.socket()).args(["-t", "set", "--csv"]);
                 command.args(["-c", &clients.to_string()]);
-                command.args(["-d", &value.to_string(), "-r", "10000", "-n", &count.to_string()]);
+                command.args(["-d", &value.to_string(), "-P", &wishes.pipeline.to_string()]);
+                command.args(["-r", "10000", "-n", &count.to_string()]);
                 sum = of_redis(&finish(command)?, count, &sum)?;
                 count = (count * 2).min(100_000);
             }
@@ -342,6 +375,7 @@ fn of_pgbench(printed: &str, logs: &str, statements: u64) -> Result<Found> {
         statements: transactions as u64 * statements,
         elapsed_s: transactions / rate,
         latency: latency(&histogram, None),
+        ..Found::default()
     })
 }
 
@@ -366,6 +400,7 @@ fn of_sysbench(printed: &str) -> Result<Found> {
         statements: number("queries:")? as u64,
         elapsed_s: number("total time:")?,
         latency,
+        ..Found::default()
     })
 }
 
@@ -394,6 +429,7 @@ fn of_redis(printed: &str, count: u64, before: &Found) -> Result<Found> {
             p99_ns: ns(p99).max(before.latency.p99_ns),
             max_ns: ns(longest).max(before.latency.max_ns),
         },
+        ..Found::default()
     })
 }
 
