@@ -139,6 +139,9 @@ impl Inner {
         let start = self.events.start();
         let tier = &placed.tier;
         let _sizing = placed.sizing.lock();
+        if placed.loan.is_lent() {
+            return self.write_lent(file, placed, offset, data);
+        }
         if end > placed.size() {
             self.finish_earlier_cut(file, placed)?;
         }
@@ -332,7 +335,7 @@ impl Inner {
     /// Home is synced before an entry changes.
     pub(crate) fn drain_redo(&self, file: &FileState, placed: &Placed, keep: usize) -> Result<u64> {
         let _moving = placed.moving.lock();
-        if placed.is_gone() {
+        if placed.is_gone() || placed.loan.is_lent() {
             return Ok(0);
         }
         let tier = &placed.tier;

@@ -12,6 +12,7 @@ use crate::format::record::BATCH_RECORD;
 use crate::format::slot::SLOT;
 use crate::format::superblock::{
     COPY_AT, FLAG_EMULATED, FLAG_VOLATILE, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock, TierState,
+    VERSION,
 };
 use crate::planted::Planted;
 use crate::tier::alloc::Census;
@@ -230,6 +231,7 @@ pub(crate) fn format(
     tier_uuid[8..].copy_from_slice(&random[1].to_le_bytes());
     let superblocks: Vec<Superblock> = (0..members.len() as u32)
         .map(|n| Superblock {
+            version: VERSION,
             state: TierState::Attaching,
             seq: 1,
             tier_uuid,
@@ -285,14 +287,22 @@ pub(crate) fn format(
     Ok(superblocks)
 }
 
-/// Writes both copies of every superblock, one copy of all after the other.
+/// Writes both copies of every superblock, one copy of all after the other: first the one that is damaged, if one is. A cut while the whole
+/// one is written would else leave none, when an earlier cut has torn the other.
 ///
 /// # Durability
 /// Durable on return; a cut leaves the old or the new one, member by member.
 pub(crate) fn write_superblocks(members: &[Member], superblocks: &[Superblock]) {
-    for at in COPY_AT {
-        for (member, sb) in members.iter().zip(superblocks) {
-            member.mapping.nt_write(at, &sb.encode());
+    let whole = |member: &Member, at: u64| {
+        let mut bytes = [0; SUPERBLOCK];
+        member.mapping.read(at, &mut bytes);
+        Superblock::decode(&bytes).is_ok()
+    };
+    let first: Vec<usize> =
+        members.iter().map(|m| usize::from(whole(m, COPY_AT[0]) && !whole(m, COPY_AT[1]))).collect();
+    for turn in 0..2 {
+        for ((member, sb), first) in members.iter().zip(superblocks).zip(&first) {
+            member.mapping.nt_write(COPY_AT[first ^ turn], &sb.encode());
         }
         members[0].mapping.fence();
     }
@@ -329,6 +339,7 @@ pub(crate) fn assemble(
         slots: Mutex::new(SlotNumbers::default()),
         zeroed: Mutex::default(),
         room: Mutex::new(()),
+        lent_dir: None,
         holds_redo: spec.holds_redo && durable,
         holds_data: spec.holds_data,
         durable,

@@ -28,7 +28,7 @@ pub use {
     script::script,
 };
 
-/// Files by name ending: `.redo`, `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
+/// Files by name ending: `.redo` (those that begin with `w` may be lent), `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
 static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     Profile::parse(
         "crash",
@@ -37,6 +37,12 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
         [default]
         class = "pass"
         block_size = 4096
+        [[rule]]
+        files = ["**/w*.redo"]
+        class = "redo"
+        block_size = 4096
+        lend = true
+        why = "test"
         [[rule]]
         files = ["**/*.redo"]
         class = "redo"
@@ -112,6 +118,18 @@ impl Shape {
     ) -> tiersmith_store::Result<AttachedHome> {
         testing::attach_simulated(home, vec![(self.spec(), members)], &PROFILE, self.options(planted))
     }
+
+    /// The same, where files can be lent: `lent` holds their plain files.
+    pub fn attach_lending(
+        &self,
+        home: Arc<SimHome>,
+        lent: Arc<SimHome>,
+        members: Vec<Arc<Mapping>>,
+        planted: Planted,
+    ) -> tiersmith_store::Result<AttachedHome> {
+        let tiers = vec![(self.spec(), members)];
+        testing::attach_simulated_lending(home, lent, tiers, &PROFILE, self.options(planted))
+    }
 }
 
 /// One step of a script. Offsets and lengths are bytes; `fill` makes contents that differ by operation and place.
@@ -183,6 +201,19 @@ pub enum Op {
         name: &'static str,
     },
     Background,
+    /// The file becomes lent, and stays it.
+    Lend {
+        name: &'static str,
+    },
+    /// The kernel writes to a lent file.
+    KernelWrite {
+        name: &'static str,
+        at: u64,
+        len: usize,
+    },
+    GiveBack {
+        name: &'static str,
+    },
     Grow,
     /// Quiet close and a new attach.
     Reopen,
@@ -282,7 +313,7 @@ impl Run {
         let mut attached = None;
         if !matches!(ops.first(), Some(Op::Attach)) {
             attached =
-                Some(shape.attach(recorder.home(), members.clone(), planted).expect("a first attach works"));
+                Some(shape.attach_lending(recorder.home(), recorder.lent(), members.clone(), planted).expect("a first attach works"));
         }
         recorder.rebase();
         let mut run = Self { shape, start: start.clone(), steps: Vec::new(), recorder };
@@ -307,21 +338,20 @@ impl Run {
         members: &[Arc<Mapping>],
         planted: Planted,
     ) {
-        let fresh = || {
-            // A mapping of the same bytes: claims and views of the last attach are gone, as after a restart.
-            members.to_vec()
+        // Mappings of the same bytes: claims and views of the last attach are gone, as after a restart.
+        let again = || {
+            let (home, lent) = (self.recorder.home(), self.recorder.lent());
+            self.shape.attach_lending(home, lent, members.to_vec(), planted).expect("attach works")
         };
         match op {
             Op::Attach => {
-                *attached =
-                    Some(self.shape.attach(self.recorder.home(), fresh(), planted).expect("attach works"));
+                *attached = Some(again());
                 return;
             }
             Op::Reopen => {
                 *attached = None;
                 testing::forget_claims(members, UNIT);
-                *attached =
-                    Some(self.shape.attach(self.recorder.home(), fresh(), planted).expect("attach works"));
+                *attached = Some(again());
                 return;
             }
             Op::Detach => {
@@ -354,14 +384,15 @@ impl Run {
             .iter()
             .map(|image| Arc::new(Mapping::in_memory(image, self.shape.spec().max_size)))
             .collect();
-        let home = Arc::new(found.home);
-        self.check_opened(&home, members, found.acked, found.id.tier.is_multiple_of(8), planted)
+        let (home, lent) = (Arc::new(found.home), Arc::new(found.lent));
+        self.check_opened(&home, &lent, members, found.acked, found.id.tier.is_multiple_of(8), planted)
     }
 
     /// Attaches to what a cut left and compares with the model.
     pub fn check_opened(
         &self,
         home: &Arc<SimHome>,
+        lent: &Arc<SimHome>,
         members: Vec<Arc<Mapping>>,
         acked: usize,
         deep: bool,
@@ -371,8 +402,9 @@ impl Run {
         let in_flight = self.steps.get(acked);
         let attached = self
             .shape
-            .attach(home.clone(), members.clone(), planted)
+            .attach_lending(home.clone(), lent.clone(), members.clone(), planted)
             .map_err(|e| format!("attach after the cut: {e}"))?;
+        only_lent_files_have_plain_ones(&attached, lent)?;
         let seen = read_all(&attached, home)?;
         self.compare(&seen, before, in_flight)?;
         self.accounts(&attached)?;
@@ -399,6 +431,9 @@ impl Run {
         }
         same(&seen, &read_all(&attached, home)?, "after writing on")?;
         attached.detach().map_err(|e| format!("detach: {e}"))?;
+        if !lent.paths().is_empty() {
+            return Err(format!("after detach there are plain files: {:?}", lent.paths()));
+        }
         for (name, bytes) in &seen {
             let plain = home.contents(Path::new(name)).unwrap_or_default();
             if *plain != **bytes {
@@ -514,6 +549,15 @@ pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Re
         Op::Pin { name } => home.pin(name)?,
         Op::Unpin { name } => home.unpin(name)?,
         Op::Background => home.background_step()?,
+        Op::Lend { name } => {
+            let file = home.open(name, OpenMode::WRITE)?;
+            assert!(file.lend()?.is_some(), "{name} is not lent: {:?}", home.stats().lending.refused);
+        }
+        Op::KernelWrite { name, at, len } => {
+            let lent = home.open(name, OpenMode::WRITE)?.lend()?.expect("it can be lent");
+            testing::kernel_write(&lent, *at, &pattern(n, *at, *len)).expect("the medium has room");
+        }
+        Op::GiveBack { name } => assert!(home.give_back(name)?, "nobody has it"),
         Op::Grow => {
             home.grow("fast")?;
         }
@@ -543,7 +587,7 @@ fn apply(before: &Files, n: usize, op: &Op) -> (Files, Grain) {
             files.names.insert(name, id);
             files.bytes.insert(id, Arc::default());
         }
-        Op::Write { name, at, len } => {
+        Op::Write { name, at, len } | Op::KernelWrite { name, at, len } => {
             edit(&mut files, name, &mut |bytes| put(bytes, *at, &pattern(n, *at, *len)));
             grain = in_parts(name);
         }
@@ -723,6 +767,13 @@ fn mixture(found: &[u8], a: &[u8], b: &[u8], grain: Grain) -> Result<(), String>
         }
     }
     Ok(())
+}
+
+/// What a cut left of lending is gone.
+fn only_lent_files_have_plain_ones(attached: &AttachedHome, lent: &SimHome) -> Result<(), String> {
+    let files = attached.files().iter().filter(|f| f.lent).count();
+    let plains = lent.paths().len();
+    if files == plains { Ok(()) } else { Err(format!("{files} files are lent, {plains} plain files are there")) }
 }
 
 /// The second reader's opinion of what recovery left.
