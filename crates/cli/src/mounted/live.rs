@@ -23,6 +23,12 @@ pub(crate) struct Door {
     pub(crate) passthrough: bool,
     /// Why, or why not.
     pub(crate) passthrough_why: Option<String>,
+    /// The kernel writes redo files of fixed size itself.
+    #[serde(default)]
+    pub(crate) lends: bool,
+    /// Why, or why not.
+    #[serde(default)]
+    pub(crate) lends_why: Option<String>,
     /// Threads that answer.
     pub(crate) threads: usize,
     /// Every change is durable when it returns, and the kernel asks for no sync.
@@ -46,6 +52,15 @@ impl Door {
                 "pass files: {}{}",
                 if self.passthrough { "from the kernel straight to home" } else { "through the daemon" },
                 why(&self.passthrough_why)
+            ),
+            format!(
+                "redo files: {}{}",
+                if self.lends {
+                    "those of fixed size are lent to the kernel, the others go through the daemon"
+                } else {
+                    "through the daemon"
+                },
+                why(&self.lends_why)
             ),
             format!(
                 "fsync:     {} ({})",
