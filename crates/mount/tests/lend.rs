@@ -34,10 +34,7 @@ fn place(transport: Transport) -> Option<(Place, PathBuf)> {
     if report.lends && lending.refused.is_none() {
         return Some((place, path));
     }
-    eprintln!(
-        "skipped: lending, because {}",
-        report.lends_because.or(lending.refused).unwrap_or_default()
-    );
+    eprintln!("skipped: lending, because {}", report.lends_because.or(lending.refused).unwrap_or_default());
     None
 }
 
@@ -79,7 +76,10 @@ fn a_lent_file_is_one_file_whichever_way_it_is_reached() {
         let reader = File::open(&path).unwrap();
         let mut bytes = vec![0; LEN];
         reader.read_exact_at(&mut bytes, 0).unwrap();
-        assert_eq!((bytes[4], bytes[5], bytes[104], bytes[105], bytes[8191], bytes[8192]), (1, 3, 3, 1, 1, 2));
+        assert_eq!(
+            (bytes[4], bytes[5], bytes[104], bytes[105], bytes[8191], bytes[8192]),
+            (1, 3, 3, 1, 1, 2)
+        );
         assert_eq!(fs::metadata(&path).unwrap().len(), LEN as u64);
         // The store's own way: what a flush brings home, and the file goes on being lent.
         place.mounted().attached().flush_all().unwrap();
@@ -152,7 +152,8 @@ fn a_lent_file_that_is_mapped_is_not_given_back_although_it_is_closed() {
     let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
     // SAFETY: the kernel chooses where; it is unmapped below, and nothing refers to it after that.
     let map = unsafe {
-        rustix::mm::mmap(std::ptr::null_mut(), LEN, protection, rustix::mm::MapFlags::SHARED, &file, 0).unwrap()
+        rustix::mm::mmap(std::ptr::null_mut(), LEN, protection, rustix::mm::MapFlags::SHARED, &file, 0)
+            .unwrap()
     };
     drop(file);
     let attached = place.mounted().attached().clone();

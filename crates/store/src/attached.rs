@@ -317,7 +317,12 @@ impl AttachedHome {
             self.inner.closed.store(true, Ordering::Release);
         }
         self._running.stop();
-        if let Err(e) = self.inner.flush_all().and_then(|_| self.inner.give_all_back()).and_then(|()| self.inner.all_is_home()) {
+        if let Err(e) = self
+            .inner
+            .flush_all()
+            .and_then(|_| self.inner.give_all_back())
+            .and_then(|()| self.inner.all_is_home())
+        {
             self._running.resume();
             return Err(e);
         }

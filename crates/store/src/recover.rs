@@ -26,7 +26,8 @@ use crate::format::record::{
     self, BATCH_RECORD, BatchHeader, BatchItem, ITEMS_OVERFLOW, LANE_RECORD, LaneRecord, NO_FRAME,
 };
 use crate::format::slot::{
-    DESTAGING, Identity, LENT, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path, decode_time,
+    DESTAGING, Identity, LENT, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path,
+    decode_time,
 };
 use crate::home::{FileTime, Home, HomeFile, HomeStat};
 use crate::lend::place::{Plain, path_beside};
@@ -644,7 +645,9 @@ fn remove_orphans(inner: &Inner) {
         let ours = files.iter().filter_map(|f| f.placed.as_ref());
         let lent: HashSet<u64> =
             ours.filter(|p| Arc::ptr_eq(&p.tier, tier) && p.loan.is_lent()).map(|p| p.id).collect();
-        let removed = dir.ids().and_then(|ids| ids.iter().filter(|id| !lent.contains(id)).try_for_each(|id| dir.remove(*id)));
+        let removed = dir
+            .ids()
+            .and_then(|ids| ids.iter().filter(|id| !lent.contains(id)).try_for_each(|id| dir.remove(*id)));
         if let Err(e) = removed {
             log::warn!("{}: {e}; what is of no use there stays", dir.path(0).display());
         }

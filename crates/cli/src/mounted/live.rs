@@ -75,6 +75,19 @@ impl Door {
     }
 }
 
+/// Redo files that the kernel writes itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LiveLent {
+    /// Lent now.
+    pub(crate) files: u64,
+    /// Bytes of their plain files, beside the tier.
+    pub(crate) bytes: u64,
+    /// Bytes there may be.
+    pub(crate) max_bytes: u64,
+    /// Why a file was not lent, the last time one was not.
+    pub(crate) refused: Option<String>,
+}
+
 /// One tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LiveTier {
@@ -139,6 +152,9 @@ pub(crate) struct Live {
     pub(crate) recovery: String,
     /// What background work failed with, while it fails.
     pub(crate) background_error: Option<String>,
+    /// Redo files that the kernel writes itself.
+    #[serde(default)]
+    pub(crate) lent: LiveLent,
 }
 
 /// Since when each file has had blocks that home has not, as seen by looking now and then.
@@ -238,6 +254,12 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
         waits,
         recovery: stats.recovery.to_string(),
         background_error: stats.background_error.clone(),
+        lent: LiveLent {
+            files: stats.lending.files,
+            bytes: stats.lending.bytes,
+            max_bytes: stats.lending.max_bytes,
+            refused: stats.lending.refused.clone(),
+        },
     }
 }
 
@@ -259,6 +281,11 @@ impl Live {
         }
         for line in self.door.lines() {
             out.push_str(&format!("  {line}\n"));
+        }
+        if self.door.lends {
+            let (used, most) = (size(self.lent.bytes), size(self.lent.max_bytes));
+            let why = self.lent.refused.as_ref().map(|why| format!("; one was not: {why}")).unwrap_or_default();
+            out.push_str(&format!("  lent:      {} files, {used} of {most} at most{why}\n", self.lent.files));
         }
         for tier in &self.tiers {
             let label = if tier.emulated { " (EMULATED)" } else { "" };

@@ -222,7 +222,8 @@ impl<'s> Checker<'s> {
         if file.has(UNLINKING) {
             return;
         }
-        let severity = if counts.dirty > 0 || file.has(LENT) { Severity::Lost } else { Severity::Inconsistent };
+        let severity =
+            if counts.dirty > 0 || file.has(LENT) { Severity::Lost } else { Severity::Inconsistent };
         let text = Text {
             expected: format!(
                 "a file with inode number {} and birth time {} ns in the home",

@@ -185,7 +185,8 @@ impl<'s, 'r> Worker<'s, 'r> {
         // A corner of the pair is one of both.
         let home_corners =
             home_corners.iter().flat_map(|at| [0, last].map(|lent| at * lent_images.len() + lent)).collect();
-        let pair = |home: &HomeImage| -> Vec<_> { lent_images.iter().map(|l| (home.clone(), l.clone())).collect() };
+        let pair =
+            |home: &HomeImage| -> Vec<_> { lent_images.iter().map(|l| (home.clone(), l.clone())).collect() };
         let homes: Vec<(HomeImage, HomeImage)> = home_images.iter().flat_map(pair).collect();
         let pairs = pair_up(tiers.len(), homes.len(), most, &tier_corners, &home_corners);
         Plan { tiers, homes, pairs, exhaustive }

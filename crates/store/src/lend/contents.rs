@@ -26,7 +26,13 @@ impl Inner {
         }
     }
 
-    pub(crate) fn read_lent(&self, file: &FileState, plain: &Plain, offset: u64, into: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read_lent(
+        &self,
+        file: &FileState,
+        plain: &Plain,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize> {
         let start = self.events.start();
         let got = plain.file.read_at(offset, into).map_err(file.io("cannot read the lent"))?;
         let _ = self.events.record_n(waits::DIRTY_READ, start, got as u64);
@@ -34,7 +40,13 @@ impl Inner {
     }
 
     /// The caller holds `sizing`.
-    pub(crate) fn write_lent(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<()> {
+    pub(crate) fn write_lent(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
         let start = self.events.start();
         self.change(file, placed, "cannot write the lent", |plain| plain.file.write_at(offset, data))?;
         let bytes = data.len() as u64;
@@ -59,7 +71,13 @@ impl Inner {
     }
 
     /// The caller holds `sizing`.
-    pub(crate) fn resize_lent(&self, file: &FileState, placed: &Placed, size: u64, how: Resize) -> Result<()> {
+    pub(crate) fn resize_lent(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        size: u64,
+        how: Resize,
+    ) -> Result<()> {
         let old = self.size_of(file, placed)?;
         if size < old && how == Resize::Exactly {
             let mut meta = placed.meta.lock();
@@ -106,12 +124,20 @@ impl Inner {
     }
 
     /// Reserves space on the tier's medium. `false` when the file is not lent any more.
-    pub(crate) fn allocate_lent(&self, file: &FileState, placed: &Placed, offset: u64, len: u64) -> Result<bool> {
+    pub(crate) fn allocate_lent(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        len: u64,
+    ) -> Result<bool> {
         let _sizing = placed.sizing.lock();
         if !placed.loan.is_lent() {
             return Ok(false);
         }
-        self.change(file, placed, "cannot reserve space for the lent", |plain| plain.file.allocate(offset, len))?;
+        self.change(file, placed, "cannot reserve space for the lent", |plain| {
+            plain.file.allocate(offset, len)
+        })?;
         Ok(true)
     }
 

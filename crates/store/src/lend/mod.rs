@@ -163,10 +163,12 @@ impl Drop for LentFile {
 impl Inner {
     /// Lends a file, if it may be: see [`File::lend`].
     fn lend(&self, file: &FileState) -> Result<Option<Plain>> {
-        let Some(placed) = file.placed.as_ref().filter(|p| p.class == FileClass::Redo && p.tier.durable) else {
+        let Some(placed) = file.placed.as_ref().filter(|p| p.class == FileClass::Redo && p.tier.durable)
+        else {
             return Ok(None);
         };
-        let wanted = placed.loan.is_lent() || self.profile.is_lent(&file.path.lock());
+        // One that was just made is empty, and about to be filled.
+        let wanted = placed.loan.is_lent() || (placed.size() > 0 && self.profile.is_lent(&file.path.lock()));
         if !wanted {
             return Ok(None);
         }
@@ -299,7 +301,10 @@ impl Inner {
     }
 
     fn no_room(&self, size: u64) -> String {
-        format!("{size} bytes more would be more than the {} bytes that may be lent", self.options.lent_max_bytes)
+        format!(
+            "{size} bytes more would be more than the {} bytes that may be lent",
+            self.options.lent_max_bytes
+        )
     }
 
     /// Gives files back that nobody uses and of which home has everything, until there is room. Called with `lending` held and nothing else.
@@ -329,9 +334,7 @@ impl Inner {
             })
         };
         let mut files: Vec<_> = self.all_files().into_iter().filter(idle).collect();
-        files.sort_by_key(|f| {
-            f.placed.as_ref().map_or(0, |p| p.loan.idle_since_ns.load(Ordering::Acquire))
-        });
+        files.sort_by_key(|f| f.placed.as_ref().map_or(0, |p| p.loan.idle_since_ns.load(Ordering::Acquire)));
         files
     }
 
@@ -341,7 +344,10 @@ impl Inner {
             || placed.tier.lent_dir.as_ref().is_none_or(|dir| {
                 dir.is_ours_alone(plain).map_or_else(
                     |e| {
-                        log::warn!("{}: whether it is mapped is not known: {e}", dir.path(placed.id).display());
+                        log::warn!(
+                            "{}: whether it is mapped is not known: {e}",
+                            dir.path(placed.id).display()
+                        );
                         true
                     },
                     |alone| !alone,
@@ -356,7 +362,9 @@ impl Inner {
         let quiet = !self.in_use(placed, plain);
         let stat = plain.file.stat().map_err(file.io("cannot stat the lent"))?;
         if placed.end_of(stat.size, 0).is_none() {
-            return Err(file.invalid("give back", format!("its {} bytes are more than a map can hold", stat.size)));
+            return Err(
+                file.invalid("give back", format!("its {} bytes are more than a map can hold", stat.size))
+            );
         }
         placed.times.show(FileTime::from_ns(stat.mtime_ns));
         let mtime = self.begin_home_change(file, placed, DESTAGING)?;
@@ -498,7 +506,8 @@ impl Inner {
     }
 
     pub(crate) fn lending_stats(&self) -> LendingStats {
-        let lent = self.all_files().iter().filter(|f| f.placed.as_ref().is_some_and(|p| p.loan.is_lent())).count();
+        let lent =
+            self.all_files().iter().filter(|f| f.placed.as_ref().is_some_and(|p| p.loan.is_lent())).count();
         LendingStats {
             files: lent as u64,
             bytes: self.lent_bytes(),

@@ -344,7 +344,9 @@ mod tests {
     #[test]
     fn only_a_name_of_ours_has_an_id() {
         assert_eq!(id_of(name_of(0x1234_5678_9abc).as_bytes()), Some(0x1234_5678_9abc));
-        for other in [&b"1"[..], b"00000000000000001", b"000000000000000G", b"00000000000000AB", b"+000000000000001"] {
+        for other in
+            [&b"1"[..], b"00000000000000001", b"000000000000000G", b"00000000000000AB", b"+000000000000001"]
+        {
             assert_eq!(id_of(other), None, "{other:?}");
         }
     }

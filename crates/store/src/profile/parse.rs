@@ -92,7 +92,9 @@ pub enum ProfileError {
         pattern: String,
     },
     /// A rule that lends files of another class.
-    #[error("profile `{profile}` lends files of class `{class}` {place}: only `redo` can be lent; remove `lend` or change the class")]
+    #[error(
+        "profile `{profile}` lends files of class `{class}` {place}: only `redo` can be lent; remove `lend` or change the class"
+    )]
     LendsNoRedo {
         /// The profile.
         profile: String,

@@ -312,8 +312,11 @@ impl Run {
             .collect();
         let mut attached = None;
         if !matches!(ops.first(), Some(Op::Attach)) {
-            attached =
-                Some(shape.attach_lending(recorder.home(), recorder.lent(), members.clone(), planted).expect("a first attach works"));
+            attached = Some(
+                shape
+                    .attach_lending(recorder.home(), recorder.lent(), members.clone(), planted)
+                    .expect("a first attach works"),
+            );
         }
         recorder.rebase();
         let mut run = Self { shape, start: start.clone(), steps: Vec::new(), recorder };
@@ -773,7 +776,11 @@ fn mixture(found: &[u8], a: &[u8], b: &[u8], grain: Grain) -> Result<(), String>
 fn only_lent_files_have_plain_ones(attached: &AttachedHome, lent: &SimHome) -> Result<(), String> {
     let files = attached.files().iter().filter(|f| f.lent).count();
     let plains = lent.paths().len();
-    if files == plains { Ok(()) } else { Err(format!("{files} files are lent, {plains} plain files are there")) }
+    if files == plains {
+        Ok(())
+    } else {
+        Err(format!("{files} files are lent, {plains} plain files are there"))
+    }
 }
 
 /// The second reader's opinion of what recovery left.
