@@ -222,7 +222,7 @@ fn random_work_on_a_lent_file_equals_a_plain_one() {
                 ours = open(&path);
             }
             _ => {
-                let there = rng.bool().then(|| place.at("0.seg")).unwrap_or_else(|| place.at("moved.seg"));
+                let there = place.at(if rng.bool() { "0.seg" } else { "moved.seg" });
                 fs::rename(&path, &there).unwrap();
                 fs::rename(&there, &path).unwrap();
             }

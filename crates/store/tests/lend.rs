@@ -35,7 +35,8 @@ impl Place {
     fn try_attach(&self, lent_max_bytes: u64) -> Result<AttachedHome, Error> {
         let mut spec = TierSpec::new("fast", self.member(), Medium::Emulated, 4 << 20);
         (spec.unit, spec.lanes, spec.slots) = (64 << 10, 4, 16);
-        let options = Options { profile: Some(profile()), background: false, lent_max_bytes, ..Options::default() };
+        let options =
+            Options { profile: Some(profile()), background: false, lent_max_bytes, ..Options::default() };
         attach(&self.home(), &[spec], options)
     }
 

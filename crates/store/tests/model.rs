@@ -199,7 +199,8 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
                 prop_assert_eq!(&bytes[..got], &all[from..to]);
             }
             Action::KernelWrite { at, len } => {
-                let (handle, data) = (world.home().open(LENDABLE, OpenMode::WRITE).unwrap(), pattern(n, *at, *len));
+                let (handle, data) =
+                    (world.home().open(LENDABLE, OpenMode::WRITE).unwrap(), pattern(n, *at, *len));
                 match handle.lend().unwrap() {
                     Some(lent) => testing::kernel_write(&lent, *at, &data).unwrap(),
                     // Empty: there is nothing to lend.

@@ -284,7 +284,8 @@ impl Live {
         }
         if self.door.lends {
             let (used, most) = (size(self.lent.bytes), size(self.lent.max_bytes));
-            let why = self.lent.refused.as_ref().map(|why| format!("; one was not: {why}")).unwrap_or_default();
+            let why =
+                self.lent.refused.as_ref().map(|why| format!("; one was not: {why}")).unwrap_or_default();
             out.push_str(&format!("  lent:      {} files, {used} of {most} at most{why}\n", self.lent.files));
         }
         for tier in &self.tiers {
