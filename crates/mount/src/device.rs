@@ -27,7 +27,7 @@ pub(crate) struct Backings {
 }
 
 impl Passthrough for Backings {
-    fn open(&self, file: &OwnedFd) -> io::Result<i32> {
+    fn open(&self, file: BorrowedFd<'_>) -> io::Result<i32> {
         let id = fuser::BackingId::create_raw(&*self.device, file)?;
         i32::try_from(id).map_err(io::Error::other)
     }

@@ -145,7 +145,9 @@ fn mount_over(
     let is_root = rustix::process::geteuid().is_root();
     let fs = Arc::new(Fs::new(home.clone(), options).map_err(io("open the home for the mount at"))?);
     let is_modelled = home.stats().home_model.is_some();
-    let (wanted, mut because) = passthrough_wanted(options, is_root, is_modelled);
+    let (wanted_pass, mut because) = passthrough_wanted(options, is_root, is_modelled);
+    let (wanted_lent, mut lends_because) = lending_wanted(options, is_root);
+    let wanted = wanted_pass || wanted_lent;
     let agreed = Arc::new(Mutex::new(Agreed::default()));
     let negotiator = Negotiator { passthrough: wanted, ring: ring.is_ok(), agreed: agreed.clone() };
     let point = Point::find(&home, at).map_err(Attempt::Failed)?;
@@ -166,8 +168,10 @@ fn mount_over(
         }
     };
     let agreed = *agreed.lock();
-    if wanted && !agreed.passthrough {
-        because = Some("the kernel does not offer it (Linux 6.9 does)".into());
+    if !agreed.passthrough {
+        let none = || Some("the kernel does not offer it (Linux 6.9 does)".to_owned());
+        because = if wanted_pass { none() } else { because };
+        lends_because = if wanted_lent { none() } else { lends_because };
     }
     let device = session.as_fd().try_clone_to_owned().map_err(io("open the device of the mount at"))?;
     if agreed.passthrough {
@@ -189,6 +193,8 @@ fn mount_over(
             transport_because: None,
             passthrough: because.is_none(),
             passthrough_because: because,
+            lends: lends_because.is_none(),
+            lends_because,
             threads: options.threads.max(1),
             fsync_reaches_server: !options.sync_on_write,
             allow_other: options.allow_other,
@@ -283,6 +289,14 @@ fn passthrough_wanted(options: &Options, is_root: bool, is_modelled: bool) -> (b
     (false, Some(because.into()))
 }
 
+fn lending_wanted(options: &Options, is_root: bool) -> (bool, Option<String>) {
+    match (options.lend, is_root) {
+        (false, _) => (false, Some("not asked for".into())),
+        (true, false) => (false, Some("only root may".into())),
+        (true, true) => (true, None),
+    }
+}
+
 impl Mounted {
     fn start_ring(&self, device: &OwnedFd) -> Result<Ring, String> {
         let options = ring::Options {
@@ -298,8 +312,13 @@ impl Mounted {
     pub fn report(&self) -> Report {
         let mut report = self.report.clone();
         if let Some(refused) = &*self.fs.passthrough_refused.lock() {
-            report.passthrough = false;
-            report.passthrough_because = Some(format!("the kernel refused a file: {refused}"));
+            let because = Some(format!("the kernel refused a file: {refused}"));
+            if std::mem::take(&mut report.passthrough) {
+                report.passthrough_because = because.clone();
+            }
+            if std::mem::take(&mut report.lends) {
+                report.lends_because = because;
+            }
         }
         report
     }

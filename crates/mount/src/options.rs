@@ -33,8 +33,10 @@ pub struct Options {
     pub threads: usize,
     /// How requests travel.
     pub transport: Transport,
-    /// Let the kernel read and write files of class pass itself, where it can (Linux 6.9, root, classic transport).
+    /// Let the kernel read and write files of class pass itself, where it can (Linux 6.9, root).
     pub passthrough: bool,
+    /// Let the kernel write redo files of fixed size itself, where it can: the store lends them ([`tiersmith_store::File::lend`]).
+    pub lend: bool,
     /// Every change of every file and name is durable when its call returns; `fsync` then never leaves the kernel.
     pub sync_on_write: bool,
     /// Let other users in, with the rights that their user and group have in the home. Only root may ask for it.
@@ -63,6 +65,7 @@ impl Default for Options {
             threads: (2 * processors).clamp(4, 32),
             transport: Transport::Auto,
             passthrough: true,
+            lend: true,
             sync_on_write: false,
             allow_other: rustix::process::geteuid().is_root(),
             fsname: "tiersmith".into(),
@@ -83,6 +86,10 @@ pub struct Report {
     pub passthrough: bool,
     /// Why it does not.
     pub passthrough_because: Option<String>,
+    /// Whether the kernel writes redo files of fixed size itself. A single file may still not be lent: the store says why.
+    pub lends: bool,
+    /// Why it does not.
+    pub lends_because: Option<String>,
     /// Threads that serve requests.
     pub threads: usize,
     /// Whether `fsync` reaches this process. When it does not, every change is durable as its call returns.

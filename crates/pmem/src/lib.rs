@@ -22,6 +22,7 @@
 //! the crash model in [`sim`].
 
 mod access;
+mod alone;
 mod checksum;
 mod error;
 mod frames;
@@ -35,6 +36,7 @@ mod sysfs;
 mod view;
 
 pub use access::{Access, OpenOptions};
+pub use alone::is_only_opening;
 pub use checksum::hash_bytes;
 pub use error::Error;
 pub use kernel::{prefetch_for_write, prefetch_whole_for_write};

@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
 use crate::home::model::HomeModel;
 use crate::home::{Home, HomeError, HomeStat, RealHome};
+use crate::lend::place::{BesideMember, LentDir};
 use crate::note::Note;
 use crate::planted::Planted;
 use crate::profile::Profile;
@@ -194,6 +195,8 @@ pub struct Options {
     /// Bytes of each redo file that stay in the tier; older redo is drained to home. Never more than a quarter of the tier, and all redo
     /// files together half of it.
     pub redo_keep_bytes: u64,
+    /// Bytes of plain files that there may be of lent files (redo files that the kernel writes itself); 0: none is lent.
+    pub lent_max_bytes: u64,
     /// A file that is one with its logs; `None`: a file without newer blocks in the tier may be another than it was, its clean copies are
     /// dropped then.
     pub bound: Option<Bound>,
@@ -219,6 +222,7 @@ impl Default for Options {
             profile_file: None,
             door: BTreeMap::new(),
             redo_keep_bytes: 256 << 20,
+            lent_max_bytes: 1 << 30,
             bound: None,
             home_model: None,
             admit: true,
@@ -313,7 +317,12 @@ fn map_and_attach(
     if let Some(model) = &options.home_model {
         home = model.wrap(home);
     }
-    attach_mapped(home, &path, mapped, profile, options, started)
+    let beside = |spec: &TierSpec| {
+        let member = spec.members.first()?;
+        let dir = BesideMember::new(member, spec.medium == Medium::Persistent)?;
+        Some(Arc::new(dir) as Arc<dyn LentDir>)
+    };
+    attach_mapped(home, &path, mapped, &beside, profile, options, started)
 }
 
 /// Every known file is held open, so that its inode number is not used again while the tier has blocks of it.
@@ -385,6 +394,7 @@ pub(crate) fn attach_mapped(
     home: Arc<dyn Home>,
     path: &Path,
     mapped: Vec<(TierSpec, Vec<Member>)>,
+    lent_dir: &dyn Fn(&TierSpec) -> Option<Arc<dyn LentDir>>,
     profile: Profile,
     options: Options,
     started: Instant,
@@ -440,7 +450,9 @@ pub(crate) fn attach_mapped(
             Some(sb) if !fresh => sb,
             _ => open::format(&tier.members, &spec, attachment, random.three(), ids)?,
         };
-        tiers.push((open::assemble(tier.members, superblocks, &spec, options.planted), fresh));
+        let mut tier = open::assemble(tier.members, superblocks, &spec, options.planted);
+        tier.lent_dir = lent_dir(&spec).filter(|_| tier.durable);
+        tiers.push((tier, fresh));
     }
     for (tier, _) in &tiers {
         check_redo_fits(tier, &profile)?;
@@ -527,8 +539,10 @@ fn take(
             .map_err(|e| Error::Home { path: path.to_path_buf(), reason: e.to_string() })?;
     }
     for tier in &tiers {
+        let lent = crate::recover::any_lent(&recovered, tier);
         tier.update_superblocks(|sb| {
             sb.state = TierState::Attached;
+            sb.version = crate::lend::version_for(lent);
             sb.attach_count += 1;
         });
         let count = tier.superblocks.lock()[0].attach_count;
@@ -550,6 +564,7 @@ fn take(
         closed: AtomicBool::new(false),
         recovery: report,
         admissions: Default::default(),
+        lending: Mutex::default(),
         last_background_error: Mutex::new(None),
         wake: Arc::new((Mutex::new(false), Condvar::new())),
         options,
@@ -730,7 +745,10 @@ pub(crate) fn home_path(inner: &Inner) -> PathBuf {
 /// Steps 2 to 5 of detaching; step 1 is done.
 pub(crate) fn detach(inner: &Arc<Inner>) -> Result<()> {
     for tier in &inner.tiers {
-        tier.update_superblocks(|sb| sb.state = TierState::Detaching);
+        tier.update_superblocks(|sb| {
+            sb.state = TierState::Detaching;
+            sb.version = crate::lend::version_for(false);
+        });
     }
     let failed = |e: std::io::Error| Error::Home { path: home_path(inner), reason: e.to_string() };
     if inner.home.door_closed().map_err(failed)? {
@@ -740,6 +758,9 @@ pub(crate) fn detach(inner: &Arc<Inner>) -> Result<()> {
     inner.closed.store(true, std::sync::atomic::Ordering::Release);
     for tier in &inner.tiers {
         tier.update_superblocks(|sb| sb.state = TierState::Detached);
+        if let Some(dir) = &tier.lent_dir {
+            dir.tidy();
+        }
     }
     Ok(())
 }

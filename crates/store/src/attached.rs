@@ -10,6 +10,7 @@ use crate::file::FileState;
 use crate::file::admit::Admissions;
 use crate::file::resize::Resize;
 use crate::home::{Home, HomeStat, RenameFlags};
+use crate::lend::Lending;
 use crate::profile::{FileClass, Profile};
 use crate::stats::{RecoveryReport, Stats};
 use crate::tier::Tier;
@@ -40,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) eviction_hand: AtomicU64,
     /// What was read from home and waits for admission.
     pub(crate) admissions: Admissions,
+    /// One lends or gives back ([`crate::lend`]).
+    pub(crate) lending: Mutex<Lending>,
     pub(crate) closed: AtomicBool,
     pub(crate) recovery: RecoveryReport,
     pub(crate) last_background_error: Mutex<Option<String>>,
@@ -314,7 +317,12 @@ impl AttachedHome {
             self.inner.closed.store(true, Ordering::Release);
         }
         self._running.stop();
-        if let Err(e) = self.inner.flush_all().and_then(|_| self.inner.all_is_home()) {
+        if let Err(e) = self
+            .inner
+            .flush_all()
+            .and_then(|_| self.inner.give_all_back())
+            .and_then(|()| self.inner.all_is_home())
+        {
             self._running.resume();
             return Err(e);
         }
@@ -489,7 +497,7 @@ impl File {
     /// Those of the home's file system (pass files).
     pub fn len(&self) -> Result<u64> {
         match &self.state.placed {
-            Some(placed) => Ok(placed.size()),
+            Some(placed) => self.inner.size_of(&self.state, placed),
             None => Ok(self.state.home.stat().map_err(self.state.io("cannot stat"))?.size),
         }
     }

@@ -36,10 +36,13 @@ impl Inner {
     /// When home cannot be written or synced (full, failing): the blocks stay dirty, nothing is lost.
     pub(crate) fn destage_file(&self, file: &FileState, most: u64) -> Result<u64> {
         let Some(placed) = &file.placed else { return Ok(0) };
+        if placed.loan.is_lent() {
+            return self.destage_lent(file, placed);
+        }
         if placed.class == FileClass::Redo {
             let done = self.drain_redo(file, placed, 0)?;
             let _moving = placed.moving.lock();
-            if !placed.is_gone() {
+            if !placed.is_gone() && !placed.loan.is_lent() {
                 self.lengthen_home(file, placed)?;
             }
             return Ok(done);
@@ -256,6 +259,9 @@ impl Inner {
     pub(crate) fn all_is_home(&self) -> Result<()> {
         for file in self.all_files() {
             let dirty = file.placed.as_ref().map_or(0, |p| p.map.counts().0);
+            if file.placed.as_ref().is_some_and(|p| p.loan.is_lent()) {
+                return Err(file.invalid("detach", "it is lent still; try again"));
+            }
             if dirty > 0 {
                 let reason = format!("{dirty} of its blocks are still only in the tier; try again");
                 return Err(file.invalid("detach", reason));
@@ -318,6 +324,7 @@ impl Inner {
     pub(crate) fn background_step(&self) -> Result<()> {
         let mut failed = self.retry_unlinks().err();
         self.admit_waiting();
+        failed = self.lending_step().err().or(failed);
         for tier in &self.tiers {
             tier.settle_idle_lanes();
             let total = tier.allocator.total_frames();

@@ -77,6 +77,20 @@ pub enum Error {
         /// What the tier takes the home file to be; `None` when the file is gone.
         expected: Option<HomeStamp>,
     },
+    /// The plain file of a lent file is not there as it should be.
+    #[error(
+        "{} is lent: its newest contents are in {}, which cannot be used: {reason}. Nothing was changed. Put that file (or the tier, if it was \
+         moved or copied without the directory beside it) back and attach again",
+        path.display(), plain.display()
+    )]
+    Lent {
+        /// The file, relative to home.
+        path: PathBuf,
+        /// Where its contents should be.
+        plain: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// A file was changed, or may have been, while a log that is to be played into it was not empty.
     #[error(
         "{} {how}, and {} holds {log_bytes} bytes that belong to it as it was; attaching would mix the two. Nothing was changed. Put \

@@ -11,7 +11,7 @@
 //! | 2 | the name is removed (or replaced by a rename) at home | the file, or no file |
 //! | 3 | home's directory is synced | no file: recovery finds the flag and no home file, and frees the slot |
 //! | 4 | when no handle is open: records about the file are emptied, the slot becomes free, each with a fence | no file |
-//! | 5 | its frames are free in DRAM | no file |
+//! | 5 | its frames are free in DRAM, and the plain file of a lent one is removed | no file |
 
 use crate::address::BlockIndex;
 use crate::attached::{Inner, OpenMode};
@@ -23,6 +23,7 @@ use crate::file::{FileState, HomeHandle, Meta, Placed};
 use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS, Place, seal, seal_value};
 use crate::format::slot::{Identity, PINNED, ROOTS_AT, SLOT, StateLine, UNLINKING, encode_path};
 use crate::home::{FileKind, HomeStat};
+use crate::lend::Loan;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::tier::Tier;
@@ -104,6 +105,7 @@ impl Inner {
     /// Everything of a file goes home, its times too, and its slot is freed. Nobody has it open.
     fn leave_tier(&self, file: &Arc<FileState>, placed: &Placed) -> Result<()> {
         self.destage_file(file, u64::MAX)?;
+        self.give_back_whole(file)?;
         let dirty = placed.map.counts().0;
         if dirty > 0 {
             return Err(file.invalid("take out of the tier", format!("{dirty} of its blocks are in use")));
@@ -117,7 +119,7 @@ impl Inner {
     fn forget_replaced(&self, known: &Arc<FileState>) -> Result<()> {
         if let Some(placed) = known.placed.as_ref().filter(|p| !p.is_gone()) {
             let (dirty, _) = placed.map.counts();
-            if dirty > 0 {
+            if dirty > 0 || placed.loan.is_lent() {
                 return Err(Error::HomeChanged {
                     path: known.path.lock().clone(),
                     dirty_blocks: dirty,
@@ -348,6 +350,7 @@ impl Inner {
             tier.allocator.give(purpose, frames);
         }
         tier.give_claimed(Purpose::Pages, placed.map.take_pages());
+        self.forget_loan(placed);
         tier.slots.lock().free.push(placed.slot);
     }
 
@@ -356,7 +359,8 @@ impl Inner {
         let Some(placed) = &file.placed else {
             return Err(file.invalid("pin", "its class is pass: it has no blocks in a tier"));
         };
-        if on {
+        // One that is lent is on the tier's medium as a whole, and stays there.
+        if on && !placed.loan.is_lent() {
             self.check_pin_fits(placed)?;
             let before = placed.pinned.swap(true, Ordering::AcqRel);
             if let Err(e) = self.bring_in(file, placed) {
@@ -406,6 +410,9 @@ impl Inner {
                 }
                 if placed.class == FileClass::Redo {
                     let _sizing = placed.sizing.lock();
+                    if placed.loan.is_lent() {
+                        return Ok(());
+                    }
                     self.own_redo_block(file, placed, block, None)?;
                     continue;
                 }
@@ -498,6 +505,7 @@ pub(crate) fn placed(
         cutting: AtomicBool::new(false),
         gone: AtomicBool::new(false),
         times: Times::of(&meta.line, tier.durable && ahead),
+        loan: Loan::default(),
         meta: Latch::new(meta),
     }
 }

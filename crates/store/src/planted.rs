@@ -57,11 +57,15 @@ pub enum Planted {
     RedoPieceNotZeroed,
     /// Punching gives home's space back before the tier has the zeros.
     PunchHomeFirst,
+    /// A file is said to be lent before its plain file is durable.
+    LentBeforeSync,
+    /// A file is said to be back before home is durable.
+    GivenBackBeforeSync,
 }
 
 impl Planted {
     /// All planted bugs.
-    pub const ALL: [Planted; 24] = [
+    pub const ALL: [Planted; 26] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -86,6 +90,8 @@ impl Planted {
         Planted::SlotInUseFirst,
         Planted::RedoPieceNotZeroed,
         Planted::PunchHomeFirst,
+        Planted::LentBeforeSync,
+        Planted::GivenBackBeforeSync,
     ];
 
     #[cfg(feature = "testing")]

@@ -26,9 +26,11 @@ use crate::format::record::{
     self, BATCH_RECORD, BatchHeader, BatchItem, ITEMS_OVERFLOW, LANE_RECORD, LaneRecord, NO_FRAME,
 };
 use crate::format::slot::{
-    DESTAGING, Identity, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path, decode_time,
+    DESTAGING, Identity, LENT, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path,
+    decode_time,
 };
 use crate::home::{FileTime, Home, HomeFile, HomeStat};
+use crate::lend::place::{Plain, path_beside};
 use crate::names;
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -36,7 +38,7 @@ use crate::stats::RecoveryReport;
 use crate::tier::Tier;
 use crate::tier::alloc::{Census, Purpose};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -74,6 +76,8 @@ pub(crate) struct Recovered {
     hint: PathBuf,
     /// `None`: no file of home has its identity.
     home: Option<AtHome>,
+    /// The contents of a lent file.
+    plain: Option<Plain>,
 }
 
 /// Steps 1 to 3 for every tier that is not `fresh`.
@@ -114,6 +118,7 @@ pub(crate) fn recover(
     if let Some(bound) = bound {
         compare_bound(&**home, &recovered, bound)?;
     }
+    recovered.iter_mut().try_for_each(find_plain)?;
     Ok((out, recovered))
 }
 
@@ -453,7 +458,7 @@ fn match_home(home: &Arc<dyn Home>, tier: &Arc<Tier>, file: OnTier) -> Result<Re
     }
     let found = if hint.as_os_str().is_empty() { None } else { open_same(home, &hint, &identity)? };
     let placed = names::placed(tier, id, slot, &identity, meta, map);
-    Ok(Recovered { placed, identity, flags, hint, home: found })
+    Ok(Recovered { placed, identity, flags, hint, home: found, plain: None })
 }
 
 /// The home file at `path`, if it is the one meant.
@@ -512,7 +517,8 @@ fn find_renamed(home: &Arc<dyn Home>, recovered: &mut [Recovered]) -> Result<()>
 fn compare(recovered: &[Recovered], aside: Option<&Path>) -> Result<()> {
     for file in recovered {
         let (dirty, _) = file.placed.map.counts();
-        if dirty == 0 || (file.home.is_none() && file.flags & UNLINKING != 0) {
+        let lent = file.flags & LENT != 0;
+        if (dirty == 0 && !lent) || (file.home.is_none() && file.flags & UNLINKING != 0) {
             continue;
         }
         if let Some(how) = changed(file) {
@@ -524,7 +530,9 @@ fn compare(recovered: &[Recovered], aside: Option<&Path>) -> Result<()> {
             let line = file.placed.meta.lock().line.clone();
             let stamp = HomeStamp { size: line.home_size, mtime_ns: line.home_mtime_ns };
             let expected = file.home.as_ref().map(|_| stamp);
-            return Err(Error::HomeChanged { path, dirty_blocks: dirty, how, expected });
+            let all = line.size.div_ceil(file.placed.block_size.bytes() as u64);
+            let dirty_blocks = if lent { all } else { dirty };
+            return Err(Error::HomeChanged { path, dirty_blocks, how, expected });
         }
     }
     Ok(())
@@ -604,6 +612,48 @@ fn changed(file: &Recovered) -> Option<String> {
     ))
 }
 
+/// The plain file of a lent file, which is the truth: without it there is nothing to go on with.
+fn find_plain(file: &mut Recovered) -> Result<()> {
+    let Some(at) = file.home.as_ref().filter(|_| file.flags & LENT != 0) else { return Ok(()) };
+    let (tier, id) = (&file.placed.tier, file.placed.id);
+    let Some(dir) = &tier.lent_dir else {
+        let plain = path_beside(&tier.members[0].path, id);
+        let reason = "a tier on a device, or given as volatile, has no such directory".to_owned();
+        return Err(Error::Lent { path: at.path.clone(), plain, reason });
+    };
+    let wrong = |reason: String| Error::Lent { path: at.path.clone(), plain: dir.path(id), reason };
+    let plain = dir.open(id).map_err(|e| wrong(e.to_string()))?;
+    let size = plain.file.stat().map_err(|e| wrong(e.to_string()))?.size;
+    let least = file.placed.meta.lock().line.size;
+    if size < least {
+        return Err(wrong(format!("it has {size} bytes, and had {least} or more")));
+    }
+    file.plain = Some(plain);
+    Ok(())
+}
+
+/// Whether a file of this tier is lent.
+pub(crate) fn any_lent(recovered: &[Recovered], tier: &Arc<Tier>) -> bool {
+    recovered.iter().any(|f| f.flags & LENT != 0 && Arc::ptr_eq(&f.placed.tier, tier))
+}
+
+/// Removes plain files of no lent file: what a cut in the middle of lending or giving back left.
+fn remove_orphans(inner: &Inner) {
+    for tier in &inner.tiers {
+        let Some(dir) = &tier.lent_dir else { continue };
+        let files = inner.all_files();
+        let ours = files.iter().filter_map(|f| f.placed.as_ref());
+        let lent: HashSet<u64> =
+            ours.filter(|p| Arc::ptr_eq(&p.tier, tier) && p.loan.is_lent()).map(|p| p.id).collect();
+        let removed = dir
+            .ids()
+            .and_then(|ids| ids.iter().filter(|id| !lent.contains(id)).try_for_each(|id| dir.remove(*id)));
+        if let Err(e) = removed {
+            log::warn!("{}: {e}; what is of no use there stays", dir.path(0).display());
+        }
+    }
+}
+
 // --- step 4 ---
 
 /// Completes what was under way and makes the files known to `inner`.
@@ -614,7 +664,7 @@ pub(crate) fn finish(
 ) -> Result<()> {
     for file in recovered {
         let differs = changed(&file).is_some();
-        let Recovered { placed, flags, home, .. } = file;
+        let Recovered { placed, flags, home, plain, .. } = file;
         let Some(AtHome { path, stat, file: home, read_only }) = home.filter(|_| !differs) else {
             // Removed as asked, or nothing but clean copies of something else.
             inner.free_slot(&placed);
@@ -639,7 +689,13 @@ pub(crate) fn finish(
         });
         let placed = state.placed.as_ref().expect("BUG: it was just put in");
         let size = placed.size();
-        report.entries_dropped += finish_file(inner, &state, placed, size)?;
+        match plain {
+            Some(plain) => {
+                finish_lent(inner, &state, placed, plain)?;
+                report.files_lent += 1;
+            }
+            None => report.entries_dropped += finish_file(inner, &state, placed, size)?,
+        }
         if flags & TRUNCATING != 0 {
             report.truncations_finished += 1;
         }
@@ -647,6 +703,17 @@ pub(crate) fn finish(
             state.replace.store(true, std::sync::atomic::Ordering::Release);
         }
         inner.files.lock().insert(state.identity.key(), state);
+    }
+    remove_orphans(inner);
+    Ok(())
+}
+
+fn finish_lent(inner: &Inner, state: &FileState, placed: &Placed, plain: Plain) -> Result<()> {
+    inner.adopt_plain(state, placed, plain)?;
+    let mut meta = placed.meta.lock();
+    if meta.line.flags & (DESTAGING | UNLINKING | TRUNCATING) != 0 {
+        meta.line.flags &= !(UNLINKING | TRUNCATING);
+        inner.stamp(state, placed, &mut meta)?;
     }
     Ok(())
 }

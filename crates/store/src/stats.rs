@@ -2,6 +2,7 @@
 
 use crate::address::FRAME;
 use crate::attached::Inner;
+use crate::lend::LendingStats;
 use std::time::Duration;
 use tiersmith_events::Totals;
 
@@ -28,6 +29,8 @@ pub struct RecoveryReport {
     pub changed_files: u64,
     /// Entries past the end of their file, dropped.
     pub entries_dropped: u64,
+    /// Files found lent.
+    pub files_lent: u64,
 }
 
 impl std::fmt::Display for RecoveryReport {
@@ -48,7 +51,8 @@ impl std::fmt::Display for RecoveryReport {
             self.files_freed,
             self.changed_files,
             self.entries_dropped
-        )
+        )?;
+        if self.files_lent > 0 { write!(f, "; {} files are lent", self.files_lent) } else { Ok(()) }
     }
 }
 
@@ -94,6 +98,8 @@ pub struct Stats {
     pub profile: String,
     /// The slow storage that home is made to look like: no figure of this home is one of the real storage, and reports must say so.
     pub home_model: Option<String>,
+    /// Files that the kernel writes itself.
+    pub lending: LendingStats,
     /// The last error of background work, if it has not succeeded since.
     pub background_error: Option<String>,
 }
@@ -136,6 +142,7 @@ impl Stats {
             recovery: inner.recovery.clone(),
             profile: inner.profile.name().to_owned(),
             home_model: inner.options.home_model.as_ref().map(|model| model.name().to_owned()),
+            lending: inner.lending_stats(),
             background_error: inner.last_background_error.lock().clone(),
         }
     }

@@ -6,6 +6,8 @@ use crate::attached::{AttachedHome, File};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
 use crate::home::{Home, RealHome};
+use crate::lend::in_home::InHome;
+use crate::lend::place::LentDir;
 use crate::profile::{FileClass, Profile};
 use crate::tier::Member;
 use crate::tier::alloc::Purpose;
@@ -28,6 +30,16 @@ pub fn attach_simulated(
     profile: &Profile,
     options: Options,
 ) -> Result<AttachedHome> {
+    attach_in(home, tiers, &|_| None, profile, options)
+}
+
+fn attach_in(
+    home: Arc<dyn Home>,
+    tiers: Vec<(TierSpec, Vec<Arc<Mapping>>)>,
+    lent_dir: &dyn Fn(&TierSpec) -> Option<Arc<dyn LentDir>>,
+    profile: &Profile,
+    options: Options,
+) -> Result<AttachedHome> {
     let mapped = tiers
         .into_iter()
         .map(|(spec, mappings)| {
@@ -39,7 +51,26 @@ pub fn attach_simulated(
             (spec, members)
         })
         .collect();
-    attach_mapped(home, Path::new("/simulated"), mapped, profile.clone(), options, Instant::now())
+    attach_mapped(home, Path::new("/simulated"), mapped, lent_dir, profile.clone(), options, Instant::now())
+}
+
+/// [`attach_simulated`] with another simulated home as the directory of plain files, so that files can be lent.
+///
+/// # Errors
+/// As [`crate::attach()`].
+///
+/// # Durability
+/// As [`crate::attach()`].
+pub fn attach_simulated_lending(
+    home: Arc<dyn Home>,
+    lent: Arc<dyn Home>,
+    tiers: Vec<(TierSpec, Vec<Arc<Mapping>>)>,
+    profile: &Profile,
+    options: Options,
+) -> Result<AttachedHome> {
+    // A directory belongs to one tier: another one would take its files for nobody's.
+    let dir = |spec: &TierSpec| spec.holds_redo.then(|| Arc::new(InHome(lent.clone())) as Arc<dyn LentDir>);
+    attach_in(home, tiers, &dir, profile, options)
 }
 
 /// [`attach_simulated`] for a real directory: simulated media under a door that programs use, a mount above all.
@@ -59,6 +90,18 @@ pub fn attach_simulated_at(
     let real = RealHome::open(home).map_err(|e| refused(e.to_string()))?;
     real.lock().map_err(|e| refused(e.to_string()))?;
     attach_simulated(Arc::new(real), tiers, profile, options)
+}
+
+/// Writes to a lent file as the kernel does.
+///
+/// # Errors
+/// What the simulated file system says.
+///
+/// # Durability
+/// Durable on return.
+pub fn kernel_write(lent: &crate::LentFile, at: u64, data: &[u8]) -> std::io::Result<()> {
+    lent.plain.file.write_at(at, data)?;
+    lent.plain.file.sync()
 }
 
 /// Where every frame of a home's tiers is: free, in use by blocks and map pages, and all of them. What lanes hold ready is handed back first, so

@@ -232,6 +232,89 @@ fn power_cut_in_writing_redo_again_that_went_home_keeps_every_acknowledged_byte(
 }
 
 #[test]
+fn power_cut_in_lending_writing_and_giving_back_keeps_every_acknowledged_byte() {
+    let lent = |at, len| Op::KernelWrite { name: "w.redo", at, len };
+    let ops = [
+        write("w.redo", 0, 5000),
+        Op::Lend { name: "w.redo" },
+        lent(0, 3000),
+        lent(6000, 6000),
+        write("w.redo", 4000, 700),
+        Op::Read { name: "w.redo" },
+        Op::GiveBack { name: "w.redo" },
+        write("w.redo", 0, 4096),
+        lent(100, 5000),
+        Op::Destage { name: "w.redo" },
+        lent(8192, 4096),
+        Op::Background,
+        Op::Reopen,
+        lent(0, 100),
+        Op::GiveBack { name: "w.redo" },
+        write("w.redo", 300, 100),
+    ];
+    sound("lend, write, give back", Shape::default(), &[("w.redo", 12288)], &ops);
+}
+
+#[test]
+fn power_cut_in_changing_a_lent_file_leaves_it_before_or_after() {
+    let lent = |name, at, len| Op::KernelWrite { name, at, len };
+    let ops = [
+        lent("w.redo", 0, 3000),
+        Op::Truncate { name: "w.redo", size: 5000 },
+        Op::Truncate { name: "w.redo", size: 9000 },
+        write("w.redo", 9000, 700),
+        Op::Punch { name: "w.redo", at: 100, len: 4000 },
+        Op::Zero { name: "w.redo", at: 9000, len: 2000 },
+        Op::Allocate { name: "w.redo", len: 12000 },
+        Op::SetTime { name: "w.redo" },
+        Op::Rename { from: "w.redo", to: "w2.redo" },
+        lent("w2.redo", 0, 3000),
+        Op::Link { from: "w2.redo", to: "w3.redo" },
+        Op::Unlink { name: "w2.redo" },
+        lent("w3.redo", 500, 500),
+        Op::Pin { name: "w3.redo" },
+        Op::Unpin { name: "w3.redo" },
+        lent("w1.redo", 0, 300),
+        Op::Rename { from: "w3.redo", to: "w1.redo" },
+        lent("w1.redo", 0, 300),
+        // A name of another class: it goes home whole, and begins anew.
+        Op::Rename { from: "w1.redo", to: "a.db" },
+        write("a.db", 0, 4096),
+        Op::Create { name: "w.redo" },
+        write("w.redo", 0, 4096),
+        lent("w.redo", 10, 4000),
+        Op::Unlink { name: "w.redo" },
+        Op::Detach,
+    ];
+    let run = Run::new(Shape::default(), &[("w.redo", 8192), ("w1.redo", 4096)], &ops, Planted::None);
+    let report = run.explore(200, 1, Planted::None);
+    print_count("change a lent file", &report);
+    report.assert_sound();
+}
+
+#[test]
+fn power_cut_in_recovering_lent_files_leaves_what_the_first_cut_left() {
+    let lent = |at, len| Op::KernelWrite { name: "w.redo", at, len };
+    let ops = [
+        write("w.redo", 0, 5000),
+        lent(0, 3000),
+        Op::Truncate { name: "w.redo", size: 6000 },
+        Op::GiveBack { name: "w.redo" },
+        lent(0, 2000),
+        Op::Destage { name: "w.redo" },
+        lent(4096, 1000),
+        Op::Unlink { name: "w.redo" },
+    ];
+    let run = Run::new(Shape::default(), &[("w.redo", 8192)], &ops, Planted::None);
+    let again = crash_support::explore_recovery(&run, 8, 24, 1);
+    print_count("recovery of lent files", &again);
+    again.assert_sound();
+    let killed = crash_support::explore_after_kill(&run, 12, 1, Planted::None);
+    print_count("lent files after a kill", &killed);
+    killed.assert_sound();
+}
+
+#[test]
 fn power_cut_in_growing_leaves_a_tier_of_the_old_or_the_new_size() {
     for members in [1, 2] {
         let shape = Shape { members, units: 4, max_units: 7, ..Shape::default() };

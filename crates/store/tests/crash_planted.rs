@@ -41,6 +41,11 @@ fn everything() -> Vec<Op> {
         Op::Destage { name: "c.db" },
         Op::Punch { name: "c.db", at: 0, len: 8192 },
         write("c.db", 0, 4096),
+        write("w.redo", 0, 3000),
+        Op::Lend { name: "w.redo" },
+        Op::KernelWrite { name: "w.redo", at: 100, len: 3000 },
+        Op::GiveBack { name: "w.redo" },
+        write("a.db", 0, 4096),
     ]
 }
 
@@ -56,7 +61,8 @@ fn few_words() -> Vec<Op> {
 
 /// Whether the suite notices the bug: a violation after some cut, or a run that fails by itself.
 fn caught(bug: Planted) -> Option<String> {
-    let files: &[(&'static str, usize)] = &[("a.db", 16384), ("b.big", 16384), ("r.redo", 0)];
+    let files: &[(&'static str, usize)] =
+        &[("a.db", 16384), ("b.big", 16384), ("r.redo", 0), ("w.redo", 4096)];
     let written = [everything(), few_words()].map(|ops| (files.to_vec(), ops));
     let tries = written.into_iter().chain((1..40).map(|seed| script(seed, 24)));
     for (n, (files, ops)) in tries.enumerate() {

@@ -17,7 +17,9 @@ use tiersmith_pmem::Mapping;
 use tiersmith_store::crash::{Budget, Recorder, explore_one_by_one};
 use tiersmith_store::{AttachedHome, OpenMode, Planted, testing};
 
-const NAMES: [&str; 3] = ["a.db", "b.big", "r.redo"];
+const NAMES: [&str; 4] = ["a.db", "b.big", "r.redo", "w.redo"];
+/// The one that may be lent.
+const LENDABLE: &str = "w.redo";
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -45,10 +47,16 @@ enum Action {
         at: u64,
         len: usize,
     },
-    Lend {
+    Borrow {
         file: usize,
         block: u64,
     },
+    /// The file is lent, if it is not, and the kernel writes to it.
+    KernelWrite {
+        at: u64,
+        len: usize,
+    },
+    GiveBack,
     /// Power goes after everything is acknowledged: any image of what is not fenced.
     PowerCut {
         image: usize,
@@ -68,7 +76,9 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Action::Evict),
         2 => Just(Action::Background),
         3 => (file.clone(), 0u64..80_000, 1usize..20_000).prop_map(|(file, at, len)| Action::ReadPart { file, at, len }),
-        2 => (file, 0u64..16).prop_map(|(file, block)| Action::Lend { file, block }),
+        2 => (file, 0u64..16).prop_map(|(file, block)| Action::Borrow { file, block }),
+        3 => (0u64..60_000, 1usize..9000).prop_map(|(at, len)| Action::KernelWrite { at, len }),
+        1 => Just(Action::GiveBack),
         3 => (0usize..64).prop_map(|image| Action::PowerCut { image }),
         1 => Just(Action::Restart),
         1 => Just(Action::DetachAndAttach),
@@ -103,7 +113,12 @@ impl World {
     }
 
     fn attach(&mut self) {
-        let attached = self.shape.attach(self.recorder.home(), self.members.clone(), Planted::None);
+        let attached = self.shape.attach_lending(
+            self.recorder.home(),
+            self.recorder.lent(),
+            self.members.clone(),
+            Planted::None,
+        );
         self.attached = Some(attached.expect("it attaches"));
         self.recorder.rebase();
     }
@@ -121,15 +136,15 @@ impl World {
         explore_one_by_one(&recording, &budget, |state| {
             if state.position == end {
                 if seen <= image {
-                    found = Some((state.tiers.to_vec(), state.home.another()));
+                    found = Some((state.tiers.to_vec(), state.home.another(), state.lent.another()));
                 }
                 seen += 1;
             }
             Ok(())
         });
-        let (tiers, home) = found.expect("the end is a cut point");
+        let (tiers, home, lent) = found.expect("the end is a cut point");
         self.attached = None;
-        self.recorder = Recorder::resume(home);
+        self.recorder = Recorder::resume_with(home, lent);
         self.power_on(tiers);
     }
 }
@@ -183,7 +198,18 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
                 let to = all.len().min(*at as usize + len);
                 prop_assert_eq!(&bytes[..got], &all[from..to]);
             }
-            Action::Lend { file, block } => {
+            Action::KernelWrite { at, len } => {
+                let (handle, data) =
+                    (world.home().open(LENDABLE, OpenMode::WRITE).unwrap(), pattern(n, *at, *len));
+                match handle.lend().unwrap() {
+                    Some(lent) => testing::kernel_write(&lent, *at, &data).unwrap(),
+                    // Empty: there is nothing to lend.
+                    None => handle.write(*at, &data).unwrap(),
+                }
+                put(model.get_mut(LENDABLE).unwrap(), *at, &data);
+            }
+            Action::GiveBack => prop_assert!(world.home().give_back(LENDABLE).unwrap(), "nobody has it"),
+            Action::Borrow { file, block } => {
                 let handle = world.home().open(NAMES[*file], OpenMode::READ).unwrap();
                 let at = block * handle.block_size().unwrap().bytes() as u64;
                 if let Some(lent) = handle.read_ref(at) {

@@ -63,6 +63,11 @@ pub(crate) struct Attach {
     /// pass are synced at each write (temporary ones excepted). auto: only where the profile's files allow it
     #[arg(long, value_enum)]
     pub(crate) sync_on_write: Option<SyncOnWrite>,
+    /// Whether the kernel writes the redo files of fixed size itself (segments of PostgreSQL's WAL), in plain files beside the tier: a commit then
+    /// does not go through the daemon. auto: where kernel, medium and room allow it, and `status` says if not. no: every redo write goes through the
+    /// daemon, whose wait events then have each of them; those of the kernel are in the database's own wait events only
+    #[arg(long, value_enum)]
+    pub(crate) lend: Option<Lend>,
     /// Stay in the foreground, messages on standard error: for a service manager. SIGTERM unmounts; the home stays attached
     #[arg(long)]
     pub(crate) foreground: bool,
@@ -84,6 +89,16 @@ pub(crate) enum Transport {
     Classic,
     /// io_uring (Linux 6.14, with fuse.enable_uring).
     Uring,
+}
+
+/// Whether redo files are lent to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Lend {
+    /// Where it works.
+    Auto,
+    /// Never.
+    No,
 }
 
 /// Whether every change is durable on return.

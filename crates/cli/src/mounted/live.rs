@@ -23,6 +23,12 @@ pub(crate) struct Door {
     pub(crate) passthrough: bool,
     /// Why, or why not.
     pub(crate) passthrough_why: Option<String>,
+    /// The kernel writes redo files of fixed size itself.
+    #[serde(default)]
+    pub(crate) lends: bool,
+    /// Why, or why not.
+    #[serde(default)]
+    pub(crate) lends_why: Option<String>,
     /// Threads that answer.
     pub(crate) threads: usize,
     /// Every change is durable when it returns, and the kernel asks for no sync.
@@ -48,6 +54,15 @@ impl Door {
                 why(&self.passthrough_why)
             ),
             format!(
+                "redo files: {}{}",
+                if self.lends {
+                    "those of fixed size are lent to the kernel, the others go through the daemon"
+                } else {
+                    "through the daemon"
+                },
+                why(&self.lends_why)
+            ),
+            format!(
                 "fsync:     {} ({})",
                 if self.sync_on_write {
                     "every change is durable when it returns, so the kernel need not ask for a sync"
@@ -58,6 +73,19 @@ impl Door {
             ),
         ]
     }
+}
+
+/// Redo files that the kernel writes itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LiveLent {
+    /// Lent now.
+    pub(crate) files: u64,
+    /// Bytes of their plain files, beside the tier.
+    pub(crate) bytes: u64,
+    /// Bytes there may be.
+    pub(crate) max_bytes: u64,
+    /// Why a file was not lent, the last time one was not.
+    pub(crate) refused: Option<String>,
 }
 
 /// One tier.
@@ -124,6 +152,9 @@ pub(crate) struct Live {
     pub(crate) recovery: String,
     /// What background work failed with, while it fails.
     pub(crate) background_error: Option<String>,
+    /// Redo files that the kernel writes itself.
+    #[serde(default)]
+    pub(crate) lent: LiveLent,
 }
 
 /// Since when each file has had blocks that home has not, as seen by looking now and then.
@@ -223,6 +254,12 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
         waits,
         recovery: stats.recovery.to_string(),
         background_error: stats.background_error.clone(),
+        lent: LiveLent {
+            files: stats.lending.files,
+            bytes: stats.lending.bytes,
+            max_bytes: stats.lending.max_bytes,
+            refused: stats.lending.refused.clone(),
+        },
     }
 }
 
@@ -244,6 +281,12 @@ impl Live {
         }
         for line in self.door.lines() {
             out.push_str(&format!("  {line}\n"));
+        }
+        if self.door.lends {
+            let (used, most) = (size(self.lent.bytes), size(self.lent.max_bytes));
+            let why =
+                self.lent.refused.as_ref().map(|why| format!("; one was not: {why}")).unwrap_or_default();
+            out.push_str(&format!("  lent:      {} files, {used} of {most} at most{why}\n", self.lent.files));
         }
         for tier in &self.tiers {
             let label = if tier.emulated { " (EMULATED)" } else { "" };

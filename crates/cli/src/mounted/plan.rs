@@ -23,7 +23,7 @@ use tiersmith_store::{Attachment, HomeModel, Medium, Profile, TierSpec, attachme
 use super::place::{FS_NAME, Place, Standing};
 use super::refuse;
 use super::tier::{self, Made, Wish};
-use crate::command::attach::{Attach, SyncOnWrite, Transport};
+use crate::command::attach::{Attach, Lend, SyncOnWrite, Transport};
 use crate::error::{Error, Result};
 
 /// Most bytes of a profile's file.
@@ -35,6 +35,7 @@ pub(super) mod key {
     pub(in crate::mounted) const THREADS: &str = "mount.threads";
     pub(in crate::mounted) const TRANSPORT: &str = "mount.transport";
     pub(in crate::mounted) const SYNC: &str = "mount.sync_on_write";
+    pub(in crate::mounted) const LEND: &str = "mount.lend";
     pub(in crate::mounted) const MODEL: &str = "mount.home_model";
     /// The tier's file was made by `attach` and goes with `detach`.
     pub(in crate::mounted) const MADE: &str = "mount.made_tier";
@@ -136,6 +137,7 @@ impl Plan {
             (key::THREADS, wish.threads.map(|n| n.to_string())),
             (key::TRANSPORT, wish.transport.map(word)),
             (key::SYNC, wish.sync_on_write.map(word)),
+            (key::LEND, wish.lend.map(word)),
             (key::MODEL, model),
         ];
         for (key, value) in numbers {
@@ -327,6 +329,7 @@ fn mount_options(wish: &Attach, door: &BTreeMap<String, String>) -> Result<tiers
             Transport::Classic => tiersmith_mount::Transport::Classic,
             Transport::Uring => tiersmith_mount::Transport::Uring,
         };
+    options.lend = wish.lend.or_else(|| noted(door, key::LEND)).unwrap_or(Lend::Auto) == Lend::Auto;
     Ok(options)
 }
 

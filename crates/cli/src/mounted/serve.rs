@@ -280,6 +280,8 @@ fn door(mounted: &Mounted, plan: &Plan) -> Door {
         transport_why: report.transport_because,
         passthrough: report.passthrough,
         passthrough_why: report.passthrough_because,
+        lends: report.lends,
+        lends_why: report.lends_because,
         threads: report.threads,
         sync_on_write: !report.fsync_reaches_server,
         sync_why: plan.sync_why.clone(),

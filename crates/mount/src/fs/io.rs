@@ -1,7 +1,8 @@
 //! Open files: opening, reading, writing, syncing, closing.
 //!
 //! All handles of a file share one [`Opened`]: the store's file, and home's own descriptor of it. Files of class data and redo are read and
-//! written through the store; files of class pass through the descriptor, by this process or, where it may, by the kernel itself.
+//! written through the store; files of class pass through the descriptor, by this process or, where it may, by the kernel itself. A redo file that the
+//! store lends is written by the kernel too, in its plain file.
 //!
 //! # Durability
 //! A write is answered when the store has it, so in a tier that is durable it survives whatever comes. A write to a pass file, or to a tier
@@ -12,15 +13,17 @@ use super::table::Node;
 use super::{Answer, At, Fs, mask};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-use tiersmith_store::{File, FileClass, HomeModel, OpenMode};
+use std::time::{Duration, Instant};
+use tiersmith_store::{File, FileClass, HomeModel, LentFile, OpenMode};
 
 /// What the kernel may keep what it remembers of a file's contents over an open.
 const KEEP_CACHE: u32 = 1 << 1;
+/// How long an opening waits for handles that are closed already: the kernel tells us of it a moment later.
+const CLOSING: Duration = Duration::from_millis(20);
 /// The kernel reads and writes the file itself.
 const PASSTHROUGH: u32 = 1 << 7;
 
@@ -39,6 +42,10 @@ pub(crate) struct Opened {
     handles: AtomicU64,
     /// The number under which the kernel has the descriptor.
     backing: Option<i32>,
+    /// The descriptor is that of its plain file.
+    lent: Option<LentFile>,
+    /// Somebody keeps it open, so that the kernel cannot take it over: known, and not waited for again.
+    kept_open: AtomicBool,
 }
 
 /// What an open is answered with.
@@ -64,6 +71,9 @@ impl Fs {
         }
         let writes = flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
         let _renames = self.renames.read();
+        if writes && self.lends {
+            self.wait_for_closing(&node);
+        }
         {
             let open = node.open.lock();
             if let Some((opened, fh)) = &*open
@@ -115,11 +125,13 @@ impl Fs {
             writable,
             handles: AtomicU64::new(0),
             backing: None,
+            lent: None,
+            kept_open: AtomicBool::new(false),
         })
     }
 
     /// Gives out a handle for a file that was just opened.
-    pub(super) fn hand_out(&self, node: &Arc<Node>, mut opened: Opened, _flags: u32) -> Handle {
+    pub(super) fn hand_out(&self, node: &Arc<Node>, mut opened: Opened, flags: u32) -> Handle {
         let mut open = node.open.lock();
         if let Some((other, fh)) = &*open
             && (other.writable || !opened.writable)
@@ -129,8 +141,13 @@ impl Fs {
             return self.answer_to(node, other, *fh);
         }
         // The kernel takes a file over for all handles or for none.
-        if opened.is_pass() && open.is_none() && opened.writable && !self.has_rights(&opened.fd) {
-            opened.backing = self.hand_over(&opened.fd);
+        if open.is_none() && opened.writable {
+            let writes = flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
+            if opened.is_pass() && self.passes && !self.has_rights(&opened.fd) {
+                opened.backing = self.hand_over(opened.fd.as_fd());
+            } else if self.lends && opened.class == FileClass::Redo && (writes || opened.file.is_lent()) {
+                self.lend(&mut opened);
+            }
         }
         opened.handles = AtomicU64::new(1);
         let opened = Arc::new(opened);
@@ -152,15 +169,47 @@ impl Fs {
         }
     }
 
-    /// Lets the kernel have a pass file.
-    fn hand_over(&self, fd: &OwnedFd) -> Option<i32> {
+    /// Lets the kernel have a redo file, if the store lends it.
+    fn lend(&self, opened: &mut Opened) {
+        if self.passthrough.read().is_none() || self.has_rights(&opened.fd) {
+            return;
+        }
+        let Ok(Some(lent)) = opened.file.lend() else { return };
+        opened.backing = lent.descriptor().and_then(|fd| self.hand_over(fd));
+        opened.lent = Some(lent).filter(|_| opened.backing.is_some());
+    }
+
+    /// A file that can be lent is opened for writing while handles of it are open that go through this process. Mostly they are closed, as those of
+    /// a segment that was just made and renamed: then it is worth a moment, for the kernel takes a file over for all handles or for none.
+    fn wait_for_closing(&self, node: &Node) {
+        let until = Instant::now() + CLOSING;
+        loop {
+            let Some(opened) = node.opened() else { return };
+            let decided = opened.backing.is_some() || opened.class != FileClass::Redo;
+            if decided || opened.kept_open.load(Ordering::Acquire) || self.passthrough.read().is_none() {
+                return;
+            }
+            if !self.path_of(node).is_ok_and(|path| self.home.profile().is_lent(&path)) {
+                return;
+            }
+            if Instant::now() >= until {
+                opened.kept_open.store(true, Ordering::Release);
+                return;
+            }
+            drop(opened);
+            std::thread::sleep(CLOSING / 200);
+        }
+    }
+
+    /// Lets the kernel have a file.
+    fn hand_over(&self, fd: BorrowedFd<'_>) -> Option<i32> {
         let passthrough = self.passthrough.read();
         match passthrough.as_ref()?.open(fd) {
             Ok(backing) => Some(backing),
             Err(e) => {
                 let mut refused = self.passthrough_refused.lock();
                 if refused.is_none() {
-                    log::info!("the kernel does not take files of class pass over: {e}");
+                    log::info!("the kernel does not take files over: {e}");
                     *refused = Some(e.to_string());
                 }
                 None

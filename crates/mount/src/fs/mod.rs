@@ -30,7 +30,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,10 +57,10 @@ pub(crate) struct Caller {
     pub(crate) gid: u32,
 }
 
-/// How pass files may be handed to the kernel: registers a descriptor, gives back its number.
+/// How files may be handed to the kernel: registers a descriptor, gives back its number.
 pub(crate) trait Passthrough: Send + Sync + std::fmt::Debug {
     /// Registers an open file.
-    fn open(&self, file: &OwnedFd) -> std::io::Result<i32>;
+    fn open(&self, file: BorrowedFd<'_>) -> std::io::Result<i32>;
     /// Ends that.
     fn close(&self, id: i32);
 }
@@ -78,6 +78,10 @@ pub(crate) struct Fs {
     pub(crate) sync_on_write: bool,
     /// The slow storage that the home is modelled as, for studies.
     model: Option<HomeModel>,
+    /// The kernel may have files of class pass, if it takes any.
+    passes: bool,
+    /// The kernel may have redo files that can be lent, likewise.
+    lends: bool,
     /// As in [`Options`].
     #[cfg(feature = "testing")]
     discard_writes: bool,
@@ -165,6 +169,8 @@ impl Fs {
             files: Slots::default(),
             listings: Slots::default(),
             sync_on_write: options.sync_on_write,
+            passes: options.passthrough && !options.sync_on_write,
+            lends: options.lend,
             #[cfg(feature = "testing")]
             discard_writes: options.discard_writes,
             passthrough: RwLock::new(None),

@@ -1,6 +1,6 @@
 //! A place for one test of the mount: a home, a small emulated tier, a profile with all classes, and the mount, all gone with the value.
 //!
-//! The files `*.redo` are of class redo, `*.d8` of class data in blocks of 8 KiB, `*.d4` in blocks of 4 KiB; all else passes.
+//! The files `*.redo` are of class redo, `*.seg` too and may be lent, `*.d8` of class data in blocks of 8 KiB, `*.d4` in blocks of 4 KiB; all else passes.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -20,6 +20,7 @@ pub(crate) fn profile() -> Profile {
     let text = "description = \"the tests' own\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n"
         .to_owned()
         + &rule("redo", "redo", 4096)
+        + &rule("seg", "redo", 4096).replace("why =", "lend = true\nwhy =")
         + &rule("d4", "data", 4096)
         + &rule("d8", "data", 8192);
     Profile::parse("test", &text).unwrap()

@@ -31,6 +31,7 @@
 //! | 18 | with the pending records applied, every frame is still referred to once | Inconsistent |
 //! | 19 | the block an entry points to has the checksum of the record that switched the entry | Damage |
 //! | 20 | a tier being attached holds no blocks, one being detached no Dirty ones; after recovery no file is being unlinked | Inconsistent, Lost |
+//! | 21 | the plain file of a lent file is beside the first member, as long as its state line says or longer; after recovery none of its blocks is in the tier | Lost, Inconsistent |
 //!
 //! **Invariant**: no input makes this panic, run without end, or take memory out of proportion to the bytes it was given.
 //!
@@ -118,7 +119,7 @@ pub enum CheckError {
     },
     /// A format this program does not know.
     #[error(
-        "member {member} of those given has format version {found}, this program reads version {known}; use the Tiersmith that wrote it, or a newer one"
+        "member {member} of those given has format version {found}, this program reads versions up to {known}; use the Tiersmith that wrote it, or a newer one"
     )]
     Version {
         /// Its place among the members given, from 0.
@@ -173,7 +174,8 @@ pub fn check(
         let home = home.map(|path| find_home(path, layout.home)).transpose()?;
         let view = home.as_ref().map(|h| h as &dyn HomeView);
         let tier = Tier { sources: order.iter().filter_map(|n| sources.get(*n).copied()).collect(), layout };
-        return Ok(Checker::new(&tier, view, options, report).run());
+        let first = order.first().and_then(|n| members.get(*n));
+        return Ok(Checker::new(&tier, view, options, report).beside(first.map(PathBuf::as_path)).run());
     }
     Ok(report)
 }

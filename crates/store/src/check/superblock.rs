@@ -14,7 +14,8 @@ pub(super) const LANES_AT: u64 = 12288;
 const COPY_AT: [u64; 2] = [0, 4096];
 const COPY: usize = 4096;
 const CHECK_AT: usize = 4088;
-const VERSION: u32 = 1;
+/// Version 2 is version 1 with files that may be lent.
+const VERSION: u32 = 2;
 /// The key of the superblock's own checksum: the magic as a number, read the other way round.
 const CHECK_KEY: u64 = 0x5449_4552_534d_5448;
 
@@ -100,7 +101,7 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
     if given != computed {
         return Err(Bad::Other(format!("checksum {given:#x}, its bytes give {computed:#x}")));
     }
-    if version != VERSION {
+    if !(1..=VERSION).contains(&version) {
         return Err(Bad::Version(version));
     }
     let phase = match u32_at(b, 12) {

@@ -18,7 +18,8 @@ const BLOCKS_MAX: u64 = 1 << 27;
 pub(super) const TRUNCATING: u64 = 1;
 pub(super) const UNLINKING: u64 = 2;
 pub(super) const DESTAGING: u64 = 8;
-const FLAGS_KNOWN: u64 = 31;
+pub(super) const LENT: u64 = 32;
+const FLAGS_KNOWN: u64 = 63;
 
 /// What a whole slot says.
 #[derive(Clone, Debug)]

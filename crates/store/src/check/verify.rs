@@ -1,9 +1,10 @@
-//! The check of everything behind the superblocks: files, home, phase, and frames that have two users (invariants 9, 11, 13 to 15, 18, 20).
+//! The check of everything behind the superblocks: files, home, phase, and frames that have two users (invariants 9, 11, 13 to 15, 18, 20, 21).
 //!
 //! Frames referred to twice are only noted during the walk ([`super::blocks`]); a second walk at the end finds out by whom, so
 //! that a sound tier pays for one.
 
 use std::io;
+use std::path::Path;
 
 use super::CheckOptions;
 use super::blocks::{Counts, Reader, Search};
@@ -12,7 +13,8 @@ use super::home::{HomeFileView, HomeView};
 use super::map::{Spot, Tier};
 use super::report::{CheckReport, Finding, Place, Severity};
 use super::superblock::Phase;
-use super::table::{DESTAGING, FileFacts, TRUNCATING, UNLINKING};
+use super::table::{DESTAGING, FileFacts, LENT, TRUNCATING, UNLINKING};
+use crate::lend::place::path_beside;
 
 /// The words of a finding.
 pub(super) struct Text {
@@ -57,6 +59,8 @@ pub(super) struct Checker<'s> {
     /// File ids and indexes into `files`, sorted.
     pub(super) by_id: Vec<(u64, usize)>,
     home: Option<&'s dyn HomeView>,
+    /// The first member, beside which plain files are.
+    first: Option<&'s Path>,
     claims: Vec<Claim>,
     /// Space for one block of the tier and one of the home.
     pub(super) space: [Vec<u8>; 2],
@@ -71,7 +75,13 @@ impl<'s> Checker<'s> {
     ) -> Self {
         let frames = Frames::new(tier.layout.unit_frames(), tier.layout.frames());
         let (files, by_id, claims, space) = Default::default();
-        Self { tier, options, report, frames, files, by_id, home, claims, space }
+        Self { tier, options, report, frames, files, by_id, home, first: None, claims, space }
+    }
+
+    /// Looks for plain files beside this member.
+    pub(super) fn beside(mut self, first: Option<&'s Path>) -> Self {
+        self.first = first;
+        self
     }
 
     /// Checks everything behind the superblocks.
@@ -141,6 +151,9 @@ impl<'s> Checker<'s> {
             None => {}
         }
         self.verify_flags(file);
+        if file.has(LENT) {
+            self.verify_lent(file, &counts);
+        }
     }
 
     /// Findings of which there is one for a file, however many blocks it concerns.
@@ -181,7 +194,10 @@ impl<'s> Checker<'s> {
         if in_step || file.has(TRUNCATING | UNLINKING | DESTAGING) {
             return;
         }
-        let (severity, meaning) = if counts.dirty > 0 {
+        let (severity, meaning) = if file.has(LENT) {
+            let meaning = "the home file was changed behind the tier, and is lent: its newest contents are in a plain file";
+            (Severity::Inconsistent, meaning.into())
+        } else if counts.dirty > 0 {
             let meaning = format!(
                 "the home file was changed behind the tier, which has {} newer block(s) of it; putting both together may \
                  mix two versions",
@@ -206,7 +222,8 @@ impl<'s> Checker<'s> {
         if file.has(UNLINKING) {
             return;
         }
-        let severity = if counts.dirty > 0 { Severity::Lost } else { Severity::Inconsistent };
+        let severity =
+            if counts.dirty > 0 || file.has(LENT) { Severity::Lost } else { Severity::Inconsistent };
         let text = Text {
             expected: format!(
                 "a file with inode number {} and birth time {} ns in the home",
@@ -253,6 +270,34 @@ impl<'s> Checker<'s> {
                 self.add(severity, 20, self.line_place(file), text);
             }
         }
+    }
+
+    /// Invariant 21.
+    fn verify_lent(&mut self, file: &FileFacts, counts: &Counts) {
+        if self.options.after_recovery && counts.dirty + counts.cached > 0 {
+            let text = Text {
+                expected: "no block of a lent file in the tier".into(),
+                found: format!("{} block(s)", counts.dirty + counts.cached),
+                meaning: "nobody reads these blocks: the file's contents are in its plain file".into(),
+                remedy: "attach once more: they are dropped",
+            };
+            self.add(Severity::Inconsistent, 21, self.line_place(file), text);
+        }
+        let Some(plain) = self.first.map(|member| path_beside(member, file.id)) else { return };
+        let least = file.size();
+        let found = match std::fs::symlink_metadata(&plain) {
+            Ok(meta) if meta.is_file() && meta.len() >= least => return,
+            Ok(meta) if meta.is_file() => format!("one of {} bytes", meta.len()),
+            Ok(_) => "something that is no file".into(),
+            Err(e) => format!("none ({e})"),
+        };
+        let text = Text {
+            expected: format!("a plain file of {least} bytes or more, {}", plain.display()),
+            found,
+            meaning: "the file is lent: its newest contents are nowhere else".into(),
+            remedy: "put the plain file back, with the tier if that was moved or copied without the directory beside it",
+        };
+        self.add(Severity::Lost, 21, self.line_place(file), text);
     }
 
     /// The part of invariant 20 that is about the tier.

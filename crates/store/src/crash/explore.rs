@@ -61,7 +61,8 @@ where
     let cut = shared.cuts[id.cut];
     let plan = worker.plan(id.cut, cut);
     let tiers = worker.media.image(&plan.tiers[id.tier], &mut worker.buffer);
-    check(CutState { tiers, home: plan.homes[id.home].home(), acked: cut.acked, position: cut.position, id })
+    let (home, lent) = (plan.homes[id.home].0.home(), plan.homes[id.home].1.home());
+    check(CutState { tiers, home, lent, acked: cut.acked, position: cut.position, id })
 }
 
 /// What the threads share.
@@ -117,7 +118,8 @@ impl<'r> Shared<'r> {
 /// What to try at one cut.
 struct Plan {
     tiers: Vec<Choice>,
-    homes: Vec<HomeImage>,
+    /// Home, and the plain files of lent files.
+    homes: Vec<(HomeImage, HomeImage)>,
     /// For each tier choice, the homes it meets.
     pairs: Vec<Vec<usize>>,
     exhaustive: bool,
@@ -128,6 +130,7 @@ struct Worker<'s, 'r> {
     shared: &'s Shared<'r>,
     media: Player,
     home: HomePlayer,
+    lent: HomePlayer,
     buffer: ImageBuffer,
     found: Found,
 }
@@ -135,7 +138,8 @@ struct Worker<'s, 'r> {
 impl<'s, 'r> Worker<'s, 'r> {
     fn new(shared: &'s Shared<'r>) -> Self {
         let (media, home) = (shared.recording.media.player(), shared.recording.home.player());
-        Self { shared, media, home, buffer: ImageBuffer::default(), found: Found::default() }
+        let lent = shared.recording.lent.player();
+        Self { shared, media, home, lent, buffer: ImageBuffer::default(), found: Found::default() }
     }
 
     fn run(mut self, check: Check<'_>) -> Found {
@@ -161,24 +165,36 @@ impl<'s, 'r> Worker<'s, 'r> {
         let Budget { images_per_cut: most, seed, .. } = *self.shared.budget;
         self.media.advance_to(cut.position);
         self.home.advance_to(cut.home_events);
+        self.lent.advance_to(cut.lent_events);
         let most = most.max(1);
         let seed = mix(seed, index as u64, 0x6375_7473);
         let tier_count = self.media.image_count().unwrap_or(u128::MAX);
-        let home_count = self.home.count();
+        let home_count = self.home.count().saturating_mul(self.lent.count());
         let exhaustive = tier_count.saturating_mul(home_count) <= most as u128;
         let (tier_most, home_most) = share(tier_count, home_count, most);
         let tiers: Vec<Choice> = self.media.images(tier_most, seed).collect();
-        let choices = self.home.choices(home_most, seed);
+        let lent_most = share(self.home.count(), self.lent.count(), home_most).1;
+        let choices = self.home.choices(home_most / lent_most.max(1), seed);
+        let lent_choices = self.lent.choices(lent_most, seed);
         let tier_corners = corners(&tiers, self.media.pending());
         // The first of a sample are its corners; of a full list, first and last are the outermost.
         let home_corners: BTreeSet<usize> = (0..choices.len().min(4)).chain([choices.len() - 1]).collect();
-        let homes: Vec<HomeImage> = choices.iter().map(|c| self.home.image(c)).collect();
+        let lent_images: Vec<HomeImage> = lent_choices.iter().map(|c| self.lent.image(c)).collect();
+        let home_images: Vec<HomeImage> = choices.iter().map(|c| self.home.image(c)).collect();
+        let last = lent_images.len() - 1;
+        // A corner of the pair is one of both.
+        let home_corners =
+            home_corners.iter().flat_map(|at| [0, last].map(|lent| at * lent_images.len() + lent)).collect();
+        let pair =
+            |home: &HomeImage| -> Vec<_> { lent_images.iter().map(|l| (home.clone(), l.clone())).collect() };
+        let homes: Vec<(HomeImage, HomeImage)> = home_images.iter().flat_map(pair).collect();
         let pairs = pair_up(tiers.len(), homes.len(), most, &tier_corners, &home_corners);
         Plan { tiers, homes, pairs, exhaustive }
     }
 
     fn try_all(&mut self, index: usize, cut: Cut, plan: &Plan, check: Check<'_>) {
-        let home_prints: Vec<u64> = plan.homes.iter().map(HomeImage::fingerprint).collect();
+        let print = |(home, lent): &(HomeImage, HomeImage)| mix(home.fingerprint(), lent.fingerprint(), 2);
+        let home_prints: Vec<u64> = plan.homes.iter().map(print).collect();
         let durable = fingerprint(self.media.durable());
         for (tier, (choice, homes)) in plan.tiers.iter().zip(&plan.pairs).enumerate() {
             if homes.is_empty() {
@@ -191,7 +207,8 @@ impl<'s, 'r> Worker<'s, 'r> {
                 self.found.distinct.insert(mix(tier_print, home_prints[home], 0));
                 let id = ImageId { cut: index, tier, home };
                 let (acked, position) = (cut.acked, cut.position);
-                let state = CutState { tiers, home: plan.homes[home].home(), acked, position, id };
+                let (found, lent) = (plan.homes[home].0.home(), plan.homes[home].1.home());
+                let state = CutState { tiers, home: found, lent, acked, position, id };
                 let said = catch_unwind(AssertUnwindSafe(|| check(state)));
                 let message = match said {
                     Ok(Ok(())) => continue,

@@ -7,6 +7,9 @@
 //! tier image and home image: all of them when they are at most [`Budget::images_per_cut`], else a sample in which both sides' corners
 //! (nothing or everything of what was not durable) meet each other. The pair of both everythings is what a killed process leaves.
 //!
+//! The plain files of lent files are a second simulated directory; what home and it may be found as are paired with each other first, and such a pair
+//! counts as one home image.
+//!
 //! To cut the power during recovery too, a check records its own recovery ([`Recorder::resume`]) and explores that.
 //!
 //! Deliberately absent: the order of threads; a recording is one order that happened.
@@ -58,15 +61,17 @@ mod tests;
 
 pub use explore::{explore, explore_one_by_one, replay};
 
-/// Tags of marks: the top two bits say what the rest counts. A test's own marks have neither.
+/// Tags of marks: the top three bits say what the rest counts. A test's own marks have none of them.
 const HOME_EVENT: u64 = 1 << 63;
 const ACKNOWLEDGED: u64 = 1 << 62;
+const LENT_EVENT: u64 = 1 << 61;
 
 /// Simulated media and a simulated home with one trace.
 #[derive(Debug)]
 pub struct Recorder {
     simulator: Simulator,
     home: Arc<SimHome>,
+    lent: Arc<SimHome>,
     acked: AtomicU64,
 }
 
@@ -86,11 +91,25 @@ impl Recorder {
     /// No media yet, and `home` as it is: to record the recovery of what a power cut left.
     #[must_use]
     pub fn resume(home: SimHome) -> Self {
+        Self::resume_with(home, SimHome::new(None))
+    }
+
+    /// The same, with the plain files of lent files as they are.
+    #[must_use]
+    pub fn resume_with(home: SimHome, lent: SimHome) -> Self {
         let simulator = Simulator::new();
-        let marks = simulator.clone();
-        home.restore(&home.snapshot());
-        home.set_hook(Some(Arc::new(move |event| marks.mark(HOME_EVENT | event))));
-        Self { simulator, home: Arc::new(home), acked: AtomicU64::new(0) }
+        for (files, tag) in [(&home, HOME_EVENT), (&lent, LENT_EVENT)] {
+            let marks = simulator.clone();
+            files.restore(&files.snapshot());
+            files.set_hook(Some(Arc::new(move |event| marks.mark(tag | event))));
+        }
+        Self { simulator, home: Arc::new(home), lent: Arc::new(lent), acked: AtomicU64::new(0) }
+    }
+
+    /// The directory of the plain files of lent files, on a file system of its own.
+    #[must_use]
+    pub fn lent(&self) -> Arc<SimHome> {
+        self.lent.clone()
     }
 
     /// Makes the media's mappings; their order is that of the images in [`CutState::tiers`].
@@ -108,6 +127,7 @@ impl Recorder {
     /// Begins here: everything so far is durable, no operation is acknowledged, the trace is empty.
     pub fn rebase(&self) {
         self.home.rebase();
+        self.lent.rebase();
         self.simulator.rebase();
         self.acked.store(0, Ordering::Relaxed);
     }
@@ -121,7 +141,7 @@ impl Recorder {
     /// What has happened so far.
     #[must_use]
     pub fn recording(&self) -> Recording {
-        Recording { media: self.simulator.trace(), home: self.home.trace() }
+        Recording { media: self.simulator.trace(), home: self.home.trace(), lent: self.lent.trace() }
     }
 }
 
@@ -132,6 +152,8 @@ pub struct Recording {
     pub media: Trace,
     /// What happened to the home.
     pub home: HomeTrace,
+    /// What happened to the plain files of lent files.
+    pub lent: HomeTrace,
 }
 
 impl Recording {
@@ -140,13 +162,15 @@ impl Recording {
         let points = self.media.cut_points();
         let mut next = points.iter().peekable();
         let (mut cuts, mut home_events, mut acked) = (Vec::with_capacity(points.len()), 0, 0);
+        let mut lent_events = 0;
         for (position, event) in self.media.events().map(Some).chain([None]).enumerate() {
             if next.next_if_eq(&&position).is_some() {
-                cuts.push(Cut { position, home_events, acked });
+                cuts.push(Cut { position, home_events, lent_events, acked });
             }
             match event {
                 Some(Event::Mark(tag)) if tag & HOME_EVENT != 0 => home_events += 1,
                 Some(Event::Mark(tag)) if tag & ACKNOWLEDGED != 0 => acked += 1,
+                Some(Event::Mark(tag)) if tag & LENT_EVENT != 0 => lent_events += 1,
                 _ => {}
             }
         }
@@ -160,6 +184,7 @@ struct Cut {
     /// The number of trace events before it.
     position: usize,
     home_events: usize,
+    lent_events: usize,
     acked: usize,
 }
 
@@ -200,6 +225,8 @@ pub struct CutState<'a> {
     pub tiers: &'a [Vec<u8>],
     /// The home, durable as it is; to be used up.
     pub home: SimHome,
+    /// The plain files of lent files, likewise.
+    pub lent: SimHome,
     /// How many operations were acknowledged before the cut.
     pub acked: usize,
     /// The number of trace events before the cut.

@@ -28,6 +28,8 @@ pub struct FileInTier {
     pub cached: u64,
     /// Blocks whose newest version is only in the tier.
     pub dirty: u64,
+    /// It is lent: its contents are in a plain file beside the tier.
+    pub lent: bool,
     /// It stays in the tier.
     pub pinned: bool,
     /// How often it is open.
@@ -55,15 +57,17 @@ impl AttachedHome {
         let known = files.iter().filter_map(|file| {
             let placed = file.placed.as_ref().filter(|p| !p.is_gone())?;
             let (dirty, cached) = placed.map.counts();
+            let size = self.inner.size_of(file, placed).unwrap_or_else(|_| placed.size());
             Some(FileInTier {
                 path: file.path.lock().clone(),
                 names: file.home.stat().map_or(1, |stat| stat.nlink),
                 tier: placed.tier.name.clone(),
                 class: placed.class,
                 block_size: placed.block_size,
-                size: placed.size(),
+                size,
                 cached,
                 dirty,
+                lent: placed.loan.is_lent(),
                 pinned: placed.pinned.load(Ordering::Acquire),
                 handles: file.handles.load(Ordering::Acquire),
             })
@@ -92,7 +96,11 @@ impl AttachedHome {
                 let placed = known.as_ref().and_then(|file| file.placed.as_ref());
                 found.push(Candidate {
                     path: path.to_path_buf(),
-                    size: placed.map_or(stat.size, |p| p.size()),
+                    size: known
+                        .as_ref()
+                        .zip(placed)
+                        .and_then(|(f, p)| self.inner.size_of(f, p).ok())
+                        .unwrap_or(stat.size),
                     class: placed.map_or_else(|| self.inner.profile.placement(path).class, |p| p.class),
                     in_tier: placed.is_some(),
                 });

@@ -43,6 +43,7 @@ impl Inner {
         let _ranging = file.ranging.lock();
         let result = match &file.placed {
             None => self.clear_home(file, offset, len, how),
+            Some(placed) if placed.loan.is_lent() => self.clear_lent(file, placed, offset, end),
             Some(placed) => self.clear_placed(file, placed, offset, end.min(placed.size()), how),
         };
         result?;
@@ -237,7 +238,9 @@ impl Inner {
         };
         let start = self.events.start();
         let _ranging = file.ranging.lock();
-        match file.placed.as_ref().filter(|p| p.tier.durable) {
+        let placed = file.placed.as_ref().filter(|p| p.tier.durable);
+        match placed {
+            Some(placed) if placed.loan.is_lent() && self.allocate_lent(file, placed, offset, len)? => {}
             None => file.home.allocate(offset, len).map_err(file.io("cannot reserve space for"))?,
             Some(placed) => {
                 if placed.end_of(end, 0).is_none() {
@@ -263,6 +266,10 @@ impl Inner {
         let Some(placed) = &file.placed else {
             return file.home.next_data(offset).map_err(file.io("cannot look for data in"));
         };
+        let loan = placed.loan.look();
+        if let Some(plain) = &*loan {
+            return plain.file.next_data(offset).map_err(file.io("cannot look for data in"));
+        }
         let (size, end) = (placed.block_size, placed.size());
         if offset >= end {
             return Ok(None);
@@ -290,6 +297,10 @@ impl Inner {
         let Some(placed) = &file.placed else {
             return file.home.next_hole(offset).map_err(file.io("cannot look for a hole in"));
         };
+        let loan = placed.loan.look();
+        if let Some(plain) = &*loan {
+            return plain.file.next_hole(offset).map_err(file.io("cannot look for a hole in"));
+        }
         let (size, end) = (placed.block_size, placed.size());
         if offset >= end {
             return Ok(None);

@@ -99,6 +99,18 @@ impl Times {
         times.shown.lock().mtime = mtime;
         times
     }
+
+    /// The modification time is this, until the next write.
+    pub(crate) fn show(&self, mtime: FileTime) {
+        let mut shown = self.shown.lock();
+        self.written.store(false, Ordering::Release);
+        shown.mtime = Some(mtime);
+    }
+
+    /// The state line no longer has the time of the last write.
+    pub(crate) fn forget_exact(&self) {
+        self.exact.store(false, Ordering::Release);
+    }
 }
 
 impl Inner {
@@ -146,6 +158,13 @@ impl Inner {
         let ahead = placed.tier.durable;
         let or_home =
             |time: Option<FileTime>, ns| time.filter(|_| ahead).unwrap_or_else(|| FileTime::from_ns(ns));
+        if let Some(plain) = placed.loan.plain() {
+            // Who writes to it, the kernel or we, sets its times.
+            let own = plain.file.stat().map_err(file.io("cannot stat the lent"))?;
+            let (mtime, changed) = (FileTime::from_ns(own.mtime_ns), FileTime::from_ns(own.ctime_ns));
+            let ctime = or_home(shown.ctime, stat.ctime_ns).max(changed);
+            return Ok((stat, Some(Overlay { size: own.size, mtime, ctime })));
+        }
         let overlay = Overlay {
             size: placed.size(),
             mtime: or_home(shown.mtime, stat.mtime_ns),
@@ -191,6 +210,11 @@ impl Inner {
 
     /// Sets the time of the last access and of the last change of the contents.
     pub(crate) fn set_times(&self, file: &FileState, atime: SetTime, mtime: SetTime) -> Result<()> {
+        if let Some(placed) = file.placed.as_ref().filter(|p| p.loan.is_lent())
+            && let Some(done) = self.set_times_lent(file, placed, atime, mtime)
+        {
+            return done;
+        }
         let time = |set: SetTime| match set {
             SetTime::Keep => None,
             SetTime::Now => Some(self.now()),
@@ -239,7 +263,7 @@ impl Inner {
     pub(crate) fn settle_times(&self, file: &FileState) -> Result<()> {
         let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable) else { return Ok(()) };
         let _moving = placed.moving.lock();
-        if placed.is_gone() || file.unlinked.load(Ordering::Acquire) {
+        if placed.is_gone() || file.unlinked.load(Ordering::Acquire) || placed.loan.is_lent() {
             return Ok(());
         }
         let (stat, overlay) = self.overlay(file)?;
@@ -257,7 +281,7 @@ impl Inner {
         for file in self.all_files() {
             let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable) else { continue };
             let _moving = placed.moving.lock();
-            if placed.is_gone() || file.unlinked.load(Ordering::Acquire) {
+            if placed.is_gone() || file.unlinked.load(Ordering::Acquire) || placed.loan.is_lent() {
                 continue;
             }
             if let Err(e) = self.keep_times_of(&file, placed) {

@@ -4,7 +4,7 @@
 //!
 //! # Locks, in the order in which they are taken
 //! 1. `sizing`: redo writes, batches, writes past the end, truncation. Overwrites within the file do not take it.
-//! 2. `moving`: destaging and truncation exclude each other.
+//! 2. `moving`: destaging and truncation exclude each other. Then `plain` of a lent file ([`crate::lend`]).
 //! 3. `meta`: the state line on the tier and the redo order; held for the time of a small write.
 //! 4. a lane (of the tier). A data file's `meta` may also be taken under a lane, a redo file's never.
 //!
@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::format::entry::{BLOCKS_MAX, Entry};
 use crate::format::slot::StateLine;
 use crate::home::{HomeFile, HomeStat};
+use crate::lend::Loan;
 use crate::profile::FileClass;
 use crate::tier::{BlockAddress, Tier};
 use latch::Latch;
@@ -61,6 +62,8 @@ pub(crate) struct Placed {
     pub(crate) gone: AtomicBool,
     /// The times that programs see.
     pub(crate) times: Times,
+    /// Whether its contents are in a plain file: then the map, and `size`, say nothing.
+    pub(crate) loan: Loan,
 }
 
 /// What a file's `meta` lock protects.

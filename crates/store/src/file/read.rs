@@ -48,6 +48,11 @@ impl Inner {
             let _ = self.events.record_n(waits::PASS_IO, start, got as u64);
             return Ok(got);
         };
+        // Held to the end: what is read must not be moved away under it.
+        let loan = (placed.class == FileClass::Redo).then(|| placed.loan.look());
+        if let Some(plain) = loan.as_deref().and_then(Option::as_ref) {
+            return self.read_lent(file, plain, offset, into);
+        }
         let size = placed.size();
         let len = into.len().min(size.saturating_sub(offset).try_into().unwrap_or(usize::MAX));
         let into = &mut into[..len];

@@ -162,6 +162,9 @@ impl Inner {
         // waits for that, everything takes its full time.
         prefetch_whole_for_write(&placed.meta);
         let _sizing = placed.sizing.lock();
+        if placed.loan.is_lent() {
+            return self.write_lent(file, placed, offset, data);
+        }
         if end > placed.size() {
             self.finish_earlier_cut(file, placed)?;
         }
@@ -369,7 +372,7 @@ impl Inner {
     /// Home is synced before an entry changes.
     pub(crate) fn drain_redo(&self, file: &FileState, placed: &Placed, keep: usize) -> Result<u64> {
         let _moving = placed.moving.lock();
-        if placed.is_gone() {
+        if placed.is_gone() || placed.loan.is_lent() {
             return Ok(0);
         }
         let tier = &placed.tier;

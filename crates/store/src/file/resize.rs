@@ -54,6 +54,11 @@ impl Inner {
             return Err(file.invalid("resize", format!("{size} bytes are more than a map can hold")));
         }
         let _sizing = placed.sizing.lock();
+        if placed.loan.is_lent() {
+            self.resize_lent(file, placed, size, how)?;
+            let _ = self.events.record(waits::RESIZE, start);
+            return Ok(());
+        }
         self.finish_earlier_cut(file, placed)?;
         let old = placed.size();
         if size > old {

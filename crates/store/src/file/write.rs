@@ -234,7 +234,9 @@ impl Inner {
             Some(p) if p.class == FileClass::Redo => (waits::REDO_SYNC, !p.tier.durable),
             Some(p) => (waits::DATA_SYNC, !p.tier.durable),
         };
-        if at_home {
+        if let Some(plain) = file.placed.as_ref().and_then(|p| p.loan.plain()) {
+            self.sync_lent(file, &plain)?;
+        } else if at_home {
             file.home.sync().map_err(file.io("cannot sync"))?;
         }
         let _ = self.events.record(event, start);

@@ -27,8 +27,9 @@
 //! ```text
 //! offset bytes field
 //! 0      8     sequence; line n is in pair n mod 2
-//! 8      8     size of the file, bytes (the home file may be behind)
-//! 16     8     flags: 1 truncating, 2 unlinking, 4 pinned, 8 destaging, 16 the time at 48 is that of the last write
+//! 8      8     size of the file, bytes (the home file may be behind); of a lent file the least that its plain file has
+//! 16     8     flags: 1 truncating, 2 unlinking, 4 pinned, 8 destaging, 16 the time at 48 is that of the last write,
+//!              32 lent (format version 2: the contents are in the plain file of the file's id beside the first member)
 //! 24     8     size of the home file when last in step
 //! 32     8     modification time of the home file when last in step, ns
 //! 40     8     when destaging or truncating began, ns since 1970
@@ -57,6 +58,7 @@ pub(crate) const UNLINKING: u64 = 2;
 pub(crate) const PINNED: u64 = 4;
 pub(crate) const DESTAGING: u64 = 8;
 pub(crate) const TIME_EXACT: u64 = 16;
+pub(crate) const LENT: u64 = 32;
 
 /// What never changes while the slot is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! ```text
 //! offset bytes field
 //! 0      8     magic "TIERSMTH"
-//! 8      4     format version, 1
+//! 8      4     format version: 1, or 2 while a file may be lent ([`super::slot`]), which a program that knows only 1 must not miss
 //! 12     4     state: 1 attaching, 2 attached, 3 detaching, 4 detached
 //! 16     8     sequence: the copy with the larger one is newer
 //! 24     16    tier uuid (the same on all members)
@@ -40,6 +40,8 @@ use super::{checksum, get_u32, get_u64, put_u32, put_u64};
 
 pub(crate) const SUPERBLOCK: usize = 4096;
 pub(crate) const VERSION: u32 = 1;
+/// The version while a file may be lent. All of [`VERSION`] is in it.
+pub(crate) const VERSION_LENDING: u32 = 2;
 /// Where the superblock copies, the owner note and the lanes are.
 pub(crate) const COPY_AT: [u64; 2] = [0, 4096];
 pub(crate) const OWNER_AT: u64 = 8192;
@@ -80,6 +82,7 @@ impl TierState {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
+    pub(crate) version: u32,
     pub(crate) state: TierState,
     pub(crate) seq: u64,
     pub(crate) tier_uuid: [u8; 16],
@@ -107,7 +110,7 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut b = vec![0; SUPERBLOCK];
         b[..8].copy_from_slice(MAGIC);
-        put_u32(&mut b, 8, VERSION);
+        put_u32(&mut b, 8, self.version);
         put_u32(&mut b, 12, self.state.code());
         put_u64(&mut b, 16, self.seq);
         b[24..40].copy_from_slice(&self.tier_uuid);
@@ -147,8 +150,10 @@ impl Superblock {
             return Err(format!("its checksum is {found:#x}, its bytes give {expected:#x}"));
         }
         let version = get_u32(b, 8);
-        if version != VERSION {
-            return Err(format!("it has format version {version}; this program reads version {VERSION}"));
+        if !(VERSION..=VERSION_LENDING).contains(&version) {
+            return Err(format!(
+                "it has format version {version}; this program reads versions {VERSION} to {VERSION_LENDING}"
+            ));
         }
         let state = match get_u32(b, 12) {
             1 => TierState::Attaching,
@@ -164,6 +169,7 @@ impl Superblock {
         let name_len = b[160..224].iter().position(|c| *c == 0).unwrap_or(NAME_MAX);
         let path_len = (usize::from(b[224]) | usize::from(b[225]) << 8).min(HOME_PATH_MAX);
         let sb = Self {
+            version,
             state,
             seq: get_u64(b, 16),
             tier_uuid,
@@ -213,6 +219,7 @@ mod tests {
 
     pub(crate) fn sample() -> Superblock {
         Superblock {
+            version: VERSION,
             state: TierState::Attached,
             seq: 4,
             tier_uuid: [1; 16],

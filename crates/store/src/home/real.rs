@@ -93,6 +93,11 @@ impl RealHome {
         self.dir.as_fd()
     }
 
+    /// An open file that is of no home, behind the same calls.
+    pub(crate) fn file(file: File) -> Arc<dyn HomeFile> {
+        Arc::new(RealFile { file })
+    }
+
     /// Behaves as on a kernel without `openat2`.
     #[cfg(any(test, feature = "testing"))]
     pub fn without_openat2(&self) {

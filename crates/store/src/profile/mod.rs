@@ -80,6 +80,7 @@ pub struct Profile {
 struct Rule {
     placement: Placement,
     temporary: bool,
+    lend: bool,
     why: String,
 }
 
@@ -160,6 +161,11 @@ impl Profile {
     /// Whether the database never needs the file at this path after a crash, so that its syncs may be left out.
     pub fn is_temporary(&self, rel: &Path) -> bool {
         self.rule(rel).is_some_and(|rule| rule.temporary)
+    }
+
+    /// Whether the file at this path has a fixed size and may be lent: written by the kernel itself, in a plain file beside the tier.
+    pub fn is_lent(&self, rel: &Path) -> bool {
+        self.rule(rel).is_some_and(|rule| rule.lend)
     }
 
     /// Why the file at this path belongs where it does, for a person; nothing if it got the default.

@@ -18,6 +18,8 @@
 //! class = "data"
 //! block_size = 8192    # that of the default if absent
 //! temporary = true     # never needed after a crash, so no sync has to wait for it; false if absent
+//! lend = true          # of class redo, made whole before it is written, and never grown: the kernel may write it itself, in a plain file beside
+//!                      # the tier; false if absent
 //! why = "shown to people who ask why a file is where it is"
 //! ```
 //!
@@ -89,6 +91,18 @@ pub enum ProfileError {
         /// The pattern.
         pattern: String,
     },
+    /// A rule that lends files of another class.
+    #[error(
+        "profile `{profile}` lends files of class `{class}` {place}: only `redo` can be lent; remove `lend` or change the class"
+    )]
+    LendsNoRedo {
+        /// The profile.
+        profile: String,
+        /// Which rule.
+        place: String,
+        /// Its class.
+        class: FileClass,
+    },
     /// A rule without patterns.
     #[error("profile `{profile}` has no pattern in `files` {place}: name some files or remove the rule")]
     NoPattern {
@@ -124,6 +138,8 @@ struct DefaultText {
 struct RuleText {
     #[serde(default)]
     temporary: bool,
+    #[serde(default)]
+    lend: bool,
     files: Vec<String>,
     class: FileClass,
     block_size: Option<u32>,
@@ -153,7 +169,10 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
         }
         let placement =
             reader.placement(&place, rule.class, rule.block_size.unwrap_or(default.block_size))?;
-        rules.push(Rule { placement, temporary: rule.temporary, why: rule.why });
+        if rule.lend && rule.class != FileClass::Redo {
+            return Err(ProfileError::LendsNoRedo { profile: name.to_owned(), place, class: rule.class });
+        }
+        rules.push(Rule { placement, temporary: rule.temporary, lend: rule.lend, why: rule.why });
     }
     let patterns = patterns.build().map_err(|source| ProfileError::Pattern {
         profile: name.to_owned(),
@@ -267,6 +286,15 @@ mod tests {
             let message = error_of(&format!("[[rule]]\nfiles = ['{pattern}']\nclass = 'data'\nwhy = ''\n"));
             assert!(message.contains("no file can match"), "{pattern}: {message}");
         }
+    }
+
+    #[test]
+    fn only_redo_can_be_lent() {
+        let message = error_of("[[rule]]\nfiles = ['a']\nclass = 'data'\nlend = true\nwhy = ''\n");
+        assert!(message.contains("class `data` in rule 1: only `redo`"), "{message}");
+        let rule = "[[rule]]\nfiles = ['a']\nclass = 'redo'\nlend = true\nwhy = ''\n";
+        let profile = Profile::parse("mine", &format!("{DEFAULT}{rule}")).unwrap();
+        assert!(profile.is_lent(Path::new("a")) && !profile.is_lent(Path::new("b")));
     }
 
     #[test]

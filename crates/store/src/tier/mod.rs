@@ -18,6 +18,7 @@ pub(crate) mod zeroed;
 
 use crate::address::{BlockIndex, BlockSize, FRAME, Frame, WordAt};
 use crate::format::superblock::Superblock;
+use crate::lend::place::LentDir;
 use crate::planted::Planted;
 use alloc::Allocator;
 use batch::BatchSlot;
@@ -64,6 +65,8 @@ pub(crate) struct Tier {
     pub(crate) zeroed: Mutex<zeroed::Zeroed>,
     /// Held by the one that makes room ([`crate::room::Turn`]).
     pub(crate) room: Mutex<()>,
+    /// Where the contents of lent files are ([`crate::lend`]); `None`: nothing can be lent.
+    pub(crate) lent_dir: Option<Arc<dyn LentDir>>,
     /// Which files may live here.
     pub(crate) holds_redo: bool,
     pub(crate) holds_data: bool,

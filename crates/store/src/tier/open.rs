@@ -12,6 +12,7 @@ use crate::format::record::BATCH_RECORD;
 use crate::format::slot::SLOT;
 use crate::format::superblock::{
     COPY_AT, FLAG_EMULATED, FLAG_VOLATILE, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock, TierState,
+    VERSION,
 };
 use crate::planted::Planted;
 use crate::tier::alloc::Census;
@@ -266,6 +267,7 @@ pub(crate) fn format(
     tier_uuid[8..].copy_from_slice(&random[1].to_le_bytes());
     let superblocks: Vec<Superblock> = (0..members.len() as u32)
         .map(|n| Superblock {
+            version: VERSION,
             state: TierState::Attaching,
             seq: 1,
             tier_uuid,
@@ -386,6 +388,7 @@ pub(crate) fn assemble(
         slots: Mutex::new(SlotNumbers::default()),
         zeroed: Mutex::default(),
         room: Mutex::new(()),
+        lent_dir: None,
         holds_redo: spec.holds_redo && durable,
         holds_data: spec.holds_data,
         durable,

@@ -12,7 +12,7 @@ pub fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Re
     let outer = Budget { images_per_cut: first, seed, threads: 1, stop_after: 1 };
     let total = std::sync::Mutex::new(None::<Report>);
     let report = explore(&run.recording(), &outer, |found| {
-        let recorder = Recorder::resume(found.home);
+        let recorder = Recorder::resume_with(found.home, found.lent);
         let spec = run.shape.spec();
         let members: Vec<Arc<Mapping>> = found
             .tiers
@@ -22,7 +22,7 @@ pub fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Re
         recorder.rebase();
         let attached = run
             .shape
-            .attach(recorder.home(), members, Planted::None)
+            .attach_lending(recorder.home(), recorder.lent(), members, Planted::None)
             .map_err(|e| format!("attach after the first cut: {e}"))?;
         drop(attached);
         let budget = Budget { images_per_cut: second, seed, threads: 2, stop_after: 1 };
@@ -33,7 +33,8 @@ pub fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Re
                 .map(|i| Arc::new(Mapping::in_memory(i, spec.max_size)))
                 .collect::<Vec<_>>();
             let deep = again.id.tier.is_multiple_of(8);
-            run.check_opened(&Arc::new(again.home), members, found.acked, deep, Planted::None)
+            let (home, lent) = (Arc::new(again.home), Arc::new(again.lent));
+            run.check_opened(&home, &lent, members, found.acked, deep, Planted::None)
         });
         let mut total = total.lock().expect("nobody panics with it");
         let sum = total.get_or_insert_with(|| Report {
@@ -64,33 +65,36 @@ pub fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Re
 pub fn explore_after_kill(run: &Run, images_per_cut: usize, seed: u64, planted: Planted) -> Report {
     const HOME_EVENT: u64 = 1 << 63;
     const ACKNOWLEDGED: u64 = 1 << 62;
+    const LENT_EVENT: u64 = 1 << 61;
     let recording = run.recording();
     let mut media = recording.media.player();
-    let mut home = recording.home.player();
-    let (mut position, mut home_events, mut acked) = (0, 0, 0);
+    let (mut home, mut lent) = (recording.home.player(), recording.lent.player());
+    let (mut position, mut home_events, mut lent_events, mut acked) = (0, 0, 0, 0);
     let events: Vec<_> = recording.media.events().cloned().collect();
     let mut sum = None::<Report>;
     for cut in recording.media.cut_points() {
         for event in &events[position..cut] {
             if let Event::Mark(tag) = event {
                 home_events += usize::from(tag & HOME_EVENT != 0);
+                lent_events += usize::from(tag & (HOME_EVENT | ACKNOWLEDGED) == 0 && tag & LENT_EVENT != 0);
                 acked += usize::from(tag & HOME_EVENT == 0 && tag & ACKNOWLEDGED != 0);
             }
         }
         position = cut;
         media.advance_to(cut);
         home.advance_to(home_events);
+        lent.advance_to(lent_events);
         let mut images = media.durable().to_vec();
         for word in media.pending() {
             let newest = word.values.last().expect("a pending word has a version");
             images[word.mapping][word.at as usize..word.at as usize + 8].copy_from_slice(newest);
         }
-        let recorder = Recorder::resume(home.killed().home());
+        let recorder = Recorder::resume_with(home.killed().home(), lent.killed().home());
         let max = run.shape.spec().max_size;
         let members: Vec<Arc<Mapping>> =
             images.into_iter().map(|image| Arc::new(recorder.simulator().mapping(image, max))).collect();
         recorder.simulator().rebase();
-        match run.shape.attach(recorder.home(), members, planted) {
+        match run.shape.attach_lending(recorder.home(), recorder.lent(), members, planted) {
             Ok(attached) => drop(attached),
             Err(e) => panic!("attach after a kill at trace event {cut}: {e}"),
         }
@@ -98,7 +102,8 @@ pub fn explore_after_kill(run: &Run, images_per_cut: usize, seed: u64, planted: 
         let report = explore(&recorder.recording(), &budget, |again| {
             let members =
                 again.tiers.iter().map(|i| Arc::new(Mapping::in_memory(i, max))).collect::<Vec<_>>();
-            run.check_opened(&Arc::new(again.home), members, acked, again.id.tier == 0, planted)
+            let (home, lent) = (Arc::new(again.home), Arc::new(again.lent));
+            run.check_opened(&home, &lent, members, acked, again.id.tier == 0, planted)
                 .map_err(|e| format!("killed before trace event {cut}, then: {e}"))
         });
         match &mut sum {

@@ -100,6 +100,19 @@ pub enum Op {
     Background,
     /// Everything goes home.
     Flush,
+    /// The file becomes lent, and stays it.
+    Lend {
+        name: &'static str,
+    },
+    /// The kernel writes to a lent file.
+    KernelWrite {
+        name: &'static str,
+        at: u64,
+        len: usize,
+    },
+    GiveBack {
+        name: &'static str,
+    },
     Grow,
     /// The file stays open from here on, also when its name is removed or goes to another file.
     Hold {
@@ -215,8 +228,11 @@ impl Run {
             .collect();
         let mut attached = None;
         if !matches!(ops.first(), Some(Op::Attach)) {
-            attached =
-                Some(shape.attach(recorder.home(), members.clone(), planted).expect("a first attach works"));
+            attached = Some(
+                shape
+                    .attach_lending(recorder.home(), recorder.lent(), members.clone(), planted)
+                    .expect("a first attach works"),
+            );
         }
         recorder.rebase();
         let mut run = Self { shape, start: start.clone(), steps: Vec::new(), recorder };
@@ -243,27 +259,21 @@ impl Run {
         members: &[Arc<Mapping>],
         planted: Planted,
     ) {
-        let fresh = || {
-            // A mapping of the same bytes: claims and views of the last attach are gone, as after a restart.
-            members.to_vec()
+        // Mappings of the same bytes: claims and views of the last attach are gone, as after a restart.
+        let again = || {
+            let (home, lent) = (self.recorder.home(), self.recorder.lent());
+            let seed = 8 + n as u64;
+            self.shape.attach_with(home, Some(lent), members.to_vec(), planted, seed).expect("attach works")
         };
         match op {
             Op::Attach => {
-                *attached = Some(
-                    self.shape
-                        .attach_with(self.recorder.home(), fresh(), planted, 8 + n as u64)
-                        .expect("attach works"),
-                );
+                *attached = Some(again());
                 return;
             }
             Op::Reopen => {
                 *attached = None;
                 testing::forget_claims(members, UNIT);
-                *attached = Some(
-                    self.shape
-                        .attach_with(self.recorder.home(), fresh(), planted, 8 + n as u64)
-                        .expect("attach works"),
-                );
+                *attached = Some(again());
                 return;
             }
             Op::Detach => {
@@ -308,14 +318,15 @@ impl Run {
             .iter()
             .map(|image| Arc::new(Mapping::in_memory(image, self.shape.spec().max_size)))
             .collect();
-        let home = Arc::new(found.home);
-        self.check_opened(&home, members, found.acked, found.id.tier.is_multiple_of(8), planted)
+        let (home, lent) = (Arc::new(found.home), Arc::new(found.lent));
+        self.check_opened(&home, &lent, members, found.acked, found.id.tier.is_multiple_of(8), planted)
     }
 
     /// Attaches to what a cut left and compares with the model.
     pub fn check_opened(
         &self,
         home: &Arc<SimHome>,
+        lent: &Arc<SimHome>,
         members: Vec<Arc<Mapping>>,
         acked: usize,
         deep: bool,
@@ -325,8 +336,9 @@ impl Run {
         let in_flight = self.steps.get(acked);
         let attached = self
             .shape
-            .attach(home.clone(), members.clone(), planted)
+            .attach_lending(home.clone(), lent.clone(), members.clone(), planted)
             .map_err(|e| format!("attach after the cut: {e}"))?;
+        only_lent_files_have_plain_ones(&attached, lent)?;
         let seen = read_all(&attached, home)?;
         self.compare(&seen, before, in_flight)?;
         self.accounts(&attached)?;
@@ -355,6 +367,9 @@ impl Run {
         }
         same(&seen, &read_all(&attached, home)?, "after writing on")?;
         attached.detach().map_err(|e| format!("detach: {e}"))?;
+        if !lent.paths().is_empty() {
+            return Err(format!("after detach there are plain files: {:?}", lent.paths()));
+        }
         for (name, bytes) in &seen {
             let plain = home.contents(Path::new(name)).unwrap_or_default();
             if *plain != **bytes {
@@ -474,6 +489,15 @@ pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Re
             home.flush_all()?;
         }
         Op::Hold { .. } | Op::WriteRemoved { .. } | Op::LetGo { .. } => {}
+        Op::Lend { name } => {
+            let file = home.open(name, OpenMode::WRITE)?;
+            assert!(file.lend()?.is_some(), "{name} is not lent: {:?}", home.stats().lending.refused);
+        }
+        Op::KernelWrite { name, at, len } => {
+            let lent = home.open(name, OpenMode::WRITE)?.lend()?.expect("it can be lent");
+            testing::kernel_write(&lent, *at, &pattern(n, *at, *len)).expect("the medium has room");
+        }
+        Op::GiveBack { name } => assert!(home.give_back(name)?, "nobody has it"),
         Op::Grow => {
             home.grow("fast")?;
         }
@@ -512,7 +536,7 @@ fn apply(before: &Files, n: usize, op: &Op) -> (Files, Grain) {
             files.names.insert(name, id);
             files.bytes.insert(id, Arc::default());
         }
-        Op::Write { name, at, len } => {
+        Op::Write { name, at, len } | Op::KernelWrite { name, at, len } => {
             edit(&mut files, name, &mut |bytes| put(bytes, *at, &pattern(n, *at, *len)));
             grain = in_parts(name);
         }
@@ -692,6 +716,17 @@ fn mixture(found: &[u8], a: &[u8], b: &[u8], grain: Grain) -> Result<(), String>
         }
     }
     Ok(())
+}
+
+/// What a cut left of lending is gone.
+fn only_lent_files_have_plain_ones(attached: &AttachedHome, lent: &SimHome) -> Result<(), String> {
+    let files = attached.files().iter().filter(|f| f.lent).count();
+    let plains = lent.paths().len();
+    if files == plains {
+        Ok(())
+    } else {
+        Err(format!("{files} files are lent, {plains} plain files are there"))
+    }
 }
 
 /// The second reader's opinion of what recovery left.

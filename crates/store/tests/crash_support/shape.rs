@@ -6,7 +6,7 @@ use tiersmith_pmem::Mapping;
 use tiersmith_store::home::SimHome;
 use tiersmith_store::{AttachedHome, Medium, Options, Planted, Profile, TierSpec, testing};
 
-/// Files by name ending: `.redo`, `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
+/// Files by name ending: `.redo` (those that begin with `w` may be lent), `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
 static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     Profile::parse(
         "crash",
@@ -15,6 +15,12 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
         [default]
         class = "pass"
         block_size = 4096
+        [[rule]]
+        files = ["**/w*.redo"]
+        class = "redo"
+        block_size = 4096
+        lend = true
+        why = "test"
         [[rule]]
         files = ["**/*.redo"]
         class = "redo"
@@ -119,24 +125,35 @@ impl Shape {
         members: Vec<Arc<Mapping>>,
         planted: Planted,
     ) -> tiersmith_store::Result<AttachedHome> {
-        self.attach_with(home, members, planted, 7)
+        self.attach_with(home, None, members, planted, 7)
+    }
+
+    /// The same, where files can be lent: `lent` holds their plain files.
+    pub fn attach_lending(
+        &self,
+        home: Arc<SimHome>,
+        lent: Arc<SimHome>,
+        members: Vec<Arc<Mapping>>,
+        planted: Planted,
+    ) -> tiersmith_store::Result<AttachedHome> {
+        self.attach_with(home, Some(lent), members, planted, 7)
     }
 
     /// With a seed of its own, so that a tier that is made again is another tier.
     pub fn attach_with(
         &self,
         home: Arc<SimHome>,
+        lent: Option<Arc<SimHome>>,
         members: Vec<Arc<Mapping>>,
         planted: Planted,
         seed: u64,
     ) -> tiersmith_store::Result<AttachedHome> {
         let members = members.chunks(self.members).map(<[_]>::to_vec);
         let tiers = self.specs().into_iter().zip(members).collect();
-        testing::attach_simulated(
-            home,
-            tiers,
-            &PROFILE,
-            Options { seed: Some(seed), ..self.options(planted) },
-        )
+        let options = Options { seed: Some(seed), ..self.options(planted) };
+        match lent {
+            Some(lent) => testing::attach_simulated_lending(home, lent, tiers, &PROFILE, options),
+            None => testing::attach_simulated(home, tiers, &PROFILE, options),
+        }
     }
 }

@@ -1,0 +1,575 @@
+//! Lent files: redo files of fixed size whose contents are in a plain file beside the tier while they are written, so that the kernel can write
+//! them itself (a door hands it the plain file) and no call goes through this process.
+//!
+//! The state line says it: while a file is lent its plain file is the truth, its map is empty, and home may be behind in any way. Every operation
+//! of the store on it acts on the plain file ([`contents`]); [`place`] is where plain files are.
+//!
+//! # Lending, and what a power cut leaves
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | the plain file is made, its space reserved, filled with the file's contents and synced, then its directory | the file; a plain file that nobody knows, removed at the next attach |
+//! | 2 | the superblocks say format version 2, if they do not yet | the same |
+//! | 3 | the state line gets the flag `lent`; **fence** | **lent** |
+//! | 4 | its map entries become `Home`, their frames are free | lent: recovery does the rest |
+//!
+//! # Giving back
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | the state line says `destaging`, home gets what differs, its size and its time, and is synced | lent |
+//! | 2 | the state line gets the size and home's stamp, and loses the flag; **fence** | **the file, all at home** |
+//! | 3 | the plain file is removed | the same; one that is left is removed at the next attach |
+//!
+//! A program that has mapped a lent file may write to it after it has closed it. The kernel tells ([`LentDir::is_ours_alone`]), and such a file is not
+//! given back.
+//!
+//! # Locks
+//! `lending` (one lends or gives back) is taken after `names` and before all locks of a file. `plain` of a file is taken after `moving`: a reader holds
+//! it as long as it reads, so that what it reads is not moved away under it.
+//!
+//! Deliberately absent: who lends. A door does, when it opens a file that the kernel may take over.
+
+pub(crate) mod contents;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod in_home;
+pub(crate) mod place;
+
+use crate::address::BlockIndex;
+use crate::attached::{AttachedHome, File, Inner};
+use crate::door::times::give_mtime;
+use crate::error::{Error, Result};
+use crate::file::{FileState, Placed};
+use crate::format::entry::{Entry, PAGE_WORDS};
+use crate::format::slot::{DESTAGING, LENT, TIME_EXACT};
+use crate::format::superblock::{VERSION, VERSION_LENDING};
+use crate::home::FileTime;
+use crate::planted::Planted;
+use crate::profile::FileClass;
+use crate::tier::Tier;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use place::{LentDir, Plain};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Bytes that are copied at a time, and compared with home's.
+const PART_BYTES: usize = 256 << 10;
+
+/// What a file's part in the tier knows of its being lent.
+#[derive(Debug, Default)]
+pub(crate) struct Loan {
+    /// Changes with `sizing`, `moving` and `plain` held.
+    lent: AtomicBool,
+    plain: RwLock<Option<Plain>>,
+    /// Those for whom the kernel has it. Grows with `lending` held.
+    borrowers: AtomicUsize,
+    /// Counts what may have changed the plain file, each when it is done.
+    changes: AtomicU64,
+    /// The `changes` up to which home has everything.
+    at_home: Mutex<Option<u64>>,
+    /// Home may show what its storage does not have: a sync failed, or who knows. Then it is written, not compared.
+    home_in_doubt: AtomicBool,
+    /// When the last borrower went.
+    idle_since_ns: AtomicU64,
+}
+
+impl Loan {
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent.load(Ordering::Acquire)
+    }
+
+    /// The plain file of a lent file. As long as the answer is held, the file does not become lent.
+    pub(crate) fn look(&self) -> RwLockReadGuard<'_, Option<Plain>> {
+        self.plain.read()
+    }
+
+    /// The plain file now. It may be given back at any moment, unless `sizing` or `moving` is held.
+    pub(crate) fn plain(&self) -> Option<Plain> {
+        if self.is_lent() { self.plain.read().clone() } else { None }
+    }
+
+    pub(crate) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// From here on the plain file is the truth.
+    pub(crate) fn begin(&self, plain: Plain) {
+        let mut slot = self.plain.write();
+        *slot = Some(plain);
+        *self.at_home.lock() = None;
+        self.home_in_doubt.store(true, Ordering::Release);
+        self.lent.store(true, Ordering::Release);
+    }
+
+    fn end(&self) {
+        let mut slot = self.plain.write();
+        self.lent.store(false, Ordering::Release);
+        *slot = None;
+    }
+
+    fn is_at_home(&self) -> bool {
+        *self.at_home.lock() == Some(self.changes.load(Ordering::Acquire))
+    }
+}
+
+/// Lent files of a home.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LendingStats {
+    /// Files lent now.
+    pub files: u64,
+    /// Bytes of their plain files.
+    pub bytes: u64,
+    /// Bytes there may be.
+    pub max_bytes: u64,
+    /// Why a file was not lent, the last time one was not.
+    pub refused: Option<String>,
+}
+
+/// What `lending` protects.
+#[derive(Debug, Default)]
+pub(crate) struct Lending {
+    refused: Option<String>,
+}
+
+/// A lent file, for as long as the kernel has it.
+#[derive(Debug)]
+pub struct LentFile {
+    file: File,
+    pub(crate) plain: Plain,
+}
+
+impl LentFile {
+    /// The plain file, for the kernel; `None` in a simulation.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.plain.descriptor.as_ref().map(|fd| fd.as_fd())
+    }
+}
+
+impl Drop for LentFile {
+    fn drop(&mut self) {
+        let Some(placed) = &self.file.state.placed else { return };
+        placed.loan.idle_since_ns.store(self.file.inner.home.now_ns(), Ordering::Release);
+        placed.loan.changed();
+        placed.loan.borrowers.fetch_sub(1, Ordering::AcqRel);
+        if self.file.inner.options.background {
+            self.file.inner.wake_background();
+        }
+    }
+}
+
+impl Inner {
+    /// Lends a file, if it may be: see [`File::lend`].
+    fn lend(&self, file: &FileState) -> Result<Option<Plain>> {
+        let Some(placed) = file.placed.as_ref().filter(|p| p.class == FileClass::Redo && p.tier.durable)
+        else {
+            return Ok(None);
+        };
+        // One that was just made is empty, and about to be filled.
+        let wanted = placed.loan.is_lent() || (placed.size() > 0 && self.profile.is_lent(&file.path.lock()));
+        if !wanted {
+            return Ok(None);
+        }
+        let mut lending = self.lending.lock();
+        self.usable()?;
+        let plain = match placed.loan.plain() {
+            Some(plain) => plain,
+            None => match self.begin_lending(file, placed) {
+                Ok(plain) => plain,
+                Err(why) => {
+                    if lending.refused.as_ref() != Some(&why) {
+                        log::info!("{} is written through the daemon: {why}", file.path.lock().display());
+                    }
+                    lending.refused = Some(why);
+                    return Ok(None);
+                }
+            },
+        };
+        placed.loan.borrowers.fetch_add(1, Ordering::AcqRel);
+        placed.loan.changed();
+        Ok(Some(plain))
+    }
+
+    /// The four steps. The error is a reason, and nothing has changed then.
+    fn begin_lending(&self, file: &FileState, placed: &Placed) -> std::result::Result<Plain, String> {
+        let tier = &placed.tier;
+        let Some(dir) = &tier.lent_dir else {
+            return Err(format!("tier `{}` is on a device, beside which there can be no files", tier.name));
+        };
+        self.make_lending_room(placed.size())?;
+        let said = |e: Error| e.to_string();
+        let _ranging = file.ranging.lock();
+        let _sizing = placed.sizing.lock();
+        self.finish_earlier_cut(file, placed).map_err(said)?;
+        let _moving = placed.moving.lock();
+        let size = placed.size();
+        if placed.is_gone() || file.unlinked.load(Ordering::Acquire) {
+            return Err("it was removed".into());
+        }
+        if placed.pinned.load(Ordering::Acquire) {
+            return Err("it is pinned".into());
+        }
+        if size == 0 {
+            return Err("it is empty".into());
+        }
+        if self.lent_bytes() + size > self.options.lent_max_bytes {
+            return Err(self.no_room(size));
+        }
+        let made = self.copy_out(file, placed, &**dir, size);
+        let plain = match made {
+            Ok(plain) => plain,
+            Err(why) => {
+                let _ = dir.remove(placed.id);
+                return Err(why);
+            }
+        };
+        announce(tier);
+        let lent = (|| {
+            let mut meta = placed.meta.lock();
+            if meta.line.flags & DESTAGING != 0 {
+                file.home.sync().map_err(file.io("cannot sync"))?;
+                self.stamp(file, placed, &mut meta)?;
+            }
+            placed.times.forget_exact();
+            meta.line.flags = (meta.line.flags | LENT) & !TIME_EXACT;
+            meta.line.mtime = 0;
+            meta.line.size = size;
+            placed.write_line(&mut meta);
+            tier.fence();
+            Ok(())
+        })();
+        if let Err(e) = lent {
+            let _ = dir.remove(placed.id);
+            return Err(said(e));
+        }
+        if tier.planted.is(Planted::LentBeforeSync) {
+            let synced = plain.file.sync().and_then(|()| dir.sync());
+            synced.map_err(|e| e.to_string())?;
+        }
+        placed.loan.begin(plain.clone());
+        self.drop_map(placed);
+        Ok(plain)
+    }
+
+    /// Step 1. Nobody writes to the file meanwhile.
+    fn copy_out(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        dir: &dyn LentDir,
+        size: u64,
+    ) -> std::result::Result<Plain, String> {
+        let failed = |e: std::io::Error| format!("{}: {e}", dir.path(placed.id).display());
+        let (_, seen) = self.overlay(file).map_err(|e| e.to_string())?;
+        let plain = dir.make(placed.id, size).map_err(failed)?;
+        let mut part = vec![0; PART_BYTES];
+        let mut at = 0;
+        while at < size {
+            let len = (size - at).min(PART_BYTES as u64) as usize;
+            self.read(file, at, &mut part[..len]).map_err(|e| e.to_string())?;
+            // Zeros too: space that was only reserved would make the first write of each block slow.
+            plain.file.write_at(at, &part[..len]).map_err(failed)?;
+            at += len as u64;
+        }
+        if let Some(seen) = seen {
+            plain.file.set_times(None, Some(seen.mtime)).map_err(failed)?;
+        }
+        if !placed.tier.planted.is(Planted::LentBeforeSync) {
+            plain.file.sync().and_then(|()| dir.sync()).map_err(failed)?;
+        }
+        Ok(plain)
+    }
+
+    /// Step 4.
+    pub(crate) fn drop_map(&self, placed: &Placed) {
+        let mut blocks = Vec::new();
+        placed.map.for_each_leaf(|number, leaf| {
+            let held = (0..PAGE_WORDS).filter(|index| leaf.get(*index as usize) != Entry::HOME);
+            blocks.extend(held.map(|index| BlockIndex(number * PAGE_WORDS + index)));
+        });
+        placed.meta.lock().redo.forget(|_| true);
+        self.drop_entries(placed, &blocks, |_| true);
+    }
+
+    /// Bytes of all plain files.
+    pub(crate) fn lent_bytes(&self) -> u64 {
+        let files = self.all_files();
+        let plains = files.iter().filter_map(|f| f.placed.as_ref()?.loan.plain());
+        plains.map(|plain| plain.file.stat().map_or(0, |stat| stat.size)).sum()
+    }
+
+    fn no_room(&self, size: u64) -> String {
+        format!(
+            "{size} bytes more would be more than the {} bytes that may be lent",
+            self.options.lent_max_bytes
+        )
+    }
+
+    /// Gives files back that nobody uses and of which home has everything, until there is room. Called with `lending` held and nothing else.
+    fn make_lending_room(&self, size: u64) -> std::result::Result<(), String> {
+        let most = self.options.lent_max_bytes;
+        if size > most {
+            return Err(self.no_room(size));
+        }
+        for file in self.idle_loans() {
+            if self.lent_bytes() + size <= most {
+                break;
+            }
+            if file.placed.as_ref().is_some_and(|p| p.loan.is_at_home()) {
+                self.give_back(&file).map_err(|e| e.to_string())?;
+            }
+        }
+        if self.lent_bytes() + size <= most { Ok(()) } else { Err(self.no_room(size)) }
+    }
+
+    /// Lent files that no kernel has and that are not pinned, those first that were let go longest ago.
+    fn idle_loans(&self) -> Vec<Arc<FileState>> {
+        let idle = |f: &Arc<FileState>| {
+            f.placed.as_ref().is_some_and(|p| {
+                p.loan.is_lent()
+                    && p.loan.borrowers.load(Ordering::Acquire) == 0
+                    && !p.pinned.load(Ordering::Acquire)
+            })
+        };
+        let mut files: Vec<_> = self.all_files().into_iter().filter(idle).collect();
+        files.sort_by_key(|f| f.placed.as_ref().map_or(0, |p| p.loan.idle_since_ns.load(Ordering::Acquire)));
+        files
+    }
+
+    /// Whether the kernel may write to the plain file, for a door or for a memory map.
+    fn in_use(&self, placed: &Placed, plain: &Plain) -> bool {
+        placed.loan.borrowers.load(Ordering::Acquire) > 0
+            || placed.tier.lent_dir.as_ref().is_none_or(|dir| {
+                dir.is_ours_alone(plain).map_or_else(
+                    |e| {
+                        log::warn!(
+                            "{}: whether it is mapped is not known: {e}",
+                            dir.path(placed.id).display()
+                        );
+                        true
+                    },
+                    |alone| !alone,
+                )
+            })
+    }
+
+    /// Step 1 of giving back; alone it is what destaging is to other files. The caller holds `moving`. Returns how many bytes home got.
+    fn copy_home(&self, file: &FileState, placed: &Placed, plain: &Plain) -> Result<u64> {
+        let loan = &placed.loan;
+        let changes = loan.changes.load(Ordering::Acquire);
+        let quiet = !self.in_use(placed, plain);
+        let stat = plain.file.stat().map_err(file.io("cannot stat the lent"))?;
+        if placed.end_of(stat.size, 0).is_none() {
+            return Err(
+                file.invalid("give back", format!("its {} bytes are more than a map can hold", stat.size))
+            );
+        }
+        placed.times.show(FileTime::from_ns(stat.mtime_ns));
+        let mtime = self.begin_home_change(file, placed, DESTAGING)?;
+        let compare = !loan.home_in_doubt.swap(true, Ordering::AcqRel);
+        if file.home.stat().map_err(file.io("cannot stat"))?.size != stat.size {
+            file.home.set_len(stat.size).map_err(file.io("cannot resize"))?;
+        }
+        let (mut ours, mut homes) = (vec![0; PART_BYTES], vec![0; if compare { PART_BYTES } else { 0 }]);
+        let (mut at, mut copied) = (0, 0);
+        while at < stat.size {
+            let want = (stat.size - at).min(PART_BYTES as u64) as usize;
+            let got = plain.file.read_at(at, &mut ours[..want]).map_err(file.io("cannot read the lent"))?;
+            // Cut meanwhile: what is not there any more is zero until the next copy.
+            ours[got..want].fill(0);
+            let same = compare && {
+                let found = file.home.read_at(at, &mut homes[..want]).map_err(file.io("cannot read"))?;
+                homes[..found] == ours[..want]
+            };
+            if !same {
+                file.home.write_at(at, &ours[..want]).map_err(file.io("cannot destage to"))?;
+                copied += want as u64;
+            }
+            at += want as u64;
+        }
+        give_mtime(file, mtime);
+        if !placed.tier.planted.is(Planted::GivenBackBeforeSync) {
+            file.home.sync().map_err(file.io("cannot sync"))?;
+        }
+        self.stamp(file, placed, &mut placed.meta.lock())?;
+        loan.home_in_doubt.store(false, Ordering::Release);
+        if quiet {
+            *loan.at_home.lock() = Some(changes);
+        }
+        Ok(copied)
+    }
+
+    /// Brings home up to date with a lent file, which stays lent. Returns how many blocks went.
+    pub(crate) fn destage_lent(&self, file: &FileState, placed: &Placed) -> Result<u64> {
+        let _moving = placed.moving.lock();
+        let Some(plain) = placed.loan.plain().filter(|_| !placed.is_gone()) else { return Ok(0) };
+        if placed.loan.is_at_home() {
+            return Ok(0);
+        }
+        Ok(self.copy_home(file, placed, &plain)?.div_ceil(placed.block_size.bytes() as u64))
+    }
+
+    /// Ends a loan. `false`: somebody uses the file. Called with `lending` held.
+    fn give_back(&self, file: &FileState) -> Result<bool> {
+        let Some(placed) = &file.placed else { return Ok(true) };
+        let _ranging = file.ranging.lock();
+        let _sizing = placed.sizing.lock();
+        let _moving = placed.moving.lock();
+        let Some(plain) = placed.loan.plain().filter(|_| !placed.is_gone()) else { return Ok(true) };
+        if self.in_use(placed, &plain) {
+            return Ok(false);
+        }
+        if !placed.loan.is_at_home() {
+            self.copy_home(file, placed, &plain)?;
+        }
+        let size = plain.file.stat().map_err(file.io("cannot stat the lent"))?.size;
+        {
+            let mut meta = placed.meta.lock();
+            let before = meta.line.clone();
+            meta.line.flags &= !LENT;
+            meta.line.size = size;
+            if let Err(e) = self.stamp(file, placed, &mut meta) {
+                meta.line = before;
+                return Err(e);
+            }
+        }
+        placed.size.store(size, Ordering::Release);
+        placed.evictions.fetch_add(1, Ordering::AcqRel);
+        placed.loan.end();
+        self.remove_plain(placed);
+        Ok(true)
+    }
+
+    /// Step 3, and the end of a removed file. One that stays is removed at the next attach.
+    pub(crate) fn remove_plain(&self, placed: &Placed) {
+        if let Some(dir) = &placed.tier.lent_dir
+            && let Err(e) = dir.remove(placed.id)
+        {
+            log::warn!("{} stays until the next attach: {e}", dir.path(placed.id).display());
+        }
+    }
+
+    /// The slot of a file is free: what was lent of it goes too.
+    pub(crate) fn forget_loan(&self, placed: &Placed) {
+        if placed.loan.is_lent() {
+            placed.loan.end();
+            self.remove_plain(placed);
+        }
+    }
+
+    /// Ends the loan of a file that leaves the tier. An error when it is in use.
+    pub(crate) fn give_back_whole(&self, file: &FileState) -> Result<()> {
+        if !file.placed.as_ref().is_some_and(|p| p.loan.is_lent()) {
+            return Ok(());
+        }
+        let _lending = self.lending.lock();
+        if self.give_back(file)? {
+            return Ok(());
+        }
+        Err(file.invalid("give back", "a program has it open or mapped; end that program and try again"))
+    }
+
+    /// Ends every loan: before detaching.
+    pub(crate) fn give_all_back(&self) -> Result<()> {
+        self.all_files().iter().try_for_each(|file| self.give_back_whole(file))
+    }
+
+    /// Background: one file that is not in use goes home, so that home does not lag for ever; when most of the room is taken, some of those that
+    /// are home end their loans.
+    pub(crate) fn lending_step(&self) -> Result<()> {
+        let idle = self.idle_loans();
+        let mut failed = None;
+        for file in &idle {
+            let Some(placed) = file.placed.as_ref().filter(|p| !p.loan.is_at_home()) else { continue };
+            // One that is mapped changes without a sign; it goes home when somebody asks for it.
+            if placed.loan.plain().is_none_or(|plain| self.in_use(placed, &plain)) {
+                continue;
+            }
+            match self.destage_lent(file, placed) {
+                Ok(_) => break,
+                Err(e) => failed = Some(e),
+            }
+        }
+        let most = self.options.lent_max_bytes / 4 * 3;
+        for file in &idle {
+            if self.lent_bytes() <= most {
+                break;
+            }
+            if file.placed.as_ref().is_some_and(|p| p.loan.is_at_home()) {
+                let _lending = self.lending.lock();
+                self.give_back(file)?;
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn lending_stats(&self) -> LendingStats {
+        let lent =
+            self.all_files().iter().filter(|f| f.placed.as_ref().is_some_and(|p| p.loan.is_lent())).count();
+        LendingStats {
+            files: lent as u64,
+            bytes: self.lent_bytes(),
+            max_bytes: self.options.lent_max_bytes,
+            refused: self.lending.lock().refused.clone(),
+        }
+    }
+}
+
+/// Step 2: a program that does not know lent files must not take the tier for one it knows.
+fn announce(tier: &Tier) {
+    if tier.superblocks.lock().iter().any(|sb| sb.version < VERSION_LENDING) {
+        tier.update_superblocks(|sb| sb.version = VERSION_LENDING);
+    }
+}
+
+/// The format version of a tier of which no file is lent, or some are.
+pub(crate) fn version_for(lent: bool) -> u32 {
+    if lent { VERSION_LENDING } else { VERSION }
+}
+
+impl File {
+    /// Lends the file: from here on its contents are in a plain file, which the kernel may be given for as long as the answer lives. `None` when it is
+    /// not one to be lent, or cannot be; [`crate::Stats`] says why.
+    ///
+    /// # Errors
+    /// [`Error::Detached`].
+    ///
+    /// # Durability
+    /// What was durable stays so. What the kernel writes to the plain file is durable when the write returns, except through a memory map: then
+    /// after `msync`.
+    pub fn lend(&self) -> Result<Option<LentFile>> {
+        self.writable("lend")?;
+        Ok(self.inner.lend(&self.state)?.map(|plain| LentFile { file: self.clone(), plain }))
+    }
+
+    /// Whether the file is lent now.
+    #[must_use]
+    pub fn is_lent(&self) -> bool {
+        self.state.placed.as_ref().is_some_and(|p| p.loan.is_lent())
+    }
+
+    /// Whether the profile lets the file be lent under the name it has.
+    #[must_use]
+    pub fn may_be_lent(&self) -> bool {
+        self.state.placed.as_ref().is_some_and(|p| p.class == FileClass::Redo && p.tier.durable)
+            && self.inner.profile.is_lent(&self.state.path.lock())
+    }
+}
+
+impl AttachedHome {
+    /// Ends the loan of a file that nobody uses. `false`: somebody does.
+    ///
+    /// # Errors
+    /// Home's error when it cannot be written; the file is lent still, and nothing is lost.
+    ///
+    /// # Durability
+    /// The home file is synced on return.
+    pub fn give_back(&self, path: impl AsRef<std::path::Path>) -> Result<bool> {
+        self.inner.usable()?;
+        let known = self.inner.known(path.as_ref())?;
+        let _lending = self.inner.lending.lock();
+        self.inner.give_back(&known)
+    }
+}

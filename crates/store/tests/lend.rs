@@ -1,0 +1,210 @@
+//! Lent files on a real directory: what stops an attach, what the offline check says, and how much is lent.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use tiersmith_store::check::{CheckOptions, Severity, check};
+use tiersmith_store::{AttachedHome, Error, Medium, OpenMode, Options, Profile, TierSpec, attach, testing};
+
+const LEN: usize = 64 << 10;
+
+fn profile() -> Profile {
+    let text = "description = 'test'\n[default]\nclass = 'pass'\nblock_size = 4096\n[[rule]]\nfiles = ['*.seg']\nclass = 'redo'\n\
+        lend = true\nwhy = 'test'\n";
+    Profile::parse("lend", text).unwrap()
+}
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(place.home()).unwrap();
+        place
+    }
+
+    fn home(&self) -> PathBuf {
+        self.0.path().join("db")
+    }
+
+    fn member(&self) -> PathBuf {
+        self.0.path().join("fast")
+    }
+
+    fn try_attach(&self, lent_max_bytes: u64) -> Result<AttachedHome, Error> {
+        let mut spec = TierSpec::new("fast", self.member(), Medium::Emulated, 4 << 20);
+        (spec.unit, spec.lanes, spec.slots) = (64 << 10, 4, 16);
+        let options =
+            Options { profile: Some(profile()), background: false, lent_max_bytes, ..Options::default() };
+        attach(&self.home(), &[spec], options)
+    }
+
+    fn attach(&self) -> AttachedHome {
+        self.try_attach(1 << 20).unwrap()
+    }
+
+    fn plains(&self) -> Vec<PathBuf> {
+        let dir = fs::read_dir(self.0.path().join("fast.lent"));
+        dir.map_or(Vec::new(), |dir| dir.map(|e| e.unwrap().path()).collect())
+    }
+
+    /// The format version that the superblocks of the tier say.
+    fn version(&self) -> u8 {
+        fs::read(self.member()).unwrap()[8]
+    }
+
+    fn findings(&self) -> Vec<(Severity, u8)> {
+        let report = check(Some(&self.home()), &[self.member()], &CheckOptions::default()).unwrap();
+        report.findings.iter().map(|f| (f.severity, f.invariant)).collect()
+    }
+}
+
+/// Makes a file, and lends it. `false` where nothing can be lent, with a line that says why.
+fn lend(home: &AttachedHome, name: &str, fill: u8) -> bool {
+    let file = home.open(name, OpenMode::CREATE).unwrap();
+    file.write(0, &vec![fill; LEN]).unwrap();
+    let lent = file.lend().unwrap().is_some();
+    if !lent {
+        eprintln!("skipped: lending, because {}", home.stats().lending.refused.unwrap_or_default());
+    }
+    lent
+}
+
+#[test]
+fn a_lent_file_without_its_plain_file_stops_the_attach_and_nothing_is_touched() {
+    let place = Place::new();
+    let home = place.attach();
+    assert_eq!(place.version(), 1);
+    if !lend(&home, "0.seg", 7) {
+        return;
+    }
+    assert_eq!(place.version(), 2);
+    drop(home);
+    let plain = place.plains().pop().unwrap();
+    let kept = plain.with_extension("kept");
+    assert_eq!(place.findings(), []);
+    let refused = |how: &str| {
+        let before = fs::read(place.member()).unwrap();
+        let error = place.try_attach(1 << 20).unwrap_err();
+        assert!(matches!(error, Error::Lent { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains(how) && said.contains("0.seg") && said.contains("fast.lent"), "{said}");
+        assert!(fs::read(place.member()).unwrap() == before, "nothing was changed");
+    };
+    fs::rename(&plain, &kept).unwrap();
+    refused("No such file");
+    assert_eq!(place.findings(), [(Severity::Lost, 21)]);
+    std::os::unix::fs::symlink(&kept, &plain).unwrap();
+    refused("cannot be used");
+    assert_eq!(place.findings(), [(Severity::Lost, 21)]);
+    fs::remove_file(&plain).unwrap();
+    fs::write(&plain, "short").unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o600)).unwrap();
+    refused("it has 5 bytes");
+    assert_eq!(place.findings(), [(Severity::Lost, 21)]);
+    fs::rename(&kept, &plain).unwrap();
+    // The home moved on behind the back: as with newer blocks in the tier.
+    let aside = place.0.path().join("db.tiersmith-home/0.seg");
+    let bytes = fs::read(&aside).unwrap();
+    let time = fs::metadata(&aside).unwrap().modified().unwrap();
+    fs::write(&aside, "other").unwrap();
+    let error = place.try_attach(1 << 20).unwrap_err();
+    assert!(matches!(error, Error::HomeChanged { dirty_blocks: 16, .. }), "{error}");
+    fs::write(&aside, bytes).unwrap();
+    fs::File::options().write(true).open(&aside).unwrap().set_modified(time).unwrap();
+    // A plain file of nobody's goes; one that is longer than was known is as long as it is.
+    fs::write(plain.with_file_name("00000000000000ff"), "an orphan").unwrap();
+    let grown = fs::OpenOptions::new().write(true).open(&plain).unwrap();
+    grown.set_len(LEN as u64 + 10).unwrap();
+    drop(grown);
+    let home = place.attach();
+    assert_eq!(place.plains(), [plain]);
+    assert_eq!(home.stat("0.seg").unwrap().size, LEN as u64 + 10);
+    home.detach().unwrap();
+    assert_eq!(place.version(), 1);
+    let bytes = fs::read(place.home().join("0.seg")).unwrap();
+    assert_eq!((bytes.len(), bytes[LEN - 1], bytes[LEN]), (LEN + 10, 7, 0));
+    assert!(!place.0.path().join("fast.lent").exists());
+}
+
+#[test]
+fn what_the_kernel_wrote_is_read_and_given_back() {
+    let place = Place::new();
+    let home = place.attach();
+    if !lend(&home, "0.seg", 7) {
+        return;
+    }
+    home.flush_all().unwrap();
+    let lent = home.open("0.seg", OpenMode::WRITE).unwrap().lend().unwrap().unwrap();
+    testing::kernel_write(&lent, 0, &[9; 100]).unwrap();
+    let at_home = place.0.path().join("db.tiersmith-home/0.seg");
+    assert_eq!(fs::read(&at_home).unwrap()[0], 7);
+    let mut bytes = [0; 200];
+    home.open("0.seg", OpenMode::READ).unwrap().read(0, &mut bytes).unwrap();
+    assert_eq!((bytes[99], bytes[100]), (9, 7));
+    // While the kernel has it home can be brought up to date, and does not count as such.
+    home.flush_all().unwrap();
+    assert_eq!(fs::read(&at_home).unwrap()[..101], bytes[..101]);
+    testing::kernel_write(&lent, 50, &[5; 100]).unwrap();
+    assert!(!home.give_back("0.seg").unwrap());
+    drop(lent);
+    assert!(home.give_back("0.seg").unwrap());
+    let given = fs::read(&at_home).unwrap();
+    assert_eq!((given[49], given[50], given[149], given[150]), (9, 5, 5, 7));
+    assert!(place.plains().is_empty());
+}
+
+#[test]
+fn no_more_is_lent_than_may_be_and_those_idle_longest_make_room() {
+    let place = Place::new();
+    let home = place.try_attach(2 * LEN as u64).unwrap();
+    if !lend(&home, "0.seg", 1) {
+        return;
+    }
+    assert!(lend(&home, "1.seg", 2));
+    let is_lent = |name: &str| home.files().iter().any(|f| f.path == Path::new(name) && f.lent);
+    // Home does not have what is in them, so neither can go at once.
+    let third = home.open("2.seg", OpenMode::CREATE).unwrap();
+    third.write(0, &vec![3; LEN]).unwrap();
+    assert!(third.lend().unwrap().is_none());
+    assert!(home.stats().lending.refused.unwrap().contains("more than"));
+    // In the background one goes home at each step, and then one makes room.
+    for _ in 0..3 {
+        home.background_step().unwrap();
+    }
+    assert!(!is_lent("0.seg") && is_lent("1.seg"));
+    let lent = third.lend().unwrap().unwrap();
+    assert_eq!(home.stats().lending.bytes, 2 * LEN as u64);
+    // One that is in use stays, whoever wants room.
+    assert!(!home.give_back("2.seg").unwrap());
+    assert!(matches!(home.clone().detach(), Err(Error::Busy(_))));
+    drop((lent, third));
+    home.detach().unwrap();
+    for (n, byte) in [1, 2, 3].into_iter().enumerate() {
+        assert_eq!(fs::read(place.home().join(format!("{n}.seg"))).unwrap(), vec![byte; LEN]);
+    }
+}
+
+#[test]
+fn a_pinned_file_is_not_lent_and_a_lent_one_may_be_pinned() {
+    let place = Place::new();
+    let home = place.attach();
+    if !lend(&home, "0.seg", 1) {
+        return;
+    }
+    home.pin("0.seg").unwrap();
+    drop(home);
+    let home = place.attach();
+    assert!(home.files().iter().any(|f| f.lent && f.pinned));
+    let file = home.open("1.seg", OpenMode::CREATE).unwrap();
+    file.write(0, &vec![2; LEN]).unwrap();
+    home.pin("1.seg").unwrap();
+    assert!(file.lend().unwrap().is_none());
+    assert!(home.stats().lending.refused.unwrap().contains("pinned"));
+    // No segment by its name: nothing is lent, and nothing is said about it.
+    drop(file);
+    home.detach().unwrap();
+    assert_eq!(fs::read(place.home().join("0.seg")).unwrap(), vec![1; LEN]);
+}
