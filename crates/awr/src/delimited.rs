@@ -9,11 +9,12 @@
 //! Invariants: a field that a spreadsheet would take for a formula gets an apostrophe; in Markdown no text of the source can end a cell,
 //! begin HTML or make a link (a bare address may still be shown as one by what displays it).
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::figure;
 use crate::report::{Item, Report};
-use crate::table::{Align, Cell, Column};
+use crate::table::{Align, Cell, Column, Table};
 
 /// The report as CSV.
 pub(crate) fn csv(report: &Report) -> String {
@@ -23,9 +24,8 @@ pub(crate) fn csv(report: &Report) -> String {
             let Item::Table(table) = item else { continue };
             // The first column of words names a row; a table without one has the number of the row.
             let name_at = table.columns.iter().position(|column| column.align == Align::Left);
-            for (number, row) in table.rows.iter().enumerate() {
-                let name =
-                    name_at.and_then(|at| row.get(at)).map_or_else(|| (number + 1).to_string(), Cell::shown);
+            let names = row_names(table, name_at);
+            for (row, name) in table.rows.iter().zip(names) {
                 for (index, (column, cell)) in table.columns.iter().zip(row).enumerate() {
                     if Some(index) == name_at && table.columns.len() > 1 {
                         continue;
@@ -39,6 +39,41 @@ pub(crate) fn csv(report: &Report) -> String {
         }
     }
     out
+}
+
+/// What each row is called: by its first words; where two rows have the same, by all of their words; where these are the same too, with a
+/// number, so that every line of the file is of one cell.
+fn row_names(table: &Table, name_at: Option<usize>) -> Vec<String> {
+    let first = |row: &Vec<Cell>| name_at.and_then(|at| row.get(at)).map(Cell::shown);
+    let mut names: Vec<String> = table
+        .rows
+        .iter()
+        .enumerate()
+        .map(|(at, row)| first(row).unwrap_or_else(|| (at + 1).to_string()))
+        .collect();
+    let words = |row: &Vec<Cell>| {
+        let words = table.columns.iter().zip(row).filter(|(column, _)| column.align == Align::Left);
+        words.map(|(_, cell)| cell.shown()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" / ")
+    };
+    let twice = |names: &[String]| {
+        let mut seen = BTreeMap::<&str, usize>::new();
+        names.iter().for_each(|name| *seen.entry(name).or_default() += 1);
+        names
+            .iter()
+            .map(|name| seen.get(name.as_str()).is_some_and(|count| *count > 1))
+            .collect::<Vec<bool>>()
+    };
+    for (at, again) in twice(&names).into_iter().enumerate() {
+        if again {
+            names[at] = words(&table.rows[at]);
+        }
+    }
+    for (at, again) in twice(&names).into_iter().enumerate() {
+        if again {
+            names[at] = format!("{} ({})", names[at], at + 1);
+        }
+    }
+    names
 }
 
 /// The value of a cell without decoration, and its unit.
@@ -141,6 +176,19 @@ fn inert(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_the_same_name_are_told_apart() {
+        let mut table = Table::new("t").text("Class", "").text("Tier", "").figures("Reads", "", "");
+        for (class, tier) in
+            [("data", "home"), ("data", "fast"), ("redo", "fast"), ("temp", "home"), ("temp", "home")]
+        {
+            table.row(vec![Cell::text(class), Cell::text(tier), Cell::count(1)]);
+        }
+        let names = row_names(&table, Some(0));
+        assert_eq!(names, ["data / home", "data / fast", "redo", "temp / home (4)", "temp / home (5)"]);
+        assert_eq!(row_names(&table, None), ["1", "2", "3", "4", "5"]);
+    }
 
     #[test]
     fn text_of_the_source_stays_text() {

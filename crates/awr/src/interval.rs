@@ -689,7 +689,8 @@ fn disks(begin: &HostStat, end: &HostStat, warnings: &mut Vec<String>) -> Vec<Di
     };
     let mut busy = Vec::new();
     for disk in now {
-        let zero = DiskStat { name: disk.name.clone(), ..DiskStat::default() };
+        let (flushes, flush_ms) = (Some(0), Some(0));
+        let zero = DiskStat { name: disk.name.clone(), flushes, flush_ms, ..DiskStat::default() };
         let before = before.iter().find(|before| before.name == disk.name).unwrap_or(&zero);
         match disk_since(before, disk) {
             Some(delta) if delta.reads > 0 || delta.writes > 0 => busy.push(delta),
@@ -713,6 +714,12 @@ pub(crate) fn statements_lost(lost: usize) -> String {
 }
 
 fn disk_since(before: &DiskStat, now: &DiskStat) -> Option<DiskStat> {
+    // Not told at both ends: not known.
+    let both =
+        |before: Option<u64>, now: Option<u64>, since: fn(u64, u64) -> Option<u64>| match before.zip(now) {
+            Some((before, now)) => since(before, now).map(Some),
+            None => Some(None),
+        };
     Some(DiskStat {
         name: now.name.clone(),
         reads: now.reads.checked_sub(before.reads)?,
@@ -722,6 +729,8 @@ fn disk_since(before: &DiskStat, now: &DiskStat) -> Option<DiskStat> {
         write_bytes: now.write_bytes.checked_sub(before.write_bytes)?,
         write_ms: ms_since(before.write_ms, now.write_ms)?,
         busy_ms: ms_since(before.busy_ms, now.busy_ms)?,
+        flushes: both(before.flushes, now.flushes, |before, now| now.checked_sub(before))?,
+        flush_ms: both(before.flush_ms, now.flush_ms, ms_since)?,
     })
 }
 

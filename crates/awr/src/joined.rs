@@ -438,6 +438,9 @@ fn disks(mut a: Vec<DiskStat>, b: Vec<DiskStat>, warnings: &[String]) -> Vec<Dis
                 known.write_bytes = known.write_bytes.saturating_add(disk.write_bytes);
                 known.write_ms = known.write_ms.saturating_add(disk.write_ms);
                 known.busy_ms = known.busy_ms.saturating_add(disk.busy_ms);
+                let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b));
+                known.flushes = both(known.flushes, disk.flushes);
+                known.flush_ms = both(known.flush_ms, disk.flush_ms);
             }
             None => a.push(disk),
         }

@@ -1,7 +1,7 @@
 //! The dashboards for Grafana: every metric and label they ask for is one that the endpoint serves of a recorded server, home and machine.
 //!
 //! `recorded/` holds snapshots of a real PostgreSQL under pgbench, of a real MariaDB, and of the mounted home under that PostgreSQL, whose tier
-//! was emulated.
+//! was emulated. Where Prometheus' own `promtool` is installed (Debian's package prometheus), it reads every question and every metric too.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -10,9 +10,11 @@ mod openmetrics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
+use tiersmith_awr::host::HostStat;
 use tiersmith_awr::metrics::{Content, Format, Scrape, render};
 use tiersmith_awr::read_snapshot;
 
@@ -20,8 +22,8 @@ fn below(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The labels of every metric that is served of the recorded snapshots.
-fn served() -> BTreeMap<String, BTreeSet<String>> {
+/// The recorded snapshots as the endpoint has them, and the machine.
+fn recorded() -> (Vec<Scrape>, HostStat) {
     let mut scrapes = Vec::new();
     let mut host = None;
     for name in ["postgresql", "mariadb", "home"] {
@@ -35,7 +37,13 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
             took: Duration::ZERO,
         });
     }
-    let text = render(&scrapes, &host.unwrap(), Content::default(), Format::OpenMetrics);
+    (scrapes, host.unwrap())
+}
+
+/// The labels of every metric that is served of the recorded snapshots.
+fn served() -> BTreeMap<String, BTreeSet<String>> {
+    let (scrapes, host) = recorded();
+    let text = render(&scrapes, &host, Content::default(), Format::OpenMetrics);
     let mut labels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for sample in openmetrics::read(&text).unwrap().samples {
         labels.entry(sample.name).or_default().extend(sample.labels.into_keys());
@@ -93,6 +101,63 @@ fn metrics(question: &str) -> Vec<(String, Vec<String>)> {
         rest = after;
     }
     found
+}
+
+/// Prometheus' own tool with some words and a text, as a file and on its standard input; nothing if it is not installed.
+fn promtool(words: &[&str], text: &str) -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("in.yml");
+    fs::write(&input, text).unwrap();
+    let mut command = Command::new("promtool");
+    command.args(words).stdin(fs::File::open(&input).unwrap());
+    if words.contains(&"rules") {
+        command.arg(&input);
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("skipped: promtool {}, because it cannot be run ({error})", words.join(" "));
+            return None;
+        }
+    };
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "promtool {}: {said}", words.join(" "));
+    Some(said)
+}
+
+#[test]
+fn prometheus_itself_reads_every_question_of_the_dashboards() {
+    let mut rules = String::from("groups:\n- name: dashboards\n  rules:\n");
+    let mut count = 0;
+    for (_, dashboard) in dashboards() {
+        let mut all = Vec::new();
+        questions(&dashboard, &mut all);
+        // Grafana asks for the values of its variables by a word of its own.
+        for question in all
+            .iter()
+            .filter(|question| question.contains("tiersmith_") && !question.starts_with("label_values("))
+        {
+            let mut question = question.replace("$__rate_interval", "5m").replace("$__range", "1h");
+            for variable in ["$instance", "$source", "$event"] {
+                question = question.replace(variable, "x");
+            }
+            assert!(!question.contains('$'), "{question}");
+            count += 1;
+            rules.push_str(&format!("  - record: asked:{count}\n    expr: {}\n", Value::String(question)));
+        }
+    }
+    assert!(count > 50, "{count}");
+    if let Some(said) = promtool(&["check", "rules"], &rules) {
+        assert!(said.contains(&format!("{count} rules found")), "{said}");
+    }
+}
+
+#[test]
+fn prometheus_itself_finds_no_fault_with_the_names_and_types_of_metrics() {
+    let (scrapes, host) = recorded();
+    let text = render(&scrapes, &host, Content::default(), Format::Prometheus);
+    promtool(&["check", "metrics"], &text);
 }
 
 #[test]

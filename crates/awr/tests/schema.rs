@@ -187,7 +187,8 @@ fn full() -> Snapshot {
     of.host.boot = Some("one".to_owned());
     of.host.queue = Some(RunQueue { running: 1, blocked: 2 });
     of.host.pressure = Some(Pressure::default());
-    of.host.disks = Some(vec![tiersmith_awr::host::DiskStat::default()]);
+    let disk = tiersmith_awr::host::DiskStat { flushes: Some(2), flush_ms: Some(1), ..Default::default() };
+    of.host.disks = Some(vec![disk]);
     of.host.missing.push("something".to_owned());
     of.files.push(tiersmith_awr::FileStat {
         id: "1".to_owned(),

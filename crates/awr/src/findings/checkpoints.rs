@@ -24,8 +24,10 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
                 figure::bytes(age),
                 figure::percent(age / most * 100.0)
             )],
-            advice: "Raise innodb_log_file_size, so that pages are written out when there is time for it."
+            advice: "Raise innodb_redo_log_capacity (MySQL 8.0.30 and later) or innodb_log_file_size, so that pages are written out when there \
+                     is time for it."
                 .to_owned(),
+            tiersmith: None,
         });
     }
     let demanded = of.counter("checkpoints on demand").filter(|count| *count >= LEAST)?;
@@ -48,6 +50,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         evidence,
         advice: "Raise max_wal_size until checkpoints come by time; each one makes the next change of every page a full page in redo."
             .to_owned(),
+        tiersmith: None,
     })
 }
 

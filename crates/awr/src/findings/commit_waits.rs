@@ -2,7 +2,7 @@
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, class_ns, of_db_time, sampled_share};
+use super::{Finding, attach_redo, class_ns, of_db_time, sampled_share, setting};
 use crate::{Interval, figure};
 
 /// Share of DB time from which on it is worth saying.
@@ -38,13 +38,19 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             figure::number(commits as f64 / syncs as f64)
         ));
     }
+    let together = match setting(of, "commit_delay") {
+        Some(_) => " (commit_delay, commit_siblings)",
+        None => "",
+    };
     Some(Finding {
         name: "Commits wait for redo".to_owned(),
         impact_percent: Some(percent),
         evidence,
-        advice: "Put the redo onto storage that syncs faster (persistent memory, or flash with power-loss protection); commit less often, \
-                 or let several sessions commit together. Giving up durability is not needed for that."
-            .to_owned(),
+        advice: format!(
+            "Put the redo onto storage that syncs faster (persistent memory, or flash with power-loss protection); commit less often, or let \
+             several sessions commit together{together}. Giving up durability is not needed for that."
+        ),
+        tiersmith: attach_redo(of),
     })
 }
 

@@ -33,6 +33,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         evidence,
         advice: "Storage will not help as long as this holds. Look for what uses the processors: statements, or other programs on the host."
             .to_owned(),
+        tiersmith: None,
     })
 }
 

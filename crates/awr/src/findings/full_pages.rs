@@ -1,6 +1,6 @@
 //! Full pages are much of PostgreSQL's redo.
 
-use super::{Finding, setting};
+use super::{Finding, attach, setting};
 use crate::known::statistic;
 use crate::{Interval, figure};
 
@@ -27,9 +27,10 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             ),
             format!("wal_compression is {}.", if compressed { "on" } else { "off" }),
         ],
-        advice: "Fewer checkpoints (max_wal_size, checkpoint_timeout) and wal_compression make it less. On storage that writes a page \
-                 all or nothing, as a directory attached by Tiersmith does, full_page_writes = off makes it none."
+        advice: "Fewer checkpoints (max_wal_size, checkpoint_timeout) and wal_compression make it less. full_page_writes = off makes it \
+                 none, but only on storage that writes a page all or nothing: elsewhere a power cut may tear pages."
             .to_owned(),
+        tiersmith: attach(of, "a page is written whole or not at all, so full_page_writes = off is safe there"),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, of_db_time, sampled_share};
+use super::{Finding, attach, of_db_time, sampled_share};
 use crate::known::statistic;
 use crate::report::page_bytes;
 use crate::{FileStat, Interval, figure};
@@ -41,8 +41,11 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     }
     let what =
         if timed { "the time of reads of files" } else { "the bytes read (reads are not timed by table)" };
-    let mut evidence =
-        vec![how, format!("{} of them are {} % of {what}.", named.len(), figure::percent(share * 100.0))];
+    let these = match (of.files.len(), named.len()) {
+        (all, 1) => format!("One of the {} files listed is", figure::count(all as u64)),
+        (all, files) => format!("{files} of the {} files listed are", figure::count(all as u64)),
+    };
+    let mut evidence = vec![how, format!("{these} {} % of {what}.", figure::percent(share * 100.0))];
     evidence.extend(named.iter().map(|file| row(file)));
     let sizes: Option<Vec<u64>> = named.iter().map(|file| file.bytes).collect();
     let size = sizes.map(|sizes| sizes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
@@ -52,9 +55,16 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         impact_percent: Some((reads * share).min(100.0)),
         evidence,
         advice: format!(
-            "If they are on slow storage, pin these {} files{size} in a tier: `tiersmith attach`, then `tiersmith pin`. The impact is their \
-             part of the reads, and what of it a faster medium saves is not measured.",
-            named.len()
+            "If they are on slow storage, put {}{size} where storage is fast (a tablespace of their own, or a tier), or give them room in \
+             the page cache. The impact is their part of the reads, and what of it a faster medium saves is not measured.",
+            match named.len() {
+                1 => "this one file".to_owned(),
+                files => format!("these {files} files"),
+            }
+        ),
+        tiersmith: attach(
+            of,
+            "what is read again is kept in the fast tier; `tiersmith pin HOME PATTERN` keeps these files there for good",
         ),
     })
 }
@@ -131,7 +141,7 @@ mod tests {
             "{:?}",
             found.evidence
         );
-        assert!(found.advice.contains("1 files (about 1.0 GiB)"), "{}", found.advice);
+        assert!(found.advice.contains("one file (about 1.0 GiB)"), "{}", found.advice);
         assert_eq!(of(5, &[60, 20, 10], 10), None, "reads are not much of DB time");
         assert_eq!(of(40, &[60, 20, 10], 1000), None, "most reads are of other files");
         assert_eq!(of(40, &[5; 30], 0), None, "no few of them are most");

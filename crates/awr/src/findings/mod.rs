@@ -26,7 +26,7 @@ mod slow_redo;
 use serde::{Deserialize, Serialize};
 use tiersmith_events::WaitClass;
 
-use crate::Interval;
+use crate::{Interval, figure};
 
 /// A statement with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,9 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// What to do.
     pub advice: String,
+    /// What Tiersmith could do, with the command; nothing where faster storage is no answer, or the database cannot be attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiersmith: Option<String>,
 }
 
 /// A rule.
@@ -90,14 +93,98 @@ fn sampled_share(of: &Interval, class: WaitClass) -> Option<(f64, u64)> {
     (all >= 50).then(|| (seen as f64 / all as f64 * 100.0, all))
 }
 
-/// Count and time of the syncs of redo, foreground and background together.
+/// Count and time of the syncs of redo, foreground and background together: as near to the storage as the source tells them.
 fn redo_syncs(of: &Interval) -> Option<(u64, u64)> {
-    let names = ["redo sync", "log file sync"];
-    let waits = of.waits.iter().filter(|wait| names.contains(&wait.name.as_str()));
-    let (count, ns) = waits.fold((0u64, 0u64), |(count, ns), wait| {
-        (count.saturating_add(wait.count), ns.saturating_add(wait.total_ns))
-    });
-    (count > 0).then_some((count, ns))
+    let sum = |name: &str| {
+        let waits = of.waits.iter().filter(|wait| wait.name == name);
+        let (count, ns) = waits.fold((0u64, 0u64), |(count, ns), wait| {
+            (count.saturating_add(wait.count), ns.saturating_add(wait.total_ns))
+        });
+        (count > 0).then_some((count, ns))
+    };
+    // Oracle's log writer syncs in its write; what commits wait for has more in it.
+    let written = is_oracle(of).then_some("log file parallel write");
+    sum("redo sync").or_else(|| sum(written?)).or_else(|| sum("log file sync"))
+}
+
+/// What a write and a flush took on the disk that was flushed most.
+struct Synced<'a> {
+    name: &'a str,
+    ns: f64,
+}
+
+/// The disk of the database's own host that was flushed most; nothing if the kernel does not count flushes.
+fn synced_most(of: &Interval) -> Option<Synced<'_>> {
+    let flushed =
+        |disk: &crate::host::DiskStat| disk.flushes.zip(disk.flush_ms).filter(|(count, _)| *count > 0);
+    let known = of.disks.iter().filter(|disk| disk.writes > 0 && flushed(disk).is_some());
+    let disk = known.max_by_key(|disk| disk.flushes)?;
+    let (flushes, flush_ms) = flushed(disk)?;
+    let ns = (disk.write_ms as f64 / disk.writes as f64 + flush_ms as f64 / flushes as f64) * 1e6;
+    (!is_elsewhere(of)).then_some(Synced { name: &disk.name, ns })
+}
+
+fn is_oracle(of: &Interval) -> bool {
+    of.end.source.product.starts_with("Oracle")
+}
+
+/// Whether the source is a home with a tier already.
+fn is_attached(of: &Interval) -> bool {
+    of.end.levels.iter().any(|level| level.name == "tier free")
+}
+
+/// What studies call a database that can be attached; nothing for others.
+fn target(of: &Interval) -> Option<&'static str> {
+    let product = of.end.source.product.to_ascii_lowercase();
+    let known = [
+        ("postgres", "postgres"),
+        ("mariadb", "mariadb"),
+        ("mysql", "mariadb"),
+        ("redis", "redis"),
+        ("valkey", "redis"),
+    ];
+    known.into_iter().find(|(begin, _)| product.starts_with(begin)).map(|(_, target)| target)
+}
+
+/// What a tier would do, with the command; nothing for a database that none is for, or that has one.
+fn attach(of: &Interval, does: &str) -> Option<String> {
+    target(of).filter(|_| !is_attached(of))?;
+    Some(format!("`tiersmith attach HOME --fast PATH`: {does}."))
+}
+
+/// As [`attach`], for commits: what it gives can be measured before.
+fn attach_redo(of: &Interval) -> Option<String> {
+    let does = "redo is durable in the fast tier when its write returns, and a commit waits for no disk";
+    let attach = attach(of, does)?;
+    let target = target(of)?;
+    Some(format!("{attach} What that gives on this machine: `tiersmith study redo --target {target}`."))
+}
+
+/// Time as a share: of DB time, or where the source does not tell that, of the time that its requests waited.
+struct Share {
+    percent: f64,
+    of_db_time: bool,
+}
+
+impl Share {
+    fn new(of: &Interval, ns: u64) -> Option<Share> {
+        if let Some(percent) = of_db_time(of, ns) {
+            return Some(Share { percent, of_db_time: true });
+        }
+        let waited = of.waited_ns();
+        (of.db_time_ns.is_none() && waited > 0)
+            .then(|| Share { percent: (ns as f64 / waited as f64 * 100.0).min(100.0), of_db_time: false })
+    }
+
+    /// For the impact, which is of DB time.
+    fn impact(&self) -> Option<f64> {
+        self.of_db_time.then_some(self.percent)
+    }
+
+    fn text(&self) -> String {
+        let what = if self.of_db_time { "DB time" } else { "the time that requests waited here" };
+        format!("{} % of {what}", figure::percent(self.percent))
+    }
 }
 
 /// Whether the host that was recorded is not the database's: it says nothing of the database then.
@@ -208,7 +295,7 @@ pub(crate) mod made {
             [
                 has("processors are the limit"),
                 has("Threads wait for processors"),
-                has("A write of vda"),
+                has("A write of vda") || has("vda, the disk"),
                 has("Redo is slow"),
             ]
         };

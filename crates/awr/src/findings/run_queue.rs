@@ -2,7 +2,7 @@
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, class_ns, of_db_time, sampled_share};
+use super::{Finding, class_ns, of_db_time, redo_syncs, sampled_share, synced_most};
 use crate::{Interval, figure};
 
 /// Share of the interval in which some thread waited for a processor, from which on it matters.
@@ -19,21 +19,44 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     let waited = (pressure.cpu_some_us as f64 * 1e3 / of.elapsed_ns as f64 * 100.0).min(100.0);
     let measured = of_db_time(of, class_ns(of, WaitClass::Commit)).filter(|percent| *percent > 0.0);
     let commits = measured.or_else(|| sampled_share(of, WaitClass::Commit).map(|(percent, _)| percent))?;
-    (waited >= LEAST_PERCENT && commits >= LEAST_COMMIT_PERCENT).then(|| Finding {
+    if waited < LEAST_PERCENT || commits < LEAST_COMMIT_PERCENT {
+        return None;
+    }
+    let mut evidence = vec![
+        format!("Some thread waited for a processor during {} % of the interval.", figure::percent(waited)),
+        match measured {
+            Some(_) => format!("Waits of class Commit are {} % of DB time.", figure::percent(commits)),
+            None => {
+                let share = figure::percent(commits);
+                format!(
+                    "In {share} % of the sightings of active sessions (sampled, not measured) a commit waited."
+                )
+            }
+        },
+    ];
+    // How much of a sync the disk explains: the rest is where a processor may be missing.
+    if let Some((disk, (count, ns))) = synced_most(of).zip(redo_syncs(of)) {
+        evidence.push(format!(
+            "A sync of redo took {} on average; {}, the disk that was flushed most, {} for a write and a flush.",
+            figure::nanoseconds(ns as f64 / count as f64),
+            figure::visible(disk.name),
+            figure::nanoseconds(disk.ns)
+        ));
+    }
+    if let Some((queue, cpus)) = of.end.host.queue.zip(of.end.host.cpus) {
+        evidence.push(format!(
+            "At its end {} threads ran or waited for one of {} processors.",
+            figure::count(queue.running),
+            cpus.threads
+        ));
+    }
+    Some(Finding {
         name: "Threads wait for processors while commits wait".to_owned(),
         impact_percent: Some(commits),
-        evidence: vec![
-            format!("Some thread waited for a processor during {} % of the interval.", figure::percent(waited)),
-            match measured {
-                Some(_) => format!("Waits of class Commit are {} % of DB time.", figure::percent(commits)),
-                None => {
-                    let share = figure::percent(commits);
-                    format!("In {share} % of the sightings of active sessions (sampled, not measured) a commit waited.")
-                }
-            },
-        ],
+        evidence,
+        tiersmith: None,
         advice: "Part of a commit's wait may be the time until its log writer gets a processor. Take load off the processors, or give the \
-                 log writer a higher priority, before faster storage."
+                 log writer a higher priority (renice, CPUWeight= of its service), before faster storage."
             .to_owned(),
     })
 }

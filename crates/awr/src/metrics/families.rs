@@ -347,6 +347,12 @@ fn of_host(to: &mut Families, host: &HostStat) {
                 ms(time),
             );
         }
+        if let (Some(flushes), Some(flush_ms)) = (disk.flushes, disk.flush_ms) {
+            let labels = one("disk", &disk.name);
+            let help = "Requests that made what was written to a disk before durable.";
+            to.add(counter("host_disk_flushes", Unit::None, help), &labels, Value::Whole(flushes));
+            to.add(counter("host_disk_flush", Unit::Seconds, "Time that these took."), &labels, ms(flush_ms));
+        }
         let spec =
             counter("host_disk_busy", Unit::Seconds, "Time in which a request of a disk was under way.");
         to.add(spec, &one("disk", &disk.name), ms(disk.busy_ms));

@@ -45,6 +45,9 @@ use sha2::{Digest, Sha256};
 
 use crate::table::{Align, Cell, Table};
 
+/// A word of more letters may be broken where a line ends.
+const LONG_WORD: usize = 16;
+
 const STYLE: &str = include_str!("style.css");
 const SORT: &str = include_str!("sort.js");
 
@@ -191,13 +194,20 @@ impl Page {
             out.push_str("<tr>");
             for (index, column) in table.columns.iter().enumerate() {
                 let cell = row.get(index).unwrap_or(&Cell::Empty);
-                let class = if column.align == Align::Right { "figure" } else { "words" };
+                let shown = cell.shown();
+                // A word that no line holds may break anywhere; others keep their letters together.
+                let long = shown.split(char::is_whitespace).any(|word| word.chars().count() > LONG_WORD);
+                let class = match column.align {
+                    Align::Right => "figure",
+                    _ if long => "words long",
+                    _ => "words",
+                };
                 // What the script sorts by, where the figure as it is shown cannot be compared.
                 let value = match cell.value() {
                     Some(value) if column.align == Align::Right => format!(" data-v=\"{value}\""),
                     _ => String::new(),
                 };
-                let shown = escape(&cell.shown());
+                let shown = escape(&shown);
                 let _ = match index {
                     0 => write!(out, "<th scope=\"row\" class=\"{class}\"{value}>{shown}</th>"),
                     _ => write!(out, "<td class=\"{class}\"{value}>{shown}</td>"),

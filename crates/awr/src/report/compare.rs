@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::load::{self, change, per};
 use super::single::{DRAWN, ROWS, TOP, cpu_shares, process_share};
-use super::{Report, Section, io, latency, more, over_time, segments, tables, time};
+use super::{Report, Section, io, latency, more, over_time, segments, sizes, tables, time};
 use crate::figure;
 use crate::page::{Bar, Chart, Series};
 use crate::table::{Cell, Quantity, Table};
@@ -37,6 +37,7 @@ pub fn compare(first: &Interval, second: &Interval) -> Report {
     report.add(reads_and_writes);
     let mut activity = Section::new("Cache, Redo and Instance Activity Statistics");
     activity.table_if_any(activity_table(both));
+    activity.table_if_any(levels(both));
     report.add(activity);
     report.add(segments::compared(both));
     let mut host = Section::new(&tables::host_title(&both));
@@ -64,8 +65,12 @@ fn summary(both: [&Interval; 2]) -> Section {
         section.text(format!("Warning: {warning}"));
     }
     section.table_if_any(more::findings_table(&both));
+    section.table_if_any(more::advice_table(&both));
     section.charts(over_time::charts(&both));
     section.table_if_any(tables::host(&both));
+    section.table_if_any(sizes::differing(both));
+    section.table_if_any(sizes::caches(&both));
+    section.table_if_any(sizes::memory(&both));
     section.charts(load_chart(both));
     section.table_if_any(load_profile(both));
     section.table_if_any(efficiency(both));
@@ -138,7 +143,7 @@ fn with_change(table: Table, what: &str, unit: &str, explanation: &str) -> Table
         .figures(&format!("1st {what}"), unit, explanation)
         .figures(&format!("2nd {what}"), unit, explanation)
         .figures(
-            "%Diff",
+            &format!("%Diff {what}"),
             "",
             "The change from the first to the second in per cent of the first; new: from nothing.",
         )
@@ -437,11 +442,18 @@ fn latency_table(both: [&Interval; 2]) -> Table {
         .text("Event", "The wait event; (bg) marks waits of background work.");
     table = with_change(table, "p50", "", "Half of the waits were not longer, within 1/128.");
     table = with_change(table, "p99", "", "99 of 100 waits were not longer, within 1/128.");
-    let foreground = matched(both, false).into_iter();
-    for (wait, sides) in foreground.chain(matched(both, true)) {
-        if sides.iter().flatten().all(|wait| wait.histogram.count() == 0) {
-            continue;
-        }
+    let mut rows: Vec<_> = matched(both, false).into_iter().chain(matched(both, true)).collect();
+    rows.retain(|(_, sides)| sides.iter().flatten().any(|wait| wait.histogram.count() > 0));
+    // Two events that both became twice as slow are moved as far as each other; one that only one of the two knows is behind.
+    let moved = |sides: &[Option<&WaitDelta>; 2]| {
+        let [first, second] = sides.map(|wait| Some(wait?.histogram.quantile_ns(0.99)?.max(1) as f64));
+        first.zip(second).map_or(-1.0, |(first, second)| (second / first).ln().abs())
+    };
+    rows.sort_by(|(_, a), (_, b)| moved(b).total_cmp(&moved(a)));
+    if rows.len() > 1 {
+        table.note("Ordered by how many times longer or shorter p99 became.");
+    }
+    for (wait, sides) in rows {
         let name = if wait.background { format!("{} (bg)", wait.name) } else { wait.name.clone() };
         let mut cells = vec![Cell::text(name)];
         for q in [0.5, 0.99] {
@@ -537,6 +549,40 @@ fn activity_table(both: [&Interval; 2]) -> Table {
     table
 }
 
+/// Levels at the end of each interval, those that differ most first.
+fn levels(both: [&Interval; 2]) -> Table {
+    let mut table = Table::new("Instance Activity Stats - Absolute Values")
+        .text("Statistic", "A value that goes up and down, with its unit.");
+    table = with_change(table, "End Value", "", "At the end of the interval.");
+    let keys: BTreeSet<(&str, &str)> = both
+        .iter()
+        .flat_map(|of| &of.end.levels)
+        .map(|level| (level.name.as_str(), level.unit.as_str()))
+        .collect();
+    let mut rows: Vec<(f64, Vec<Cell>)> = Vec::new();
+    for (name, unit) in keys {
+        let values = both.map(|of| {
+            let level = of.end.levels.iter().find(|level| level.name == name && level.unit == unit);
+            level.map(|level| level.value as f64)
+        });
+        let quantity = if unit == "bytes" { Quantity::Bytes } else { Quantity::Number };
+        let mut cells = vec![Cell::text(format!("{name} ({unit})"))];
+        changed(&mut cells, quantity, values[0], values[1]);
+        let apart = match values {
+            [Some(first), Some(second)] if first.max(second) > 0.0 => {
+                (second - first).abs() / first.max(second)
+            }
+            [Some(_), Some(_)] => 0.0,
+            _ => -1.0,
+        };
+        rows.push((apart, cells));
+    }
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    table.rows = rows.into_iter().map(|(_, cells)| cells).collect();
+    table.first(tables::ROWS, io::REST);
+    table
+}
+
 /// How far two values are from each other, each by the DB time of its interval (by elapsed time if one does not tell DB time), as a share of
 /// the larger: 0 for no change, 1 for something from nothing, less than 0 if one of them is not known.
 fn distance(both: [&Interval; 2], values: [Option<f64>; 2]) -> f64 {
@@ -581,12 +627,14 @@ fn disks(both: [&Interval; 2]) -> Table {
         ("Reads /s", "Requests that read, by elapsed time."),
         ("Writes /s", "Requests that wrote, by elapsed time."),
         ("Avg Write", "Time writing by requests that wrote."),
+        ("Avg Flush", "Time of flushes by their number."),
         ("%Busy", "Elapsed time in which a request was under way."),
     ] {
         for side in ["1st", "2nd"] {
             table = table.figures(&format!("{side} {what}"), "", explanation);
         }
     }
+    let mut rows: Vec<(f64, Vec<Cell>)> = Vec::new();
     let names: BTreeSet<&str> = both.iter().flat_map(|of| &of.disks).map(|disk| disk.name.as_str()).collect();
     for name in names {
         let found = both.map(|of| of.disks.iter().find(|disk| disk.name == name));
@@ -598,21 +646,33 @@ fn disks(both: [&Interval; 2]) -> Table {
         };
         let mean =
             |side: usize| found[side].and_then(|disk| per(disk.write_ms as f64 * 1e6, Some(disk.writes)));
-        table.row(vec![
-            Cell::text(name),
-            Cell::number(rate(0, |disk| disk.reads)),
-            Cell::number(rate(1, |disk| disk.reads)),
-            Cell::number(rate(0, |disk| disk.writes)),
-            Cell::number(rate(1, |disk| disk.writes)),
-            Cell::nanoseconds(mean(0)),
-            Cell::nanoseconds(mean(1)),
-            // Milliseconds by second are tenths of a per cent.
-            Cell::percent(rate(0, |disk| disk.busy_ms).map(|rate| rate / 10.0)),
-            Cell::percent(rate(1, |disk| disk.busy_ms).map(|rate| rate / 10.0)),
-        ]);
+        let flush = |side: usize| found[side].and_then(|disk| per(disk.flush_ms? as f64 * 1e6, disk.flushes));
+        let busy = [0, 1].map(|side: usize| rate(side, |disk| disk.busy_ms).unwrap_or(0.0));
+        rows.push((
+            (busy[1] - busy[0]).abs(),
+            vec![
+                Cell::text(name),
+                Cell::number(rate(0, |disk| disk.reads)),
+                Cell::number(rate(1, |disk| disk.reads)),
+                Cell::number(rate(0, |disk| disk.writes)),
+                Cell::number(rate(1, |disk| disk.writes)),
+                Cell::nanoseconds(mean(0)),
+                Cell::nanoseconds(mean(1)),
+                Cell::nanoseconds(flush(0)),
+                Cell::nanoseconds(flush(1)),
+                // Milliseconds by second are tenths of a per cent.
+                Cell::percent(rate(0, |disk| disk.busy_ms).map(|rate| rate / 10.0)),
+                Cell::percent(rate(1, |disk| disk.busy_ms).map(|rate| rate / 10.0)),
+            ],
+        ));
+    }
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    table.rows = rows.into_iter().map(|(_, cells)| cells).collect();
+    if table.rows.len() > 1 {
+        table.note("Ordered by how much %Busy changed.");
     }
     table.first(io::ROWS, io::REST);
-    table
+    table.without_empty_columns()
 }
 
 #[cfg(test)]

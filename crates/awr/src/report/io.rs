@@ -105,6 +105,43 @@ fn added_up(of: &Interval, key: Key) -> Option<BTreeMap<String, Sums>> {
     Some(rows)
 }
 
+/// Oracle's IO Profile: all requests, those of redo, and those of data, by second; empty if the source tells no requests.
+pub(super) fn profile(of: &Interval) -> Table {
+    let mut table = Table::new("IO Profile")
+        .text("", "What is counted.")
+        .figures("Read+Write Per Second", "", "Reads and writes by elapsed time.")
+        .figures("Read Per Second", "", "Reads by elapsed time.")
+        .figures("Write Per Second", "", "Writes by elapsed time.");
+    const MIB: f64 = 1_048_576.0;
+    type Part = (&'static str, fn(&str) -> bool);
+    let parts: [Part; 3] = [
+        ("Total", |_| true),
+        ("Database", |file_type| file_type == "Data File" || file_type == "Temp File"),
+        ("Redo", |file_type| file_type == "Log File"),
+    ];
+    let used: Vec<&IoStat> = of.io.iter().filter(|io| io.reads > 0 || io.writes > 0).collect();
+    type Pick = fn(&IoStat) -> [f64; 2];
+    let kinds: [(&str, Pick); 2] = [
+        ("Requests", |io| [io.reads as f64, io.writes as f64]),
+        ("(MiB)", |io| [io.read_bytes as f64 / MIB, io.write_bytes as f64 / MIB]),
+    ];
+    for (kind, pick) in kinds {
+        for (name, is_part) in parts {
+            let rows: Vec<[f64; 2]> =
+                used.iter().filter(|io| is_part(file_type(&io.file_class))).map(|io| pick(io)).collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let [read, write] =
+                [0, 1].map(|side: usize| rows.iter().map(|row| row[side]).sum::<f64>() / of.elapsed_s());
+            let mut cells = vec![Cell::text(format!("{name} {kind}"))];
+            cells.extend([read + write, read, write].map(Cell::number));
+            table.row(cells);
+        }
+    }
+    table
+}
+
 /// The tables of one interval.
 pub(super) fn tables_of(of: &Interval, section: &mut Section) {
     for (caption, title, key) in TABLES {
@@ -112,12 +149,12 @@ pub(super) fn tables_of(of: &Interval, section: &mut Section) {
         let mut table = Table::new(*caption)
             .text(title, "Oracle's name where the meaning is the same.")
             .figures("Reads: Data", "", "Bytes read.")
-            .figures("Reqs per sec", "", "Requests that read, by elapsed time.")
-            .figures("Data per sec", "", "Bytes read by elapsed time.")
+            .figures("Read Reqs per sec", "", "Requests that read, by elapsed time.")
+            .figures("Read Data per sec", "", "Bytes read by elapsed time.")
             .figures("Avg Read", "", "Time reading by requests that read; empty if not all were timed.")
             .figures("Writes: Data", "", "Bytes written.")
-            .figures("Reqs per sec", "", "Requests that wrote, by elapsed time.")
-            .figures("Data per sec", "", "Bytes written by elapsed time.")
+            .figures("Write Reqs per sec", "", "Requests that wrote, by elapsed time.")
+            .figures("Write Data per sec", "", "Bytes written by elapsed time.")
             .figures("Avg Write", "", "Time writing by requests that wrote; empty if not all were timed.");
         let mut rows: Vec<_> = rows.into_iter().collect();
         rows.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.bytes()));
@@ -151,7 +188,7 @@ pub(super) fn tables_compared(both: [&Interval; 2], section: &mut Section) {
             }
         }
         table = table.figures(
-            "%Diff Data",
+            "%Diff Data /s",
             "",
             "The change of bytes read and written by second, in per cent of the first.",
         );

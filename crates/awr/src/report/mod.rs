@@ -11,10 +11,11 @@
 //! | `io.rs` | reads and writes by function, file type, file class and tier |
 //! | `segments.rs` | reads by table or file |
 //! | `timeline.rs`, `over_time.rs` | what changed between the ends: sessions by wait class, latencies as heat maps |
+//! | `sizes.rs` | memory of the host, sizes of caches, settings that changed |
 //! | `tables.rs` | tables that both have: settings, media, explanations |
 //!
-//! Differences from Oracle's layout: sections of things that are not here (SQL text, memory advisors,
-//! latches) are left out, not printed empty; rows whose figure the source does not tell are left out; a table
+//! Differences from Oracle's layout: sections of things that are not here (memory advisors, latches of
+//! Oracle's) are left out, not printed empty; rows whose figure the source does not tell are left out; a table
 //! accounts for DB time to the last nanosecond; a table gives percentiles beside the histogram; media are
 //! listed with what they are.
 //!
@@ -28,6 +29,7 @@ mod more;
 mod over_time;
 mod segments;
 mod single;
+mod sizes;
 mod tables;
 mod time;
 mod timeline;
@@ -35,10 +37,11 @@ mod timeline;
 use serde::{Deserialize, Serialize};
 
 pub use compare::compare;
+pub(crate) use load::page_cache_hit;
 pub(crate) use segments::page_bytes;
 pub use single::report;
 pub use timeline::Timeline;
-pub(crate) use timeline::{Fold, passed};
+pub(crate) use timeline::{FlashPoint, Fold, passed};
 
 use crate::page::{Chart, Page};
 use crate::{Interval, Snapshot, Table, delimited, text};

@@ -15,6 +15,9 @@ const STATEMENTS: usize = 20;
 /// How much of a statement's text stands in a table.
 const TEXT: usize = 160;
 
+/// How much of it names it in the list of whole texts.
+const BEGINS: usize = 40;
+
 /// What the rules found; an empty table if they found nothing.
 pub(super) fn findings_table(of: &[&Interval]) -> Table {
     let mut table = Table::new("Findings");
@@ -24,7 +27,7 @@ pub(super) fn findings_table(of: &[&Interval]) -> Table {
     table = table
         .text("Finding", "In a few words.")
         .figures("Impact", "% DB time", "How much of DB time it is about; empty if that is not known.")
-        .text("Evidence", "The figures it rests on; what to do is below the table.");
+        .text("Evidence", "The figures it rests on; what to do is in the next table.");
     for (index, of_one) in of.iter().enumerate() {
         for finding in findings(of_one) {
             let mut cells = Vec::new();
@@ -37,10 +40,22 @@ pub(super) fn findings_table(of: &[&Interval]) -> Table {
                 Cell::text(finding.evidence.join(" ")),
             ]);
             table.row(cells);
-            let advice = format!("{}: {}", finding.name, finding.advice);
-            if !table.notes.contains(&advice) {
-                table.note(advice);
-            }
+        }
+    }
+    table
+}
+
+/// What to do about each finding, once if both intervals have it; an empty table if there is none.
+pub(super) fn advice_table(of: &[&Interval]) -> Table {
+    let mut table = Table::new("What To Do").text("Finding", "The finding it is about.").text(
+        "Advice",
+        "What can be set, run or looked at, and what a fast tier would do about it, with the command.",
+    );
+    for finding in of.iter().flat_map(|of| findings(of)) {
+        let tier = finding.tiersmith.map_or(String::new(), |text| format!(" With Tiersmith: {text}"));
+        let cells = vec![Cell::text(&finding.name), Cell::text(format!("{}{tier}", finding.advice))];
+        if !table.rows.contains(&cells) {
+            table.row(cells);
         }
     }
     table
@@ -55,19 +70,50 @@ pub(super) fn statements(of: &Interval) -> Section {
     }
     section.table(list(of, "SQL ordered by Elapsed Time", rows.iter().collect()));
     type Order = (&'static str, fn(&StatementStat) -> u64);
-    let orders: [Order; 3] = [
-        ("SQL ordered by Executions", |row| row.calls),
+    let orders: [Order; 4] = [
+        ("SQL ordered by Gets", |row| gets(row).unwrap_or(0)),
         ("SQL ordered by Reads", |row| row.pages_read.unwrap_or(0)),
+        ("SQL ordered by Executions", |row| row.calls),
         ("SQL ordered by Redo", |row| row.redo_bytes.unwrap_or(0)),
     ];
+    let mut listed: Vec<&StatementStat> = rows.iter().take(STATEMENTS).collect();
     for (caption, key) in orders {
         let mut sorted: Vec<&StatementStat> = rows.iter().filter(|row| key(row) > 0).collect();
         sorted.sort_by_key(|row| std::cmp::Reverse(key(row)));
+        let new: Vec<&StatementStat> = sorted
+            .iter()
+            .take(STATEMENTS)
+            .filter(|row| !listed.iter().any(|known| known.id == row.id))
+            .copied()
+            .collect();
+        listed.extend(new);
         if !sorted.is_empty() {
             section.table(list(of, caption, sorted));
         }
     }
+    section.table_if_any(texts(&listed));
     section
+}
+
+/// Pages asked of the page cache.
+fn gets(row: &StatementStat) -> Option<u64> {
+    row.pages_hit.zip(row.pages_read).map(|(hit, read)| hit.saturating_add(read))
+}
+
+/// The statements of the tables that are cut off there, whole.
+fn texts(rows: &[&StatementStat]) -> Table {
+    let mut table = Table::new("Complete List of SQL Text")
+        .text("Begins", "What the tables above show of it, or the beginning of that.")
+        .text(
+            "SQL Text",
+            "The whole text, literals taken out, as far as the source and the repository keep it.",
+        )
+        .details();
+    for row in rows.iter().filter(|row| row.text.chars().count() > TEXT) {
+        let begins: String = row.text.chars().take(BEGINS).collect();
+        table.row(vec![Cell::text(begins), Cell::text(&row.text)]);
+    }
+    table
 }
 
 fn shown(row: &StatementStat) -> String {
@@ -91,14 +137,13 @@ fn list(of: &Interval, caption: &str, rows: Vec<&StatementStat>) -> Table {
         .text("SQL", "The statement, its literals taken out.");
     let all = rows.len();
     for row in rows.into_iter().take(STATEMENTS) {
-        let gets = row.pages_hit.zip(row.pages_read).map(|(hit, read)| hit.saturating_add(read));
         table.row(vec![
             Cell::seconds(row.total_ns as f64 / 1e9),
             Cell::count(row.calls),
             Cell::nanoseconds((row.calls > 0).then(|| row.total_ns as f64 / row.calls as f64)),
             Cell::percent(super::time::of_db_time(of, row.total_ns as f64)),
             Cell::count(row.rows),
-            Cell::count(gets),
+            Cell::count(gets(row)),
             Cell::count(row.pages_read),
             Cell::bytes(row.redo_bytes.map(|bytes| bytes as f64)),
             Cell::text(shown(row)),
@@ -120,8 +165,16 @@ pub(super) fn statements_compared(both: [&Interval; 2]) -> Table {
         .figures("1st %DB time", "", "Time spent in it by DB time, in the first interval.")
         .figures("2nd %DB time", "", "Time spent in it by DB time, in the second interval.")
         .figures("Diff", "points", "Second minus first, in points of per cent.")
-        .figures("1st", "s/s", "Time spent in it by elapsed time, in the first interval.")
-        .figures("2nd", "s/s", "Time spent in it by elapsed time, in the second interval.")
+        .figures(
+            "1st",
+            "s/s",
+            "Time spent in it by elapsed time, in the first interval; where DB time is not told.",
+        )
+        .figures(
+            "2nd",
+            "s/s",
+            "Time spent in it by elapsed time, in the second interval; where DB time is not told.",
+        )
         .figures("1st per Exec", "", "Time by executions in the first interval.")
         .figures("2nd per Exec", "", "Time by executions in the second interval.")
         .figures("1st Executions", "", "Runs in the first interval.")
@@ -156,8 +209,8 @@ pub(super) fn statements_compared(both: [&Interval; 2]) -> Table {
             Cell::percent(share(0, sides[0].0)),
             Cell::percent(share(1, sides[1].0)),
             Cell::percent(shares(&sides).map(|(first, second)| second - first)),
-            Cell::number(rate(0, sides[0].0)),
-            Cell::number(rate(1, sides[1].0)),
+            Cell::number(shares(&sides).is_none().then(|| rate(0, sides[0].0))),
+            Cell::number(shares(&sides).is_none().then(|| rate(1, sides[1].0))),
             each(0),
             each(1),
             Cell::count(sides[0].1),

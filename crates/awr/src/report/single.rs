@@ -4,7 +4,7 @@
 //! Statistics, Segment Statistics, Host, Media and Settings, Wait Events Explained, Activity Over Time. Read next: `time.rs` for where DB time went.
 
 use super::load::{self, per};
-use super::{Report, Section, io, latency, more, over_time, segments, tables, time};
+use super::{Report, Section, io, latency, more, over_time, segments, sizes, tables, time};
 use crate::figure;
 use crate::known::statistic;
 use crate::page::{Chart, Series};
@@ -68,9 +68,11 @@ fn summary(of: &Interval) -> Section {
         section.text(format!("Warning: {warning}"));
     }
     section.table_if_any(more::findings_table(&[of]));
+    section.table_if_any(more::advice_table(&[of]));
     section.charts(over_time::charts(&[of]));
     section.table_if_any(load_profile(of));
     section.table_if_any(efficiency(of));
+    section.table_if_any(sizes::settings_changed(of));
     let bars = time::bars(of, TOP);
     if !bars.is_empty() {
         section.charts([Chart::Bars {
@@ -94,6 +96,9 @@ fn summary(of: &Interval) -> Section {
         }]);
         section.table(table);
     }
+    section.table_if_any(io::profile(of));
+    section.table_if_any(sizes::memory(&[of]));
+    section.table_if_any(sizes::caches(&[of]));
     section
 }
 
@@ -290,7 +295,8 @@ fn events(
         .figures("Waits /txn", "", "Waits by transactions.")
         .figures("Bytes", "", "What was moved in these waits; empty if nothing or not counted.")
         .figures(share_title, "", "Time waited by DB time, or by the time of all background waits.");
-    for wait in waits.iter().filter(|wait| wait.count > 0) {
+    let (shown, brief) = tables::worth_listing(waits.iter().copied());
+    for wait in shown {
         let inside = wait.is_inside_another();
         if inside && table.notes.is_empty() {
             table.note(time::INSIDE_NOTE);
@@ -306,6 +312,11 @@ fn events(
         ]);
     }
     table.first(ROWS, io::REST);
+    if brief > 0 {
+        table.note(format!(
+            "Events of less than a millisecond together, which are not listed: {brief}. The JSON form has them in its snapshots."
+        ));
+    }
     let silent = waits.iter().filter(|wait| wait.count == 0).count();
     if silent > 0 {
         table.note(format!("Events of the source that did not occur and are not listed: {silent}."));
@@ -318,12 +329,12 @@ fn io_table(of: &Interval) -> Table {
         .text("File Class", "What the files are: data, redo, or what else the source tells apart.")
         .text("Tier", "Where they were read or written: the tier's name, or home.")
         .figures("Reads: Data", "", "Bytes read.")
-        .figures("Reqs per sec", "", "Requests that read, by elapsed time.")
-        .figures("Data per sec", "", "Bytes read by elapsed time.")
+        .figures("Read Reqs per sec", "", "Requests that read, by elapsed time.")
+        .figures("Read Data per sec", "", "Bytes read by elapsed time.")
         .figures("Avg Read", "", "Time reading by requests that read.")
         .figures("Writes: Data", "", "Bytes written.")
-        .figures("Reqs per sec", "", "Requests that wrote, by elapsed time.")
-        .figures("Data per sec", "", "Bytes written by elapsed time.")
+        .figures("Write Reqs per sec", "", "Requests that wrote, by elapsed time.")
+        .figures("Write Data per sec", "", "Bytes written by elapsed time.")
         .figures("Avg Write", "", "Time writing by requests that wrote.");
     let mut rows: Vec<&IoStat> = of.io.iter().filter(|io| io.reads > 0 || io.writes > 0).collect();
     rows.sort_by_key(|io| std::cmp::Reverse(io.read_bytes.saturating_add(io.write_bytes)));
@@ -364,9 +375,22 @@ fn redo(of: &Interval) -> Table {
     }
     for (event, count, mean) in [
         ("log file parallel write", "redo writes", "redo write time, average"),
+        ("redo sync", "redo syncs", "redo sync time, average"),
         ("log file sync", "redo synch writes", "redo synch time, average"),
     ] {
-        let Some(wait) = of.wait(event) else { continue };
+        // Of requests where they wait for it themselves, else of whoever does it for them.
+        let background = || of.waits.iter().find(|wait| wait.name == event && wait.background);
+        let Some(wait) = of.wait(event).or_else(background) else {
+            if let Some(counted) = of.counter(count) {
+                table.row(vec![
+                    Cell::text(count),
+                    Cell::count(counted),
+                    Cell::number(counted as f64 / of.elapsed_s()),
+                    Cell::number(per(counted as f64, of.transactions())),
+                ]);
+            }
+            continue;
+        };
         let waits = wait.count as f64;
         table.row(vec![
             Cell::text(count),
@@ -502,6 +526,8 @@ fn disks(of: &Interval) -> Table {
         .figures("Writes /s", "", "Requests that wrote, by elapsed time.")
         .figures("Write /s", "", "Bytes written by elapsed time.")
         .figures("Avg Write", "", "Time writing by requests that wrote.")
+        .figures("Flushes /s", "", "Requests that made what was written before durable, by elapsed time.")
+        .figures("Avg Flush", "", "Their time by their number.")
         .figures("%Busy", "", "Elapsed time in which a request was under way.");
     for disk in &of.disks {
         let mean = |ms: u64, count: u64| Cell::nanoseconds(per(ms as f64 * 1e6, Some(count)));
@@ -513,9 +539,11 @@ fn disks(of: &Interval) -> Table {
             Cell::number(disk.writes as f64 / of.elapsed_s()),
             Cell::bytes(disk.write_bytes as f64 / of.elapsed_s()),
             mean(disk.write_ms, disk.writes),
+            Cell::number(disk.flushes.map(|count| count as f64 / of.elapsed_s())),
+            disk.flushes.zip(disk.flush_ms).map_or(Cell::Empty, |(count, ms)| mean(ms, count)),
             Cell::percent(disk.busy_ms as f64 * 1e6 / of.elapsed_ns as f64 * 100.0),
         ]);
     }
     table.first(io::ROWS, io::REST);
-    table
+    table.without_empty_columns()
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::figure;
 use crate::table::{Cell, Table};
-use crate::{Interval, known};
+use crate::{Interval, WaitDelta, known};
 
 /// How many rows a list of settings, counters or explanations has: a source may have any number.
 pub(super) const ROWS: usize = 600;
@@ -267,15 +267,33 @@ pub(super) fn settings(intervals: &[&Interval]) -> Table {
     table
 }
 
-/// Every wait event of the intervals: whose name it is and what is waited for.
-pub(super) fn explanations(intervals: &[&Interval]) -> Table {
+/// A list is cut by what its rows say only if it is longer than this.
+const LONG: usize = 30;
+
+/// The waits that happened, without those of a long list that took less than a millisecond together; and how many these are.
+pub(super) fn worth_listing<'a>(waits: impl Iterator<Item = &'a WaitDelta>) -> (Vec<&'a WaitDelta>, usize) {
+    let mut waits: Vec<&WaitDelta> = waits.filter(|wait| wait.count > 0).collect();
+    let all = waits.len();
+    if all > LONG {
+        waits.retain(|wait| wait.total_ns >= 1_000_000);
+    }
+    let brief = all - waits.len();
+    (waits, brief)
+}
+
+/// Every wait event of the intervals that is listed: whose name it is and what is waited for.
+pub(super) fn explanations<'a>(intervals: &[&'a Interval]) -> Table {
     let mut table = Table::new("Wait Events Explained")
         .text("Event", "Its name.")
         .text("Wait Class", "The class it is added up in; (bg) marks waits of background work.")
         .text("Name", "Whose name it is: Oracle's where the meaning is the same, else our own.")
         .text("What Is Waited For", "In a sentence.");
     let mut events = BTreeMap::new();
-    for wait in intervals.iter().flat_map(|of| &of.waits) {
+    let listed = |of: &&'a Interval| match of.waits.len() > LONG {
+        true => worth_listing(of.waits.iter()).0,
+        false => of.waits.iter().collect(),
+    };
+    for wait in intervals.iter().flat_map(listed) {
         events.entry((&wait.name, wait.class, wait.background)).or_insert(wait);
     }
     for wait in events.into_values() {

@@ -191,9 +191,12 @@ pub(super) fn bars(of: &Interval, most: usize) -> Vec<Bar> {
 /// The parts of a bar of DB time: DB CPU, each class that occurs in one of the intervals, and what is left.
 /// Waits inside other waits are left out, so that no part is drawn twice.
 pub(super) fn parts(intervals: &[&Interval]) -> (Vec<Series>, Vec<Vec<f64>>) {
-    let mut series = vec![Series { name: DB_CPU.to_owned(), colour: colour(None) }];
-    let mut values: Vec<Vec<f64>> =
-        intervals.iter().map(|of| vec![of.db_cpu_ns.unwrap_or(0) as f64]).collect();
+    let (mut series, mut values) = (Vec::new(), vec![Vec::new(); intervals.len()]);
+    let cpu = intervals.iter().any(|of| of.db_cpu_ns.is_some());
+    if cpu {
+        series.push(Series { name: DB_CPU.to_owned(), colour: colour(None) });
+        values = intervals.iter().map(|of| vec![of.db_cpu_ns.unwrap_or(0) as f64]).collect();
+    }
     for class in WaitClass::ALL {
         let outer = |of: &&Interval| {
             let rows = classes(of);
@@ -213,7 +216,8 @@ pub(super) fn parts(intervals: &[&Interval]) -> (Vec<Series>, Vec<Vec<f64>>) {
     };
     let rests: Vec<f64> = values.iter().zip(intervals).map(|(values, of)| rest(values, of)).collect();
     if rests.iter().any(|rest| *rest > 0.0) {
-        series.push(Series { name: "not accounted for".to_owned(), colour: 10 });
+        let name = if cpu { "not accounted for" } else { "CPU (not told) and not accounted for" };
+        series.push(Series { name: name.to_owned(), colour: 10 });
         for (values, rest) in values.iter_mut().zip(rests) {
             values.push(rest);
         }

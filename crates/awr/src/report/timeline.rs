@@ -24,6 +24,7 @@ use tiersmith_events::WaitClass;
 use crate::archive::Gap;
 use crate::figure;
 use crate::joined::Broken;
+use crate::known::statistic;
 use crate::series::{Series, Step};
 use crate::{Interval, Snapshot, SnapshotId};
 
@@ -66,6 +67,46 @@ pub(crate) struct Slot {
     pub(crate) processors: Option<u32>,
     /// Waits by powers of two of a microsecond.
     pub(crate) histograms: BTreeMap<EventKey, Vec<u64>>,
+    /// What the flash cache did; nothing if the source has none.
+    pub(crate) flash: Option<FlashPoint>,
+}
+
+/// What a flash cache did in a time: a point of its curve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FlashPoint {
+    /// Blocks found in the tier.
+    pub(crate) hits: u64,
+    /// Blocks read from home.
+    pub(crate) misses: u64,
+    /// Clean copies that the tier held at its end.
+    pub(crate) cached_bytes: Option<u64>,
+}
+
+impl FlashPoint {
+    fn of(interval: &Interval) -> Option<FlashPoint> {
+        let hits = interval.counter(statistic::FLASH_HITS)?;
+        let zero_copy = interval.counter(statistic::ZERO_COPY_READS).unwrap_or(0);
+        let cached = interval.end.levels.iter().find(|level| level.name == "tier cached");
+        Some(FlashPoint {
+            hits: hits.saturating_add(zero_copy),
+            misses: interval.counter(statistic::FLASH_MISSES)?,
+            cached_bytes: cached.map(|level| level.value),
+        })
+    }
+
+    /// What both did, one after the other.
+    fn then(&self, next: &FlashPoint) -> FlashPoint {
+        FlashPoint {
+            hits: self.hits.saturating_add(next.hits),
+            misses: self.misses.saturating_add(next.misses),
+            cached_bytes: next.cached_bytes,
+        }
+    }
+
+    /// Blocks found in the tier, of all; 0 of none.
+    pub(crate) fn hit_percent(&self) -> f64 {
+        self.hits as f64 / (self.hits as f64 + self.misses as f64).max(1.0) * 100.0
+    }
 }
 
 /// A time of which nothing can be said, or less than of the others.
@@ -102,6 +143,33 @@ impl Timeline {
     /// Whether there is something between the ends.
     pub(crate) fn is_worth_drawing(&self) -> bool {
         self.steps > 1 && !self.slots.is_empty()
+    }
+
+    /// What the flash cache did in `parts` parts of equally many slots; fewer if there are fewer slots, none if one of them does not tell.
+    pub(crate) fn flash(&self, parts: usize) -> Vec<FlashPoint> {
+        let slots: Option<Vec<&FlashPoint>> = self.slots.iter().map(|slot| slot.flash.as_ref()).collect();
+        let slots = slots.unwrap_or_default();
+        let part = slots.len().div_ceil(parts.max(1)).max(1);
+        slots
+            .chunks(part)
+            .map(|part| part.iter().fold(FlashPoint::default(), |sum, next| sum.then(next)))
+            .collect()
+    }
+
+    /// Average active sessions of each slot, measured, else sampled; none if a slot does not tell.
+    pub(crate) fn loads(&self) -> Vec<f64> {
+        let measured: Option<Vec<f64>> =
+            self.slots.iter().map(|slot| slot.db_time_ns.map(|ns| slot.average(ns))).collect();
+        let sampled = || {
+            self.slots
+                .iter()
+                .map(|slot| {
+                    let (looks, seen) = slot.sampled.as_ref().filter(|(looks, _)| *looks > 0)?;
+                    Some(seen.values().sum::<u64>() as f64 / *looks as f64)
+                })
+                .collect::<Option<Vec<f64>>>()
+        };
+        measured.or_else(sampled).unwrap_or_default()
     }
 
     /// Its length, breaks included.
@@ -192,7 +260,8 @@ impl Fold {
     }
 
     /// The timeline, and the numbers of the snapshots that it was made of.
-    pub(crate) fn done(self) -> (Timeline, Vec<SnapshotId>) {
+    pub(crate) fn done(mut self) -> (Timeline, Vec<SnapshotId>) {
+        self.slots.join_rest();
         (Timeline { steps: self.steps, broken: self.broken, ..self.slots.line }, self.ids)
     }
 }
@@ -246,6 +315,19 @@ impl Slots {
         // Steps of centuries, which only hostile snapshots have, are joined too once nothing longer can be wanted.
         let short = before.elapsed_ns.saturating_add(last.elapsed_ns / 2) < self.wanted_ns;
         if last.follows && (short || self.wanted_ns == u64::MAX) {
+            let last = slots.pop().expect("BUG: there are two");
+            slots.last_mut().expect("BUG: there were two").add(last);
+        }
+    }
+
+    /// Adds the rest behind the last beat to the slot before it: a recording ends when its command does, and what a server adds up as sessions
+    /// end would be a peak of a few milliseconds that no session saw.
+    fn join_rest(&mut self) {
+        let slots = &mut self.line.slots;
+        if let [.., before, last] = slots.as_slice()
+            && last.follows
+            && last.elapsed_ns < before.elapsed_ns / 4
+        {
             let last = slots.pop().expect("BUG: there are two");
             slots.last_mut().expect("BUG: there were two").add(last);
         }
@@ -335,6 +417,7 @@ impl Slot {
             host,
             processors: interval.end.host.cpus.filter(|_| own).map(|cpus| cpus.threads),
             histograms,
+            flash: FlashPoint::of(interval),
         }
     }
 
@@ -365,6 +448,7 @@ impl Slot {
         };
         self.host = self.host.zip(next.host).map(|(a, b)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)));
         self.processors = self.processors.filter(|of| Some(*of) == next.processors);
+        self.flash = self.flash.as_ref().zip(next.flash.as_ref()).map(|(flash, next)| flash.then(next));
         for (event, counts) in next.histograms {
             add_up(self.histograms.entry(event).or_default(), &counts);
         }
