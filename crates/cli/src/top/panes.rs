@@ -26,7 +26,12 @@ pub(super) fn sheets(view: &View, pane: usize, order: usize) -> Vec<Sheet> {
     match pane {
         0 => vec![events(view, order)],
         1 => vec![statements(view, order)],
-        2 => vec![files(view, order)],
+        2 => {
+            // A source that tells its reads by table only has these alone.
+            let by_class = (!view.io.is_empty() || view.files.is_empty()).then(|| files(view, order));
+            let tables = (!view.files.is_empty()).then(|| tables(view, order));
+            by_class.into_iter().chain(tables).collect()
+        }
         3 => tiers(view, order),
         _ => vec![host(view, order)],
     }
@@ -194,6 +199,30 @@ fn files(view: &View, order: &str) -> Sheet {
             })
             .collect(),
         notes: rows.is_empty().then(|| none.to_owned()).into_iter().collect(),
+    }
+}
+
+fn tables(view: &View, order: &str) -> Sheet {
+    let mut rows: Vec<_> = view.files.iter().collect();
+    match order {
+        "latency" => descending(&mut rows, |row| row.mib_ns),
+        _ => descending(&mut rows, |row| Some(row.read_bytes_per_s)),
+    }
+    Sheet {
+        title: "Reads by table or file".to_owned(),
+        columns: vec![left("Read most", 0), right("Read B/s", 1), right("per MiB", 2), right("Size", 3)],
+        rows: rows
+            .iter()
+            .map(|row| {
+                vec![
+                    row.name.clone(),
+                    figure::bytes(row.read_bytes_per_s.round()),
+                    optional(row.mib_ns, figure::nanoseconds),
+                    row.bytes.map_or("-".to_owned(), |bytes| figure::bytes(bytes as f64)),
+                ]
+            })
+            .collect(),
+        notes: Vec::new(),
     }
 }
 

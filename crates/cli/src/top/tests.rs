@@ -216,6 +216,33 @@ fn the_text_of_one_interval_is_the_recorded_one() {
 }
 
 #[test]
+fn a_source_that_tells_reads_by_table_alone_has_these_in_the_pane_of_files() {
+    let tables = |tick: u64| {
+        let mut of = server(tick);
+        of.io.clear();
+        let file = |name: &str, mib: u64| tiersmith_awr::FileStat {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            bytes: Some(1 << 30),
+            read_bytes: (mib * tick) << 20,
+            read_ns: None,
+        };
+        of.files = vec![file("public.orders", 50), file("public.\u{1b}[2J", 5)];
+        of
+    };
+    let mut screen = screen(false);
+    screen.hear(News::Begins, BEGAN_S);
+    let interval = Interval::between(&tables(1), &tables(2)).unwrap();
+    screen.hear(News::Interval(Box::new(interval)), BEGAN_S + 5);
+    screen.act(Action::Pane(2));
+    let text = lines(&drawn(&mut screen, 80, 24, BEGAN_S + 5));
+    assert_harmless(&text);
+    let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}: {text}"));
+    assert!(at("public.orders") < at("public.\\u{1b}"), "{text}");
+    assert!(text.contains("10.0 MiB") && !text.contains("no reads or writes"), "{text}");
+}
+
+#[test]
 fn eighty_columns_and_twenty_four_rows_show_everything_that_matters() {
     let mut server = filled(server, true);
     assert_golden("server-80x24.txt", &lines(&drawn(&mut server, 80, 24, BEGAN_S + 40)));

@@ -30,11 +30,16 @@ pub(crate) struct View {
     /// Statements that could not be followed through the interval.
     pub(super) statements_left_out: usize,
     pub(super) io: Vec<Io>,
+    /// Tables or files that were read, most bytes first, as far as the source tells.
+    pub(super) files: Vec<File>,
     pub(super) tiers: Tiers,
     pub(super) host: Host,
     /// What is doubtful or missing, in sentences.
     pub(super) notes: Vec<String>,
 }
+
+/// How many tables or files are kept of an interval.
+const FILES: usize = 50;
 
 /// A counter by time.
 #[derive(Clone, Debug, Serialize)]
@@ -91,6 +96,17 @@ pub(super) struct Io {
     pub(super) writes_per_s: f64,
     pub(super) write_bytes_per_s: f64,
     pub(super) write_mean_ns: Option<f64>,
+}
+
+/// Reads of a table or file that the database's own page cache did not hold.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct File {
+    pub(super) name: String,
+    pub(super) read_bytes_per_s: f64,
+    /// The time of reading a MiB; absent if it is not measured for each.
+    pub(super) mib_ns: Option<f64>,
+    /// About how large it is.
+    pub(super) bytes: Option<u64>,
 }
 
 /// Tiers, and what else goes up and down.
@@ -195,6 +211,7 @@ impl View {
             statements: statements(of),
             statements_left_out: of.statements.lost,
             io: io(of),
+            files: files(of),
             tiers: tiers(of),
             host: host(of),
             notes: of.warnings.clone(),
@@ -305,6 +322,18 @@ fn io(of: &Interval) -> Vec<Io> {
         writes_per_s: io.writes as f64 / seconds,
         write_bytes_per_s: io.write_bytes as f64 / seconds,
         write_mean_ns: mean(io.write_ns, io.writes).filter(|_| !io.untimed),
+    })
+    .collect()
+}
+
+fn files(of: &Interval) -> Vec<File> {
+    let seconds = of.elapsed_s();
+    let read = of.files.iter().filter(|file| file.read_bytes > 0).take(FILES);
+    read.map(|file| File {
+        name: file.name.clone(),
+        read_bytes_per_s: file.read_bytes as f64 / seconds,
+        mib_ns: file.read_ns.map(|ns| ns as f64 / (file.read_bytes as f64 / 1_048_576.0)),
+        bytes: file.bytes,
     })
     .collect()
 }
