@@ -154,6 +154,8 @@ impl Plan {
             profile_file: chosen.file,
             door: noted,
             home_model,
+            // What was lent before and must not be any more is given back.
+            lent_max_bytes: if mount.lend { tiersmith_store::Options::default().lent_max_bytes } else { 0 },
             ..tiersmith_store::Options::default()
         };
         Ok(Plan {

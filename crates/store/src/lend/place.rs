@@ -205,7 +205,17 @@ impl LentDir for BesideMember {
         self.remove(id)?;
         let flags = OPEN | OFlags::CREATE | OFlags::EXCL;
         let fd = rustix::fs::openat(&dir, &*name, flags, Mode::RUSR | Mode::WUSR)?;
-        let made = self.fill(&fd, len).and_then(|()| plain(fd));
+        let made = self.fill(&fd, len).and_then(|()| plain(fd)).and_then(|plain| {
+            // Where that cannot be known the file could never be given back.
+            match self.is_ours_alone(&plain) {
+                Ok(true) => Ok(plain),
+                Ok(false) => Err(io::Error::other("another process has it open")),
+                Err(e) => Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    format!("its file system does not say who has a file open ({e})"),
+                )),
+            }
+        });
         if made.is_err() {
             let _ = rustix::fs::unlinkat(&dir, &*name, AtFlags::empty());
         }

@@ -7,9 +7,11 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 mod again;
+mod mixture;
 mod script;
 mod shape;
 
+use mixture::{difference, mixture};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -650,69 +652,6 @@ fn same(a: &Seen, b: &Seen, when: &str) -> Result<(), String> {
             Some(other) if other == bytes => {}
             Some(other) => return Err(format!("{name} {when}: {}", difference(bytes, other))),
             None => return Err(format!("{name} is gone {when}")),
-        }
-    }
-    Ok(())
-}
-
-fn difference(expected: &[u8], found: &[u8]) -> String {
-    let at = expected.iter().zip(found).position(|(a, b)| a != b);
-    match at {
-        Some(at) => format!(
-            "byte {at} (block {}) is {:#x}, expected {:#x}; sizes {} and {}",
-            at / 4096,
-            found[at],
-            expected[at],
-            found.len(),
-            expected.len()
-        ),
-        None => format!("size {}, expected {}", found.len(), expected.len()),
-    }
-}
-
-fn mixture(found: &[u8], a: &[u8], b: &[u8], grain: Grain) -> Result<(), String> {
-    if let Grain::Block(size) = grain
-        && found.len() > a.len()
-        && found.len() < b.len()
-        && found.len().is_multiple_of(size)
-    {
-        // A write that had to wait for room: its first blocks are the file's already.
-        let so_far = &b[..found.len()];
-        return if found == so_far {
-            Ok(())
-        } else {
-            Err(format!("grown, but {}", difference(so_far, found)))
-        };
-    }
-    if found.len() != a.len() && found.len() != b.len() {
-        return Err(format!("size {}, before {} and after {}", found.len(), a.len(), b.len()));
-    }
-    let step = match grain {
-        Grain::Ranged(size) if found.len() == a.len() => size,
-        Grain::Ranged(_) => {
-            return if found == b { Ok(()) } else { Err(format!("new size, but {}", difference(b, found))) };
-        }
-        Grain::Block(size) => {
-            if found.len() != a.len() {
-                // The size is the last thing to change.
-                return if found == b {
-                    Ok(())
-                } else {
-                    Err(format!("new size, but {}", difference(b, found)))
-                };
-            }
-            size
-        }
-        _ => 8,
-    };
-    let piece = |bytes: &[u8], at: usize, end: usize| -> Vec<u8> {
-        (at..end).map(|n| bytes.get(n).copied().unwrap_or(0)).collect()
-    };
-    for at in (0..found.len()).step_by(step) {
-        let end = (at + step).min(found.len());
-        let here = &found[at..end];
-        if here != piece(a, at, end) && here != piece(b, at, end) {
-            return Err(format!("bytes {at}..{end} are neither old nor new"));
         }
     }
     Ok(())
