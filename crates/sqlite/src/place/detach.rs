@@ -69,6 +69,7 @@ pub(super) fn detach(layout: &Layout, fold: Fold<'_>) -> Result<(), PlaceError> 
                 }
                 drop(opened.stamp);
                 opened.home.detach()?;
+                ofd::unlock(&opened.lock);
                 drop(opened.lock);
                 step(11)?;
                 return finish(layout, transition, fold);
@@ -88,6 +89,7 @@ pub(super) fn finish(layout: &Layout, transition: Transition, fold: Fold<'_>) ->
     let db = lock(layout, &db_path)?;
     bars::lower(layout)?;
     // SQLite takes these locks itself.
+    ofd::unlock(&db);
     drop(db);
     step(12)?;
     if let Err(reason) = fold(&db_path) {

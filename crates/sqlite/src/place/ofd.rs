@@ -73,6 +73,13 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
     })
 }
 
+/// Lets the bytes go now. Closing the file does so only with its last copy, and a process that is being started has one until it runs its
+/// program.
+pub(super) fn unlock(file: &File) {
+    // What is not locked is let go, too; closing does the rest.
+    let _ = set(file, F_UNLCK);
+}
+
 /// Whether anybody, in this process or another, has the file open besides `file`: somebody has if no write
 /// lease can be had. `None`: the file system, or the permissions, do not tell.
 pub(super) fn open_elsewhere(file: &File) -> Option<bool> {
@@ -108,6 +115,13 @@ mod tests {
         assert_eq!(lock(&second).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(first);
         lock(&second).unwrap();
+        // As a process that is being started has one.
+        let copy = second.try_clone().unwrap();
+        unlock(&second);
+        let third = open();
+        lock(&third).unwrap();
+        drop((second, copy));
+        assert_eq!(lock(&open()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]
