@@ -18,8 +18,11 @@ pub fn is_only_opening(file: BorrowedFd<'_>) -> io::Result<bool> {
     control(file, SET_SIGNAL, libc::SIGURG)?;
     match control(file, libc::F_SETLEASE, libc::F_WRLCK) {
         Ok(()) => {
-            control(file, libc::F_SETLEASE, libc::F_UNLCK)?;
-            Ok(true)
+            match control(file, libc::F_SETLEASE, libc::F_UNLCK) {
+                // Another thread that asked at the same time has given it up already.
+                Err(e) if e.raw_os_error() != Some(libc::EAGAIN) => Err(e),
+                _ => Ok(true),
+            }
         }
         Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(false),
         Err(e) => Err(e),
@@ -50,5 +53,18 @@ mod tests {
         assert!(!is_only_opening(one.as_fd()).unwrap());
         drop(other);
         assert!(is_only_opening(same.as_fd()).unwrap());
+    }
+
+    #[test]
+    fn threads_that_ask_at_once_are_answered_alike() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "x").unwrap();
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..20_000).for_each(|_| assert!(is_only_opening(file.as_fd()).unwrap())));
+            }
+        });
     }
 }

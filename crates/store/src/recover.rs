@@ -446,6 +446,15 @@ impl MapReader<'_> {
 fn match_home(home: &Arc<dyn Home>, tier: &Arc<Tier>, file: OnTier) -> Result<Recovered> {
     let OnTier { id, slot, identity, line, map, hint } = file;
     let flags = line.flags;
+    if flags & LENT != 0 && identity.class != FileClass::Redo {
+        return Err(Error::Damaged {
+            path: tier.members[0].path.clone(),
+            member: 0,
+            offset: tier.geometry.slot_at(slot) + line.at(),
+            structure: format!("state line of {} (file {id}, slot {slot})", hint.display()),
+            detail: "it says that the file is lent, and only redo files are".into(),
+        });
+    }
     let mut meta = Meta { line, ..Meta::default() };
     if identity.class == FileClass::Redo {
         map.for_each_leaf(|number, leaf| {

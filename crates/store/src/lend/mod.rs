@@ -334,7 +334,10 @@ impl Inner {
             })
         };
         let mut files: Vec<_> = self.all_files().into_iter().filter(idle).collect();
-        files.sort_by_key(|f| f.placed.as_ref().map_or(0, |p| p.loan.idle_since_ns.load(Ordering::Acquire)));
+        // Asked once each: what a sort looks at must not change meanwhile.
+        files.sort_by_cached_key(|f| {
+            f.placed.as_ref().map_or(0, |p| p.loan.idle_since_ns.load(Ordering::Acquire))
+        });
         files
     }
 
