@@ -432,6 +432,10 @@ pub(crate) fn attach_mapped(
     if let Some(note) = &note {
         note.check(&given, &empty, path)?;
     }
+    if note.is_none() && found.iter().any(|(_, tier)| tier.superblocks.is_some()) {
+        // A detach that was killed right after it removed the note: with the power the note would come back, and name a tier made anew here.
+        home.sync_dir(Path::new("")).map_err(Error::io("cannot sync", path))?;
+    }
     let mut random = Random(options.seed);
     let attachment = match uuid {
         Some(uuid) => uuid,
@@ -448,7 +452,10 @@ pub(crate) fn attach_mapped(
             || tier.superblocks.as_ref().is_none_or(|sb| sb[0].state == TierState::Detached);
         let superblocks = match tier.superblocks {
             Some(sb) if !fresh => sb,
-            _ => open::format(&tier.members, &spec, attachment, random.three(), ids)?,
+            before => {
+                let before = before.unwrap_or_default();
+                open::format(&tier.members, before, &spec, attachment, random.three(), ids)?
+            }
         };
         let mut tier = open::assemble(tier.members, superblocks, &spec, options.planted);
         tier.lent_dir = lent_dir(&spec).filter(|_| tier.durable);

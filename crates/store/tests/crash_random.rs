@@ -41,12 +41,12 @@ fn without_batches(ops: Vec<Op>) -> Vec<Op> {
     ops.into_iter().flat_map(single).collect()
 }
 
-/// The cuts of the run itself, and of some runs those of the recovery after a cut and after a kill.
-fn explored(run: &Run, seed: u64) -> Report {
+/// The cuts of the run itself, and of one in `few` runs those of the recovery after a cut, and of the attach after a kill.
+fn explored(run: &Run, seed: u64, few: u64) -> Report {
     let mut sum = run.explore(120, seed, Planted::None);
-    let more = match seed % 40 {
-        3 | 17 if sum.violations.is_empty() => explore_after_kill(run, 12, seed, Planted::None),
-        8 | 26 if sum.violations.is_empty() => explore_recovery(run, 2, 8, seed),
+    let more = match seed % few {
+        3 if sum.violations.is_empty() => explore_after_kill(run, 12, seed, Planted::None),
+        8 if sum.violations.is_empty() => explore_recovery(run, 2, 8, seed),
         _ => return sum,
     };
     add(&mut sum, more);
@@ -81,7 +81,8 @@ fn power_cut_anywhere_in_random_work_keeps_every_promise() {
         let (files, ops) = script(seed, OPERATIONS);
         let ops = if shape.tiers == Tiers::Volatile { without_batches(ops) } else { ops };
         let run = Run::new(shape, &files, &ops, Planted::None);
-        let report = explored(&run, seed);
+        // Each of these takes as long as twenty others: a soak has the time.
+        let report = explored(&run, seed, if soak.is_some() { 20 } else { 120 });
         if let Some(violation) = report.violations.first() {
             println!("TIERSMITH_SEED={seed}: {shape:?}, files {files:?}");
             for (n, op) in ops.iter().enumerate() {

@@ -5,7 +5,7 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Run, Shape, Tiers, explore_recovery, print_count};
+use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, print_count};
 use tiersmith_store::Planted;
 
 fn sound(what: &str, shape: Shape, files: &[(&'static str, usize)], ops: &[Op], images_per_cut: usize) {
@@ -155,4 +155,15 @@ fn power_cut_in_making_a_tier_again_that_was_detached_leaves_a_home_that_attache
     // Many images: the first words of a new superblock over one that was made unreadable are few among all.
     let shape = Shape { members: 2, ..Shape::default() };
     sound("made again", shape, &[], &[Op::Attach, Op::Detach, Op::Attach], 2000);
+}
+
+#[test]
+fn power_cut_in_making_a_tier_again_whose_detach_was_killed_between_two_members_leaves_a_home_that_attaches()
+{
+    let shape = Shape { members: 2, ..Shape::default() };
+    let ops = [write("a.db", 0, 4096), Op::Detach];
+    let run = Run::new(shape, &[("a.db", 4096)], &ops, Planted::None);
+    let report = explore_after_kill(&run, 40, 1, Planted::None);
+    print_count("detach killed, tier made again", &report);
+    report.assert_sound();
 }

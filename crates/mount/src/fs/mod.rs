@@ -159,6 +159,8 @@ impl Fs {
         let stats = home.stats();
         let durable = stats.tiers.iter().all(|t| t.durable);
         let model = stats.home_model.as_deref().and_then(HomeModel::named);
+        // The kernel would go past the model.
+        let passes = options.passthrough && !options.sync_on_write && model.is_none();
         Ok(Self {
             model,
             durable,
@@ -169,7 +171,7 @@ impl Fs {
             files: Slots::default(),
             listings: Slots::default(),
             sync_on_write: options.sync_on_write,
-            passes: options.passthrough && !options.sync_on_write,
+            passes,
             lends: options.lend,
             #[cfg(feature = "testing")]
             discard_writes: options.discard_writes,

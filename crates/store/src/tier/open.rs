@@ -188,6 +188,22 @@ fn spec_minimum(spec: &TierSpec, len: u64) -> u64 {
     Geometry::data_start_for(0, spec.lanes, spec.batches, spec.slot_count(len), spec.unit) + 4 * spec.unit
 }
 
+/// Before members are made a tier again: both copies of all of them say `detached`. A detach that was ended between two members, or between two
+/// copies, left one that does not, and it would look in use beside one whose marks the making had written already.
+///
+/// # Durability
+/// Durable on return; a cut leaves the old or the new state, member by member.
+fn let_go(members: &[Member], mut superblocks: Vec<Superblock>) {
+    if superblocks.len() != members.len() {
+        return;
+    }
+    for sb in &mut superblocks {
+        sb.state = TierState::Detached;
+        sb.seq += 1;
+    }
+    write_superblocks(members, &superblocks);
+}
+
 /// All members are there, in order, of one tier, and as long as the superblocks say.
 fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Result<()> {
     let first = &superblocks[0];
@@ -246,6 +262,7 @@ fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Resul
 /// tier is then formatted again.
 pub(crate) fn format(
     members: &[Member],
+    before: Vec<Superblock>,
     spec: &TierSpec,
     attachment: [u8; 16],
     random: [u64; 3],
@@ -300,6 +317,7 @@ pub(crate) fn format(
     for (member, start) in members.iter().zip(&geometry.data_start) {
         member.mapping.set_open_range(*start);
     }
+    let_go(members, before);
     // The old superblocks go first, an 8-byte word each: a cut among the new structures leaves neither them under an
     // old superblock nor something that could be anybody's.
     for at in COPY_AT {
