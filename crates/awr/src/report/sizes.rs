@@ -75,23 +75,20 @@ pub(super) fn memory(of: &[&Interval]) -> Table {
     };
     let table = Table::new(title).text("", "What it is.");
     let mut table = two_columns(table, of, "", "At that instant.");
-    type Line = (&'static str, fn(&crate::host::Memory) -> f64);
+    type Line = (&'static str, fn(&crate::host::Memory) -> Option<f64>);
     let lines: [Line; 2] = [
-        ("Host Mem", |memory| memory.total_bytes as f64),
-        ("Host Mem Available", |memory| memory.available_bytes as f64),
+        ("Host Mem", |memory| Some(memory.total_bytes as f64)),
+        ("Host Mem Available", |memory| memory.available().map(|bytes| bytes as f64)),
     ];
     let ends = two_snapshots(of);
     for (name, pick) in lines {
-        let values = ends.map(|end| end.host.memory.as_ref().map(pick));
+        let values = ends.map(|end| end.host.memory.as_ref().and_then(pick));
         if values.iter().any(Option::is_some) {
             let [first, second] = values.map(Cell::bytes);
             table.row(vec![Cell::text(name), first, second]);
         }
     }
-    let shares = ends.map(|end| {
-        let memory = end.host.memory.as_ref().filter(|memory| memory.total_bytes > 0)?;
-        Some((1.0 - memory.available_bytes as f64 / memory.total_bytes as f64) * 100.0)
-    });
+    let shares = ends.map(|end| end.host.memory.as_ref()?.used_percent());
     if shares.iter().any(Option::is_some) {
         let [first, second] = shares.map(Cell::percent);
         table.row(vec![Cell::text("% Host Mem used"), first, second]);
@@ -187,5 +184,20 @@ mod tests {
         let of = Interval::between(&with(&settings, 1), &with(&settings, 2)).expect("an interval");
         let rows: Vec<String> = caches(&[&of]).rows.iter().map(|row| row[1].shown()).collect();
         assert_eq!(rows, ["16MB", "16.0 MiB"]);
+    }
+
+    #[test]
+    fn memory_that_is_not_told_to_be_available_is_not_printed_as_none() {
+        let rows = |available_bytes| {
+            let at = |at| {
+                let mut of = with(&[], at);
+                of.host.memory = Some(crate::host::Memory { total_bytes: 8 << 30, available_bytes });
+                of
+            };
+            let of = Interval::between(&at(1), &at(2)).expect("an interval");
+            memory(&[&of]).rows.iter().map(|row| row[0].shown()).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(2 << 30), ["Host Mem", "Host Mem Available", "% Host Mem used"]);
+        assert_eq!(rows(0), ["Host Mem"], "as of an imported report");
     }
 }
