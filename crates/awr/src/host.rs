@@ -212,11 +212,15 @@ fn parse_pressure(text: &str, kind: &str) -> Option<u64> {
 }
 
 impl HostStat {
-    /// Whether there is something in it that format 1 of a snapshot has no place for.
-    pub(crate) fn needs_format_2(&self) -> bool {
-        let flushes =
-            self.disks.iter().flatten().any(|disk| disk.flushes.is_some() || disk.flush_ms.is_some());
-        self.boot.is_some() || self.queue.is_some() || self.pressure.is_some() || flushes
+    /// The oldest format of a snapshot that has a place for what is in it.
+    pub(crate) fn format(&self) -> u32 {
+        if self.disks.iter().flatten().any(|disk| disk.flushes.is_some() || disk.flush_ms.is_some()) {
+            3
+        } else if self.boot.is_some() || self.queue.is_some() || self.pressure.is_some() {
+            2
+        } else {
+            1
+        }
     }
 
     /// Whether the contents fit together.
