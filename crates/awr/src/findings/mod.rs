@@ -164,7 +164,8 @@ fn target(of: &Interval) -> Option<&'static str> {
 /// What a tier would do, with the command; nothing for a database that none is for, or that has one.
 fn attach(of: &Interval, does: &str) -> Option<String> {
     target(of).filter(|_| !is_attached(of))?;
-    Some(format!("`tiersmith attach HOME --fast PATH`: {does}."))
+    // A database does not tell whether the directory it lies in has a tier.
+    Some(format!("`tiersmith attach HOME --fast PATH`, if its directory is not attached already: {does}."))
 }
 
 /// As [`attach`], for commits: what it gives can be measured before.

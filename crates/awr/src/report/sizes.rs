@@ -42,9 +42,10 @@ fn two_snapshots<'a>(of: &[&'a Interval]) -> [&'a Snapshot; 2] {
     }
 }
 
-/// A size as settings have it: a bare number of InnoDB's and Redis' is bytes.
-fn size(value: &str) -> String {
+/// A size as settings have it: a bare number of InnoDB's and Redis' is bytes. Zero is no limit where Redis says it.
+fn size(name: &str, value: &str) -> String {
     match value.parse::<u64>() {
+        Ok(0) if name == "maxmemory" => "no limit".to_owned(),
         Ok(bytes) => figure::bytes(bytes as f64),
         Err(_) => value.to_owned(),
     }
@@ -59,7 +60,7 @@ pub(super) fn caches(of: &[&Interval]) -> Table {
     for (name, what) in SIZES {
         let values = ends.map(|end| end.source.settings.get(*name));
         if values.iter().any(Option::is_some) {
-            let cells = values.map(|value| value.map_or(Cell::Empty, |value| Cell::text(size(value))));
+            let cells = values.map(|value| value.map_or(Cell::Empty, |value| Cell::text(size(name, value))));
             let [first, second] = cells;
             table.row(vec![Cell::text(*name), first, second, Cell::text(*what)]);
         }
@@ -122,8 +123,12 @@ pub(super) fn differing(both: [&Interval; 2]) -> Table {
         .iter()
         .fold(table, |table, ordinal| table.text(ordinal, "At the end of the interval."));
     let source = |pick: fn(&crate::Source) -> &str| both.map(|of| pick(&of.end.source).to_owned());
+    // Of a database on another machine the host is not known: the recorder's is not a part of its configuration.
     let host = |pick: fn(&crate::host::HostStat) -> Option<String>| {
-        both.map(|of| pick(&of.end.host).unwrap_or_default())
+        both.map(|of| match of.is_remote() {
+            true => "not known (remote)".to_owned(),
+            false => pick(&of.end.host).unwrap_or_default(),
+        })
     };
     let others = [
         ("Release", source(|source| &source.version)),
@@ -199,5 +204,32 @@ mod tests {
         };
         assert_eq!(rows(2 << 30), ["Host Mem", "Host Mem Available", "% Host Mem used"]);
         assert_eq!(rows(0), ["Host Mem"], "as of an imported report");
+    }
+
+    #[test]
+    fn redis_without_a_limit_has_none_and_not_nothing() {
+        assert_eq!([size("maxmemory", "0"), size("maxmemory", "1024")], ["no limit", "1.0 KiB"]);
+        assert_eq!(size("tmp_table_size", "0"), figure::bytes(0.0));
+    }
+
+    #[test]
+    fn the_recorders_machine_is_not_the_configuration_of_a_remote_database() {
+        let of = |name: &str, remote| {
+            let at = |at| {
+                let mut of = with(&[], at);
+                of.host.name = Some(name.to_owned());
+                of.source.remote = remote;
+                of
+            };
+            Interval::between(&at(1), &at(2)).expect("an interval")
+        };
+        let rows = |first: &Interval, second: &Interval| -> Vec<Vec<String>> {
+            let table = differing([first, second]);
+            table.rows.iter().map(|row| row.iter().map(Cell::shown).collect()).collect()
+        };
+        let (a, b) = (of("a", Some(true)), of("b", Some(true)));
+        assert_eq!(rows(&a, &b), Vec::<Vec<String>>::new());
+        assert_eq!(rows(&of("a", None), &b)[0], ["Host Name", "a", "not known (remote)"]);
+        assert_eq!(rows(&of("a", None), &of("b", None)), [["Host Name", "a", "b"]]);
     }
 }
