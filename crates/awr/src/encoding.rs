@@ -7,7 +7,7 @@
 //! | field | meaning |
 //! |---|---|
 //! | `kind` | always `tiersmith snapshot`, so that other JSON is told apart |
-//! | `format` | 1, or 2 if there is something that format 1 has no place for. A program refuses a format it does not know |
+//! | `format` | the lowest of 1, 2 and 3 that has a place for what is in it. A program refuses a format it does not know |
 //! | `xxh3` | XXH3 (64 bits, sixteen hexadecimal digits) of the bytes of the body as they stand in the file |
 //! | `snapshot` | the body: the fields of [`Snapshot`], times in nanoseconds, sizes in bytes |
 //!
@@ -15,7 +15,8 @@
 //! to do; no text makes the reader panic. A changed field of the body means a new format number.
 //!
 //! Format 2 adds to the body: `missing`, `resets`, `statements`, `files`, `sampling`, and to the host `boot`, `queue`, `pressure`; each may be
-//! left out. What was written as format 1 reads as before, and what needs no more is still written as format 1.
+//! left out. Format 3 adds to the host's disks: `flushes`, `flush_ms`; each may be left out. What was written as an earlier format reads as
+//! before, and what needs no more is still written as one. For a few builds flushes were written as format 2: that is read too.
 //!
 //! Deliberately absent: compression, and reading formats of other programs.
 
@@ -26,7 +27,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{Error, Result, Snapshot};
 
 /// The newest format this program writes and reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
+
+/// What flushes of disks, which need format 3, may be read as.
+const FLUSHES_AS: u32 = 2;
 
 const KIND: &str = "tiersmith snapshot";
 
@@ -82,7 +86,7 @@ impl Snapshot {
             return Err(damaged(format!("the checksum of its body is {found}, the file says {recorded}")));
         }
         let snapshot: Snapshot = serde_json::from_str(body).map_err(|error| damaged(error.to_string()))?;
-        if u64::from(snapshot.format()) > file.format {
+        if u64::from(snapshot.format().min(FLUSHES_AS)) > file.format {
             return Err(damaged(format!("it holds what format {} has no place for", file.format)));
         }
         snapshot.check().map_err(damaged)?;

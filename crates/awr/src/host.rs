@@ -115,8 +115,21 @@ pub struct Load {
 pub struct Memory {
     /// All of it.
     pub total_bytes: u64,
-    /// What programs could still get.
+    /// What programs could still get; zero if it was not told, as in imported reports.
     pub available_bytes: u64,
+}
+
+impl Memory {
+    /// What programs could still get, in bytes; nothing if it was not told. A machine that runs always has some.
+    pub fn available(&self) -> Option<u64> {
+        Some(self.available_bytes).filter(|bytes| *bytes > 0)
+    }
+
+    /// The share that programs could not get, in per cent; nothing if it was not told.
+    pub fn used_percent(&self) -> Option<f64> {
+        let available = self.available().filter(|_| self.total_bytes > 0)?;
+        Some((1.0 - available as f64 / self.total_bytes as f64) * 100.0)
+    }
 }
 
 /// A disk since the system started.
@@ -199,11 +212,15 @@ fn parse_pressure(text: &str, kind: &str) -> Option<u64> {
 }
 
 impl HostStat {
-    /// Whether there is something in it that format 1 of a snapshot has no place for.
-    pub(crate) fn needs_format_2(&self) -> bool {
-        let flushes =
-            self.disks.iter().flatten().any(|disk| disk.flushes.is_some() || disk.flush_ms.is_some());
-        self.boot.is_some() || self.queue.is_some() || self.pressure.is_some() || flushes
+    /// The oldest format of a snapshot that has a place for what is in it.
+    pub(crate) fn format(&self) -> u32 {
+        if self.disks.iter().flatten().any(|disk| disk.flushes.is_some() || disk.flush_ms.is_some()) {
+            3
+        } else if self.boot.is_some() || self.queue.is_some() || self.pressure.is_some() {
+            2
+        } else {
+            1
+        }
     }
 
     /// Whether the contents fit together.

@@ -10,6 +10,9 @@
 
 use crate::IoStat;
 
+/// The help of PostgreSQL's reads, and of its writes as they were once counted: with those that make a file longer.
+pub(crate) const WITH_EXTENDS: &str = "Counted and timed by pg_stat_io; from the page cache or the disk.";
+
 /// Names of the counters that reports calculate with, spelt as Oracle spells them where it has them.
 pub mod statistic {
     /// How long a server has been up, in seconds.

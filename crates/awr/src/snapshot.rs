@@ -242,9 +242,8 @@ impl Snapshot {
             && self.sampling.is_none()
             && self.partial.is_empty()
             && self.source.remote.is_none()
-            && !self.io.iter().any(|io| io.untimed)
-            && !self.host.needs_format_2();
-        if plain { 1 } else { 2 }
+            && !self.io.iter().any(|io| io.untimed);
+        self.host.format().max(if plain { 1 } else { 2 })
     }
 
     /// Adds the wait events of a registry. Events that are there already are added up: a source may have

@@ -122,7 +122,8 @@ fn promtool(words: &[&str], text: &str) -> Option<String> {
     };
     let said =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "promtool {}: {said}", words.join(" "));
+    // 1: it cannot be read. Another code is advice about names, which differs by version.
+    assert!(output.status.code().is_some_and(|code| code != 1), "promtool {}: {said}", words.join(" "));
     Some(said)
 }
 

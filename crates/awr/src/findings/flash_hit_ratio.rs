@@ -23,8 +23,8 @@ const LEAST_PERCENT_OF_WAITS: f64 = 20.0;
 /// Fewer blocks read say little.
 const LEAST_READS: u64 = 1000;
 
-/// A ratio that rose by so many points from the second third of the recording to the last is rising still.
-const RISES: f64 = 5.0;
+/// A ratio that changed by so many points from the second third of the recording to the last has not settled.
+const MOVES: f64 = 5.0;
 
 /// Parts of the recording that the curve is shown by.
 const PARTS: usize = 3;
@@ -68,18 +68,25 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     if of.is_emulated() {
         evidence.push("The tier is emulated.".to_owned());
     }
-    let advice = match rises(&points) {
-        Some(true) => "Its hit ratio still rises: let it fill, and look again before anything is bought.",
-        // The store keeps some room free for writers: it is full when it takes blocks out.
-        Some(false) if of.counter("blocks evicted").is_some_and(|blocks| blocks > 0) => {
+    // The store keeps some room free for writers: it is full when it takes blocks out. Who does not count them does not say.
+    let evicted = of.counter("blocks evicted");
+    let advice = match (moves(&points), evicted) {
+        (Some(Moves::Up), _) => {
+            "Its hit ratio still rises: let it fill, and look again before anything is bought."
+        }
+        (Some(Moves::Down), _) => {
+            "Its hit ratio falls: what is read has changed or grown while this was recorded. Look again when the load has settled, and record \
+             what a load does that differs (a scan, a backup, more users) by itself; pin what matters (`tiersmith pin HOME PATTERN`)."
+        }
+        (Some(Moves::Not), Some(1..)) => {
             "Its hit ratio has settled and blocks are taken out of the tier to make room: give it more, or pin what matters (`tiersmith pin HOME PATTERN`). What a \
              larger tier would hit was not measured: try one."
         }
-        Some(false) => {
+        (Some(Moves::Not), Some(0)) => {
             "Its hit ratio has settled, and nothing had to be taken out of the tier: more room will not help. What is read is read once, or \
              written in between; pin what matters (`tiersmith pin HOME PATTERN`)."
         }
-        None => {
+        (Some(Moves::Not), None) | (None, _) => {
             "If the tier was attached recently or much of it is free, wait until it is warm and look again; else give it more room, or pin \
              what matters (`tiersmith pin HOME PATTERN`). What a larger tier would hit was not measured: try one."
         }
@@ -110,13 +117,26 @@ fn shown(points: &[FlashPoint]) -> Option<String> {
     Some(format!("Its curve, part by part of the recording: {}.", parts.join(", ")))
 }
 
-/// Whether the ratio rises still at the end; nothing if too few parts tell it.
-fn rises(points: &[FlashPoint]) -> Option<bool> {
+/// Where the ratio goes at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moves {
+    Up,
+    Down,
+    Not,
+}
+
+/// Where the ratio goes at the end; nothing if too few parts tell it.
+fn moves(points: &[FlashPoint]) -> Option<Moves> {
     let [.., before, last] = points else { return None };
     // A part with few reads tells nothing by its ratio.
     let enough =
         [before, last].iter().all(|point| point.hits.saturating_add(point.misses) >= LEAST_READS / 10);
-    enough.then(|| last.hit_percent() - before.hit_percent() >= RISES)
+    let by = last.hit_percent() - before.hit_percent();
+    enough.then_some(match by {
+        by if by >= MOVES => Moves::Up,
+        by if by <= -MOVES => Moves::Down,
+        _ => Moves::Not,
+    })
 }
 
 #[cfg(test)]
@@ -169,10 +189,12 @@ mod tests {
                  3.0 MiB of clean copies."
             )
         );
-        assert_eq!(rises(&rising), Some(true));
-        assert_eq!(rises(&[point(480, 1), point(500, 1)]), Some(false));
-        assert_eq!(rises(&[point(480, 1)]), None);
+        assert_eq!(moves(&rising), Some(Moves::Up));
+        assert_eq!(moves(&[point(480, 1), point(500, 1)]), Some(Moves::Not));
+        assert_eq!(moves(&[point(500, 1), point(480, 1)]), Some(Moves::Not));
+        assert_eq!(moves(&[point(500, 1), point(300, 1)]), Some(Moves::Down), "it falls");
+        assert_eq!(moves(&[point(480, 1)]), None);
         let few = FlashPoint { hits: 1, misses: 1, cached_bytes: None };
-        assert_eq!(rises(&[few.clone(), few]), None, "by chance");
+        assert_eq!(moves(&[few.clone(), few]), None, "by chance");
     }
 }

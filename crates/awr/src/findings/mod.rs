@@ -83,6 +83,12 @@ fn class_ns(of: &Interval, class: WaitClass) -> u64 {
     waits.fold(0, |sum: u64, wait| sum.saturating_add(wait.total_ns))
 }
 
+/// The share of commits' waits in DB time, where the source times them; nothing measured is nothing, and not zero.
+fn measured_commits(of: &Interval) -> Option<f64> {
+    let timed = of.foreground().into_iter().any(|wait| wait.class == WaitClass::Commit);
+    of_db_time(of, class_ns(of, WaitClass::Commit)).filter(|_| timed)
+}
+
 /// The share of a class in samples of active sessions, in per cent, and of how many sightings.
 fn sampled_share(of: &Interval, class: WaitClass) -> Option<(f64, u64)> {
     let sampling = of.sampling.as_ref()?;
@@ -107,17 +113,26 @@ fn redo_syncs(of: &Interval) -> Option<(u64, u64)> {
     sum("redo sync").or_else(|| sum(written?)).or_else(|| sum("log file sync"))
 }
 
+/// A disk on which the redo lies is flushed about as often as the redo is synced: a sync may make two or three flushes (the data, the journal
+/// of the file system), and several syncs may share one. By what factor the flushes may be less, and more.
+const FLUSHES_LEAST: f64 = 0.5;
+const FLUSHES_MOST: f64 = 4.0;
+
 /// What a write and a flush took on the disk that was flushed most.
 struct Synced<'a> {
     name: &'a str,
     ns: f64,
 }
 
-/// The disk of the database's own host that was flushed most; nothing if the kernel does not count flushes.
+/// The disk of the database's own host that was flushed most, of those that were flushed about as often as the redo was synced: others are
+/// no evidence of it. Nothing if there is none, or the kernel does not count flushes.
 fn synced_most(of: &Interval) -> Option<Synced<'_>> {
     let flushed =
         |disk: &crate::host::DiskStat| disk.flushes.zip(disk.flush_ms).filter(|(count, _)| *count > 0);
-    let known = of.disks.iter().filter(|disk| disk.writes > 0 && flushed(disk).is_some());
+    let syncs = redo_syncs(of)?.0 as f64;
+    let fits = |flushes: u64| (FLUSHES_LEAST..=FLUSHES_MOST).contains(&(flushes as f64 / syncs));
+    let known =
+        of.disks.iter().filter(|disk| disk.writes > 0 && flushed(disk).is_some_and(|(count, _)| fits(count)));
     let disk = known.max_by_key(|disk| disk.flushes)?;
     let (flushes, flush_ms) = flushed(disk)?;
     let ns = (disk.write_ms as f64 / disk.writes as f64 + flush_ms as f64 / flushes as f64) * 1e6;
@@ -149,7 +164,8 @@ fn target(of: &Interval) -> Option<&'static str> {
 /// What a tier would do, with the command; nothing for a database that none is for, or that has one.
 fn attach(of: &Interval, does: &str) -> Option<String> {
     target(of).filter(|_| !is_attached(of))?;
-    Some(format!("`tiersmith attach HOME --fast PATH`: {does}."))
+    // A database does not tell whether the directory it lies in has a tier.
+    Some(format!("`tiersmith attach HOME --fast PATH`, if its directory is not attached already: {does}."))
 }
 
 /// As [`attach`], for commits: what it gives can be measured before.

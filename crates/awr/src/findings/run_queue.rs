@@ -2,7 +2,7 @@
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, class_ns, of_db_time, redo_syncs, sampled_share, synced_most};
+use super::{Finding, measured_commits, redo_syncs, sampled_share, synced_most};
 use crate::{Interval, figure};
 
 /// Share of the interval in which some thread waited for a processor, from which on it matters.
@@ -17,7 +17,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     }
     let pressure = of.pressure?;
     let waited = (pressure.cpu_some_us as f64 * 1e3 / of.elapsed_ns as f64 * 100.0).min(100.0);
-    let measured = of_db_time(of, class_ns(of, WaitClass::Commit)).filter(|percent| *percent > 0.0);
+    let measured = measured_commits(of);
     let commits = measured.or_else(|| sampled_share(of, WaitClass::Commit).map(|(percent, _)| percent))?;
     if waited < LEAST_PERCENT || commits < LEAST_COMMIT_PERCENT {
         return None;

@@ -3,11 +3,12 @@
 //! The database says how long a sync of redo took, the kernel how long the disk took to write and to flush. What is between the two is not the
 //! disk's: a file system's journal, other files that are made durable by the same flush, a thread that waits for a processor.
 //!
-//! Deliberately absent: which disk the redo lies on, which no source tells. The disk that was flushed most is taken, and named.
+//! Deliberately absent: which disk the redo lies on, which no source tells. The disk that was flushed most is taken, and named, if it was flushed
+//! about as often as the redo was synced; else no disk is.
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, attach_redo, class_ns, of_db_time, redo_syncs, sampled_share, synced_most};
+use super::{Finding, attach_redo, measured_commits, redo_syncs, sampled_share, synced_most};
 use crate::{Interval, figure};
 
 /// A mean from which on a sync is slow: flash without power-loss protection and disks are above, what is made for redo is far below.
@@ -31,7 +32,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     if mean < SLOW_NS && !above {
         return None;
     }
-    let measured = of_db_time(of, class_ns(of, WaitClass::Commit)).filter(|percent| *percent > 0.0);
+    let measured = measured_commits(of);
     let commits = measured.or_else(|| sampled_share(of, WaitClass::Commit).map(|(percent, _)| percent));
     if commits.is_some_and(|percent| percent < LEAST_PERCENT) {
         return None;
@@ -51,7 +52,8 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     } else if let Some(disk) = of
         .disks
         .iter()
-        .filter(|disk| disk.writes > 0 && !super::is_elsewhere(of))
+        // Where flushes are counted and do not fit, the disk's writes are not the redo's either.
+        .filter(|disk| disk.writes > 0 && disk.flushes.is_none() && !super::is_elsewhere(of))
         .max_by_key(|disk| disk.writes)
     {
         evidence.push(format!(
@@ -122,7 +124,32 @@ mod tests {
         assert_eq!(found.name, "Redo is slower than its disk");
         assert!(found.evidence[1].contains("10.0 % of a sync"), "{:?}", found.evidence);
         assert!(found.advice.contains("file system of its own"), "{}", found.advice);
-        assert_eq!(find(&with_disk(syncs(100_000, 20), 1000, 0).interval()), None, "200 us matter to nobody");
+        assert_eq!(
+            find(&with_disk(syncs(100_000, 20), 100_000, 0).interval()),
+            None,
+            "200 us matter to nobody"
+        );
+    }
+
+    #[test]
+    fn a_disk_that_is_flushed_for_something_else_is_no_evidence() {
+        let of = |flushes| find(&with_disk(syncs(1000, 20), flushes, 1).interval()).expect("it speaks");
+        for flushes in [499, 4001] {
+            let found = of(flushes);
+            assert_eq!(
+                (found.name.as_str(), found.evidence.len()),
+                ("Redo is slow to become durable", 1),
+                "{flushes}"
+            );
+        }
+        for flushes in [500, 4000] {
+            assert_eq!(of(flushes).name, "Redo is slower than its disk", "{flushes}");
+        }
+        assert_eq!(
+            find(&with_disk(syncs(1000, 1), 300, 0).interval()),
+            None,
+            "1 ms, and the disk is not known"
+        );
     }
 
     #[test]
@@ -133,6 +160,7 @@ mod tests {
             find(&made.interval())
         };
         assert_eq!(of(900_000_000), None, "0.9 %");
+        assert_eq!(of(0), None, "measured, and nothing");
         assert!(of(1_100_000_000).is_some());
     }
 

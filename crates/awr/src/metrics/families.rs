@@ -307,8 +307,10 @@ fn of_host(to: &mut Families, host: &HostStat) {
     if let Some(memory) = &host.memory {
         let spec = gauge("host_memory_size", Unit::Bytes, "Memory of the machine.");
         to.add(spec, &none, Value::Whole(memory.total_bytes));
-        let spec = gauge("host_memory_available", Unit::Bytes, "What programs could still get.");
-        to.add(spec, &none, Value::Whole(memory.available_bytes));
+        if let Some(available) = memory.available() {
+            let spec = gauge("host_memory_available", Unit::Bytes, "What programs could still get.");
+            to.add(spec, &none, Value::Whole(available));
+        }
     }
     if let Some(pressure) = &host.pressure {
         for (resource, kind, us) in [

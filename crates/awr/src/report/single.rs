@@ -378,31 +378,24 @@ fn redo(of: &Interval) -> Table {
         ("redo sync", "redo syncs", "redo sync time, average"),
         ("log file sync", "redo synch writes", "redo synch time, average"),
     ] {
-        // Of requests where they wait for it themselves, else of whoever does it for them.
-        let background = || of.waits.iter().find(|wait| wait.name == event && wait.background);
-        let Some(wait) = of.wait(event).or_else(background) else {
-            if let Some(counted) = of.counter(count) {
-                table.row(vec![
-                    Cell::text(count),
-                    Cell::count(counted),
-                    Cell::number(counted as f64 / of.elapsed_s()),
-                    Cell::number(per(counted as f64, of.transactions())),
-                ]);
-            }
-            continue;
-        };
-        let waits = wait.count as f64;
+        // By requests themselves and by whoever does it for them: it is one redo.
+        let waits: Vec<&WaitDelta> = of.waits.iter().filter(|wait| wait.name == event).collect();
+        let sum =
+            |pick: fn(&WaitDelta) -> u64| waits.iter().fold(0u64, |sum, wait| sum.saturating_add(pick(wait)));
+        let (waited, ns, bytes) = (sum(|wait| wait.count), sum(|wait| wait.total_ns), sum(|wait| wait.bytes));
+        // The source's own counter says how many there were; its events, which may leave some out, how long they took.
+        let Some(counted) = of.counter(count).or((!waits.is_empty()).then_some(waited)) else { continue };
         table.row(vec![
             Cell::text(count),
-            Cell::count(wait.count),
-            Cell::number(waits / of.elapsed_s()),
-            Cell::number(per(waits, of.transactions())),
+            Cell::count(counted),
+            Cell::number(counted as f64 / of.elapsed_s()),
+            Cell::number(per(counted as f64, of.transactions())),
         ]);
-        if wait.count > 0 {
-            table.row(vec![Cell::text(mean), Cell::nanoseconds(wait.mean_ns())]);
+        if waited > 0 {
+            table.row(vec![Cell::text(mean), Cell::nanoseconds(per(ns as f64, Some(waited)))]);
         }
-        if wait.bytes > 0 {
-            let size = Cell::bytes(per(wait.bytes as f64, Some(wait.count)));
+        if bytes > 0 {
+            let size = Cell::bytes(per(bytes as f64, Some(waited)));
             table.row(vec![Cell::text("redo write size, average"), size]);
         }
     }
@@ -546,4 +539,33 @@ fn disks(of: &Interval) -> Table {
     }
     table.first(io::ROWS, io::REST);
     table.without_empty_columns()
+}
+
+#[cfg(test)]
+mod tests {
+    use tiersmith_events::WaitClass;
+
+    use super::*;
+    use crate::findings::made::minute;
+
+    #[test]
+    fn redo_is_that_of_requests_and_of_the_background_together() {
+        let rows = |of: &Interval| -> Vec<Vec<String>> {
+            redo(of).rows.iter().map(|row| row.iter().take(2).map(Cell::shown).collect()).collect()
+        };
+        let by = |requests: u64, background: u64| {
+            minute().wait("redo sync", WaitClass::Commit, false, requests, requests / 10).wait(
+                "redo sync",
+                WaitClass::SystemIo,
+                true,
+                background,
+                background / 5,
+            )
+        };
+        let (syncs, mean) = ("redo syncs", "redo sync time, average");
+        assert_eq!(rows(&by(0, 50).interval()), [[syncs, "50"], [mean, "200.00ms"]]);
+        assert_eq!(rows(&by(50, 50).interval()), [[syncs, "100"], [mean, "150.00ms"]]);
+        let counted = by(50, 50).counter(syncs, 120);
+        assert_eq!(rows(&counted.interval()), [[syncs, "120"], [mean, "150.00ms"]]);
+    }
 }

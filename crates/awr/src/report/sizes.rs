@@ -42,9 +42,10 @@ fn two_snapshots<'a>(of: &[&'a Interval]) -> [&'a Snapshot; 2] {
     }
 }
 
-/// A size as settings have it: a bare number of InnoDB's and Redis' is bytes.
-fn size(value: &str) -> String {
+/// A size as settings have it: a bare number of InnoDB's and Redis' is bytes. Zero is no limit where Redis says it.
+fn size(name: &str, value: &str) -> String {
     match value.parse::<u64>() {
+        Ok(0) if name == "maxmemory" => "no limit".to_owned(),
         Ok(bytes) => figure::bytes(bytes as f64),
         Err(_) => value.to_owned(),
     }
@@ -59,7 +60,7 @@ pub(super) fn caches(of: &[&Interval]) -> Table {
     for (name, what) in SIZES {
         let values = ends.map(|end| end.source.settings.get(*name));
         if values.iter().any(Option::is_some) {
-            let cells = values.map(|value| value.map_or(Cell::Empty, |value| Cell::text(size(value))));
+            let cells = values.map(|value| value.map_or(Cell::Empty, |value| Cell::text(size(name, value))));
             let [first, second] = cells;
             table.row(vec![Cell::text(*name), first, second, Cell::text(*what)]);
         }
@@ -75,23 +76,20 @@ pub(super) fn memory(of: &[&Interval]) -> Table {
     };
     let table = Table::new(title).text("", "What it is.");
     let mut table = two_columns(table, of, "", "At that instant.");
-    type Line = (&'static str, fn(&crate::host::Memory) -> f64);
+    type Line = (&'static str, fn(&crate::host::Memory) -> Option<f64>);
     let lines: [Line; 2] = [
-        ("Host Mem", |memory| memory.total_bytes as f64),
-        ("Host Mem Available", |memory| memory.available_bytes as f64),
+        ("Host Mem", |memory| Some(memory.total_bytes as f64)),
+        ("Host Mem Available", |memory| memory.available().map(|bytes| bytes as f64)),
     ];
     let ends = two_snapshots(of);
     for (name, pick) in lines {
-        let values = ends.map(|end| end.host.memory.as_ref().map(pick));
+        let values = ends.map(|end| end.host.memory.as_ref().and_then(pick));
         if values.iter().any(Option::is_some) {
             let [first, second] = values.map(Cell::bytes);
             table.row(vec![Cell::text(name), first, second]);
         }
     }
-    let shares = ends.map(|end| {
-        let memory = end.host.memory.as_ref().filter(|memory| memory.total_bytes > 0)?;
-        Some((1.0 - memory.available_bytes as f64 / memory.total_bytes as f64) * 100.0)
-    });
+    let shares = ends.map(|end| end.host.memory.as_ref()?.used_percent());
     if shares.iter().any(Option::is_some) {
         let [first, second] = shares.map(Cell::percent);
         table.row(vec![Cell::text("% Host Mem used"), first, second]);
@@ -125,8 +123,12 @@ pub(super) fn differing(both: [&Interval; 2]) -> Table {
         .iter()
         .fold(table, |table, ordinal| table.text(ordinal, "At the end of the interval."));
     let source = |pick: fn(&crate::Source) -> &str| both.map(|of| pick(&of.end.source).to_owned());
+    // Of a database on another machine the host is not known: the recorder's is not a part of its configuration.
     let host = |pick: fn(&crate::host::HostStat) -> Option<String>| {
-        both.map(|of| pick(&of.end.host).unwrap_or_default())
+        both.map(|of| match of.is_remote() {
+            true => "not known (remote)".to_owned(),
+            false => pick(&of.end.host).unwrap_or_default(),
+        })
     };
     let others = [
         ("Release", source(|source| &source.version)),
@@ -187,5 +189,47 @@ mod tests {
         let of = Interval::between(&with(&settings, 1), &with(&settings, 2)).expect("an interval");
         let rows: Vec<String> = caches(&[&of]).rows.iter().map(|row| row[1].shown()).collect();
         assert_eq!(rows, ["16MB", "16.0 MiB"]);
+    }
+
+    #[test]
+    fn memory_that_is_not_told_to_be_available_is_not_printed_as_none() {
+        let rows = |available_bytes| {
+            let at = |at| {
+                let mut of = with(&[], at);
+                of.host.memory = Some(crate::host::Memory { total_bytes: 8 << 30, available_bytes });
+                of
+            };
+            let of = Interval::between(&at(1), &at(2)).expect("an interval");
+            memory(&[&of]).rows.iter().map(|row| row[0].shown()).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(2 << 30), ["Host Mem", "Host Mem Available", "% Host Mem used"]);
+        assert_eq!(rows(0), ["Host Mem"], "as of an imported report");
+    }
+
+    #[test]
+    fn redis_without_a_limit_has_none_and_not_nothing() {
+        assert_eq!([size("maxmemory", "0"), size("maxmemory", "1024")], ["no limit", "1.0 KiB"]);
+        assert_eq!(size("tmp_table_size", "0"), figure::bytes(0.0));
+    }
+
+    #[test]
+    fn the_recorders_machine_is_not_the_configuration_of_a_remote_database() {
+        let of = |name: &str, remote| {
+            let at = |at| {
+                let mut of = with(&[], at);
+                of.host.name = Some(name.to_owned());
+                of.source.remote = remote;
+                of
+            };
+            Interval::between(&at(1), &at(2)).expect("an interval")
+        };
+        let rows = |first: &Interval, second: &Interval| -> Vec<Vec<String>> {
+            let table = differing([first, second]);
+            table.rows.iter().map(|row| row.iter().map(Cell::shown).collect()).collect()
+        };
+        let (a, b) = (of("a", Some(true)), of("b", Some(true)));
+        assert_eq!(rows(&a, &b), Vec::<Vec<String>>::new());
+        assert_eq!(rows(&of("a", None), &b)[0], ["Host Name", "a", "not known (remote)"]);
+        assert_eq!(rows(&of("a", None), &of("b", None)), [["Host Name", "a", "b"]]);
     }
 }

@@ -21,7 +21,7 @@ use tiersmith_events::WaitClass;
 use super::super::{count, ms_to_ns, wait};
 use super::{Answers, Row};
 use crate::file::MOST_FILES;
-use crate::known::statistic;
+use crate::known::{self, statistic};
 use crate::redact::Redaction;
 use crate::statement::StatementStat;
 use crate::{FileStat, IoStat, Snapshot, WaitStat};
@@ -286,6 +286,9 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
     }
 }
 
+/// Writes that make a file of a table or an index longer.
+const DATA_FILE_EXTEND: &str = "data file extend";
+
 /// pg_stat_io: who read and wrote what. A client's backend is a request; everybody else works in the background.
 fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_timed: bool) {
     for row in rows(answers, "io") {
@@ -321,6 +324,8 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
             (_, "bulkread" | "bulkwrite", _) => {
                 ["db file scattered read", "direct path write", "data file sync"]
             }
+            // A VACUUM of a client writes the pages of its own ring, which says nothing of a want of clean ones.
+            (_, "vacuum", false) => ["db file sequential read", "direct path write", "data file sync"],
             (_, _, true) => ["db file sequential read", "db file parallel write", "data file sync"],
             (_, _, false) => ["db file sequential read", "data file write", "data file sync"],
         };
@@ -330,15 +335,21 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
             ("wal", false) => WaitClass::Commit,
             _ => WaitClass::UserIo,
         };
-        let parts = [
+        // A file that grows is written to in any case: for tables that is an event of its own, and no sign of anything.
+        let apart = object == "relation";
+        let written = if apart {
+            (writes, time("write_time"))
+        } else {
+            (writes.saturating_add(extends), time("write_time").saturating_add(time("extend_time")))
+        };
+        let mut parts = vec![
             (names[0], reads, time("read_time")),
-            (
-                names[1],
-                writes.saturating_add(extends),
-                time("write_time").saturating_add(time("extend_time")),
-            ),
+            (names[1], written.0, written.1),
             (names[2], of("fsyncs"), time("fsync_time")),
         ];
+        if apart && number(row, "extends").is_some() {
+            parts.push((DATA_FILE_EXTEND, extends, time("extend_time")));
+        }
         for (name, requests, total_ns) in parts {
             let read_of_redo = name == "log file sequential read";
             let class = if read_of_redo { WaitClass::SystemIo } else { class };
@@ -348,7 +359,13 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
                     "A new file for redo, filled when it is made: counted and timed by pg_stat_io."
                 }
                 ("wal", _) => "Redo, without new files for it: counted and timed by pg_stat_io.",
-                _ => "Counted and timed by pg_stat_io; from the page cache or the disk.",
+                _ if name == DATA_FILE_EXTEND => {
+                    "A file of a table or an index was made longer: counted and timed by pg_stat_io."
+                }
+                ("relation", _) if name == names[1] => {
+                    "Without what makes files longer: counted and timed by pg_stat_io; to the page cache of the system or the disk."
+                }
+                _ => known::WITH_EXTENDS,
             };
             add(snapshot, wait(name, class, background, help), requests, total_ns);
         }
@@ -515,6 +532,9 @@ mod tests {
         assert_eq!(of("redo sync", true), Some((WaitClass::SystemIo, 4, 4_000_000)));
         assert_eq!(of("db file sequential read", false), Some((WaitClass::UserIo, 6, 3_000_000)));
         assert_eq!(of("db file parallel write", true), Some((WaitClass::SystemIo, 50, 9_000_000)));
+        assert_eq!(of("data file write", false), Some((WaitClass::UserIo, 0, 0)), "nothing but growth");
+        assert_eq!(of("data file extend", false), Some((WaitClass::UserIo, 2, 100_000)));
+        assert_eq!(of("data file extend", true), None, "a checkpointer makes no file longer");
         assert_eq!(value(&snapshot, "physical writes"), Some(50 + 7 + 2));
         assert_eq!(value(&snapshot, "checkpoints on demand"), Some(2));
         let io =
@@ -560,6 +580,25 @@ mod tests {
         let wait = |name: &str| snapshot.waits.iter().find(|wait| wait.name == name).map(|wait| wait.count);
         assert_eq!((wait("log file parallel write"), wait("redo sync")), (Some(10), Some(1)));
         assert_eq!((wait("log file init write"), wait("log file init sync")), (Some(3), Some(1)));
+    }
+
+    #[test]
+    fn growth_of_files_and_a_clients_vacuum_are_not_writes_for_want_of_a_clean_page() {
+        let io = |context: &str, writes: u64, extends: u64| {
+            json!({"backend_type": "client backend", "object": "relation", "context": context, "writes": writes, "write_time": 1.0,
+                   "extends": extends, "extend_time": 5.0, "fsyncs": 0, "fsync_time": 0.0})
+        };
+        let views = [("io", json!([io("normal", 3, 20_000), io("vacuum", 700, 0), io("bulkwrite", 40, 9)]))];
+        let snapshot = filled(&answers(170_000, &views));
+        let of = |name: &str| {
+            let found = snapshot.waits.iter().find(|wait| wait.name == name).expect("there");
+            (found.count, found.total_ns)
+        };
+        assert_eq!(of("data file write"), (3, 1_000_000));
+        assert_eq!(of("direct path write"), (740, 2_000_000));
+        assert_eq!(of("data file extend"), (20_009, 15_000_000));
+        let write = snapshot.waits.iter().find(|wait| wait.name == "data file write").expect("there");
+        assert!(write.help != known::WITH_EXTENDS, "another count has another help");
     }
 
     #[test]
