@@ -328,6 +328,23 @@ impl Snapshot {
         }
     }
 
+    /// Adds reads and writes as [`Snapshot::add_io_of`] does, of the wait events that are in the snapshot already.
+    pub fn add_io_of_its_waits(&mut self, tier: &str) {
+        let found: Vec<IoStat> = self
+            .waits
+            .iter()
+            .filter_map(|wait| known::io_of(&wait.name, tier, wait.count, wait.bytes, wait.total_ns))
+            .collect();
+        for mut io in found {
+            if io.tier.is_empty() {
+                tier.clone_into(&mut io.tier);
+            }
+            if io.reads > 0 || io.writes > 0 {
+                self.add_io(io);
+            }
+        }
+    }
+
     /// Adds a medium.
     pub fn add_medium(&mut self, medium: MediumStat) {
         self.media.push(medium);

@@ -12,6 +12,7 @@
 
 use crate::journal::{self, Journal};
 use crate::locks::Locks;
+use crate::place::statistics::Publishing;
 use crate::place::{Place, Role};
 use crate::result;
 use crate::shm::Index;
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) index: Index,
     pub(crate) journal: Journal,
     pub(crate) wal: Frames,
+    pub(crate) statistics: Publishing,
     users: Mutex<usize>,
 }
 

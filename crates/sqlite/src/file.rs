@@ -22,6 +22,7 @@ use crate::batch::{Batch, Outcome};
 use crate::database::{Name, User};
 use crate::ffi;
 use crate::locks::Held;
+use crate::place::statistics::Opened;
 use crate::place::{Place, Placement, Role};
 use crate::shm::Member;
 use crate::wal::Wal;
@@ -64,6 +65,7 @@ pub(crate) struct Main {
     /// Bytes of a block; 0 for a pass file.
     block: usize,
     _name: Name,
+    _opened: Opened,
 }
 
 impl Main {
@@ -78,6 +80,7 @@ impl Main {
         let file = user.place().home().open(user.place().name(Role::Main), mode)?;
         let block = file.block_size().map_or(0, |b| b.bytes());
         let characteristics = characteristics(&file, block, user.place().spec().place);
+        let opened = Opened::new(user.place().clone());
         Ok(Self {
             file: Arc::new(file),
             user,
@@ -89,6 +92,7 @@ impl Main {
             characteristics,
             block,
             _name: name,
+            _opened: opened,
         })
     }
 
@@ -97,7 +101,16 @@ impl Main {
     }
 
     pub(crate) fn unlock(&mut self, level: c_int) {
-        self.user.shared().locks.unlock(&mut self.held, level);
+        let shared = self.user.shared();
+        shared.locks.unlock(&mut self.held, level);
+        if level == ffi::LOCK_NONE {
+            shared.statistics.unlocked(self.user.place());
+        }
+    }
+
+    /// A transaction of this connection was committed, and its locks are still held.
+    pub(crate) fn committed(&self) {
+        self.user.shared().statistics.committed(self.user.place());
     }
 
     pub(crate) fn begin_batch(&mut self) -> c_int {
@@ -132,7 +145,11 @@ impl Main {
         if first == 0 && flags == ffi::SHM_UNLOCK | ffi::SHM_EXCLUSIVE {
             shared.wal.write_lock_goes();
         }
-        shared.index.lock(&mut self.member, first, n, flags)
+        let code = shared.index.lock(&mut self.member, first, n, flags);
+        if flags & ffi::SHM_UNLOCK != 0 {
+            shared.statistics.unlocked(self.user.place());
+        }
+        code
     }
 
     /// `xShmUnmap`.

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | this one | `snapshot`, `list`, `report`, `compare` |
 //! | `awr/record.rs` | `record` |
+//! | `awr/attached.rs` | the source that an attached SQLite database is, for all of them |
 //! | `awr/keep.rs` | `baseline`, `export`, `load`, `purge` |
 //! | `awr/import.rs` | `import`: Oracle's reports |
 //! | `awr/serve.rs` | `serve`: metrics for Prometheus |
 
+mod attached;
 mod import;
 mod keep;
 mod record;
@@ -20,13 +22,14 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tiersmith_awr::archive::Archive;
 use tiersmith_awr::export::BESIDE;
-use tiersmith_awr::sources::Address;
+use tiersmith_awr::sources::{Address, LiveSource};
 use tiersmith_awr::{
     AnyRepository, Interval, Report, Snapshot, SnapshotId, Source, compare, figure, read_snapshot, report,
 };
-use tiersmith_sqlite::place::Place;
+use tiersmith_sqlite::place::{Place, Statistics, statistics};
 use tiersmith_store::Stats;
 
+use self::attached::Attached;
 pub(super) use self::record::{HowToAsk, duration};
 use super::home::{Home, Subject};
 use super::{print, print_json, write_file};
@@ -64,8 +67,8 @@ pub(crate) enum Awr {
 
 /// Take a snapshot of a database server, a mounted home, or an attached database or directory
 ///
-/// A server (--source) and a mounted home are asked while they work. What is not mounted is opened for that, so no other process may have
-/// it open, and it counts from there: what such a snapshot tells is what is in the tier, and what opening it took. Counters of a running
+/// A server (--source), a mounted home, and an attached SQLite database that a program has open are asked while they work. What nobody has
+/// open is opened for that, and it counts from there: what such a snapshot tells is what is in the tier, and what opening it took. Counters of a running
 /// program are taken by that program; `tiersmith study --snapshots` does so.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -397,6 +400,11 @@ impl Take {
         // A URL where a path is expected is a URL.
         if let Some(url) = path.to_str().filter(|text| Address::is_one(text) && !path.exists()) {
             return Ok(self.asking.open(url)?.snapshot()?);
+        }
+        // A program that has the database open has counted; nobody else could open it.
+        let by_others = |figures: &Statistics| figures.open && figures.process != std::process::id();
+        if path.is_file() && statistics(path).is_ok_and(|found| found.as_ref().is_some_and(by_others)) {
+            return Ok(Attached::open(path, self.asking.asking()?.redaction)?.snapshot()?);
         }
         of_home(&Home { path: path.clone(), fast: self.fast.clone(), emulate: self.emulate })
     }

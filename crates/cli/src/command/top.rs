@@ -22,7 +22,8 @@ use crate::top::{Alphabet, End, FULL_ROWS, Feed, News, Screen, View, harmless_js
 /// Live waits of a database, a mounted home or this machine: who is active, and what they wait for
 ///
 /// SOURCE is what `tiersmith awr record --source` takes: postgresql://USER@HOST:PORT/DB, mysql:// or mariadb://, redis://HOST:PORT or
-/// unix:///SOCKET, the directory of a mounted home, or `host` for this machine alone. Passwords come from where `record` takes them.
+/// unix:///SOCKET, the directory of a mounted home, the file of an attached SQLite
+/// database, or `host` for this machine alone. Passwords come from where `record` takes them.
 ///
 /// On a terminal it is a screen with panes; `?` lists its keys: q ends, p pauses, 1 to 5 and Tab choose a pane, s sorts, + and - change
 /// the interval, arrows and page keys scroll. Elsewhere, and on a terminal that cannot be written over, it prints text. It needs no

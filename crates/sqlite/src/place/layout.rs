@@ -44,6 +44,10 @@ pub(super) const STAMP: &str = "stamp";
 pub(super) const KEEPING: &str = "keep-both";
 /// The same while it is written.
 pub(super) const KEEPING_NEW: &str = "keep-both.new";
+/// What the process that has the database open counted (`statistics.rs`).
+pub(super) const STATISTICS: &str = "statistics";
+/// The same while it is written.
+pub(super) const STATISTICS_NEW: &str = "statistics.new";
 /// First bytes of a rollback journal's header.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// How long another process's transition, or a stock connection that just looks at the stub, is waited for.
@@ -189,6 +193,7 @@ impl Layout {
                 Some(STOCK_WAL) => is_bar(&entry.path())? || is_empty(&entry.path(), false)?,
                 Some(STOCK_JOURNAL) => is_bar(&entry.path())? || is_empty(&entry.path(), true)?,
                 Some(SHM | ATTACHMENT | ATTACHMENT_NEW | STUB_NEW | STAMP | KEEPING | KEEPING_NEW) => true,
+                Some(STATISTICS | STATISTICS_NEW) => !entry.path().is_dir(),
                 Some(name) => RESERVED.contains(&name),
                 None => false,
             };

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! /data/app.db              the stub, a text for people
-//! /data/app.db-tiersmith/   db  wal  journal  attachment  .tiersmith  (stamp, with place=redo)
+//! /data/app.db-tiersmith/   db  wal  journal  attachment  statistics  .tiersmith  (stamp, with place=redo)
 //!                           db-wal/  db-journal/     the bars
 //! ```
 //!
@@ -32,6 +32,7 @@ mod ofd;
 mod record;
 mod spec;
 mod stamp;
+pub(crate) mod statistics;
 mod status;
 #[cfg(test)]
 mod steps_test;
@@ -41,6 +42,7 @@ pub use error::PlaceError;
 pub use keep_both::KeptBoth;
 pub use layout::HOME_SUFFIX;
 pub use spec::{FastSpec, Placement, bound, profile};
+pub use statistics::{CounterFigures, Statistics, TierFigures, WaitFigures, statistics};
 pub use status::{Blocks, Standing, Status, attachment, status};
 
 use layout::Layout;
@@ -168,6 +170,14 @@ impl Place {
     /// The canonical path of the database.
     pub fn database(&self) -> &Path {
         &self.database
+    }
+
+    /// The directory of its own, for files nobody depends on; `None` for a home that is not one ([`Place::adopt`]).
+    pub(crate) fn own_directory(&self) -> Option<PathBuf> {
+        self._lock.as_ref()?;
+        let mut directory = self.database.clone().into_os_string();
+        directory.push(HOME_SUFFIX);
+        Some(directory.into())
     }
 
     /// Whether the tier only stands for persistent memory: every report must say so.

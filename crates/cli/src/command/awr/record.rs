@@ -16,13 +16,15 @@ use tiersmith_awr::sources::{self, Address, Asking, LiveSource, Surroundings};
 use tiersmith_awr::{AnyRepository, NamesKey, Redaction, Sampling, Snapshot};
 
 use super::super::{print, print_json};
+use super::attached::Attached;
 use crate::Outcome;
 use crate::error::{Error, Result};
 
 /// Record databases: a snapshot now, one every so often, one at the end
 ///
 /// A source is postgresql://USER@HOST:PORT/DB, mysql://USER@HOST:PORT or mariadb://, redis://HOST:PORT or unix:///SOCKET, `host` for the
-/// machine alone, or the directory of a mounted home. Sockets: postgresql:///DB?host=DIRECTORY, mysql:///?socket=PATH.
+/// machine alone, the directory of a mounted home, or the file of an attached SQLite database while its program has it open. Sockets:
+/// postgresql:///DB?host=DIRECTORY, mysql:///?socket=PATH.
 ///
 /// Passwords come from the environment (PGPASSWORD, MYSQL_PWD, REDISCLI_AUTH), from ~/.pgpass, from PostgreSQL's service file
 /// (?service=NAME) or from ~/.my.cnf; a URL with a password in it is refused, because everybody on the machine can read it.
@@ -38,6 +40,7 @@ Examples:
   tiersmith awr record --source postgresql:///postgres -- pgbench -T 60 -c 8
   tiersmith awr record --source mariadb://monitor@db1 --source redis://db1 --every 1m --for 1h --to load.db
   tiersmith awr record --source host --every 10s --for 10m --name quiet
+  tiersmith awr record --source app.db --every 10s --for 10m    while its program has the attached database open
   tiersmith awr record --source mariadb://monitor@db1 --to postgresql://awr@db0/fleet --keep 30d
   tiersmith awr report --in tiersmith-awr.db         the last interval
 
@@ -106,17 +109,20 @@ impl HowToAsk {
         Ok(Asking { redaction, statements: self.statements, ..Asking::default() })
     }
 
-    /// The source of this name: an address, or a mounted home.
+    /// The source of this name: an address, a mounted home, or an attached SQLite database.
     pub(in crate::command) fn open(&self, source: &str) -> Result<Box<dyn LiveSource>> {
         let asking = self.asking()?;
         if Address::is_one(source) {
             return Ok(sources::open(&Address::parse(source)?, &asking, &Surroundings::of_process())?);
         }
         let path = PathBuf::from(source);
+        if path.is_file() {
+            return Ok(Box::new(Attached::open(&path, asking.redaction)?));
+        }
         if crate::mounted::snapshot(&path)?.is_none() {
             return Err(Error::Usage(format!(
-                "cannot record {}: it is not a mounted home, and no other program can ask for the counters of a database that is in \
-                 this one's process. Give the directory of a mounted home, or a URL such as postgresql:///postgres",
+                "cannot record {}: it is neither a mounted home nor an attached SQLite database. Give the directory of a mounted home, \
+                 the file of an attached database, or a URL such as postgresql:///postgres",
                 path.display()
             )));
         }
