@@ -218,6 +218,10 @@ fn what_cannot_be_recorded_is_refused_with_what_to_do_and_without_the_password()
     refused(dir, &["awr", "record", "--source", "plain"], "not a mounted home");
     refused(dir, &["awr", "record", "--source", "host", "--to", "plain"], "in one file");
     refused(dir, &["awr", "record", "--source", "host", "--every", "1ms"], "ten times a second");
+    let spaces =
+        ["awr", "record", "--source", "host", "--to", "n.db", "--name", " ", "--", "touch", "was-run"];
+    refused(dir, &spaces, "its name is empty");
+    assert!(!dir.join("was-run").exists() && !dir.join("n.db").exists(), "nothing was begun");
     refused(dir, &["awr", "record", "--source", "host", "--every", "soon"], "write a number with");
     refused(dir, &["awr", "snapshot", "--to", "x.db"], "give a path, or --source");
     let taken = good(dir, &["awr", "snapshot", "--source", "host", "--to", "x.db"]);

@@ -426,16 +426,25 @@ impl Archive {
     }
 }
 
+/// Why a baseline cannot be called so, if it cannot.
+pub fn unfit_name(name: &str) -> Option<&'static str> {
+    if name.trim().is_empty() {
+        Some("its name is empty")
+    } else if name.len() > LONGEST_NAME || name.contains('\0') {
+        Some("its name is too long, or has a NUL character in it")
+    } else {
+        None
+    }
+}
+
 /// Why an interval from one snapshot to another, each with its source, cannot be called so, if it cannot.
 pub(crate) fn unfit_baseline(
     name: &str,
     (first, of): (SnapshotId, &str),
     (last, also): (SnapshotId, &str),
 ) -> Option<String> {
-    if name.trim().is_empty() {
-        Some("its name is empty".to_owned())
-    } else if name.len() > LONGEST_NAME || name.contains('\0') {
-        Some("its name is too long, or has a NUL character in it".to_owned())
+    if let Some(reason) = unfit_name(name) {
+        Some(reason.to_owned())
     } else if first >= last {
         Some(format!("from snapshot {first} to {last} there is no interval"))
     } else if of != also {

@@ -221,18 +221,25 @@ impl Record {
             keep: self.keep,
         };
         self.no_source_twice()?;
+        let names: Vec<String> = match &self.name {
+            Some(name) => (0..self.source.len()).map(|number| self.baseline(name, number)).collect(),
+            None => Vec::new(),
+        };
+        // Before anything is recorded: a name that does not fit would be noticed at the end only.
+        let unfit = self.name.iter().chain(&names).find_map(|name| tiersmith_awr::archive::unfit_name(name));
+        if let Some(reason) = unfit {
+            return Err(Error::Usage(format!("cannot name a baseline: {reason}; give another --name")));
+        }
         // A directory of snapshots is refused before anything is asked.
         let archive = AnyRepository::open(&self.to)?.archive(&self.to)?;
-        if let Some(name) = &self.name {
-            let wanted: Vec<String> =
-                (0..self.source.len()).map(|number| self.baseline(name, number)).collect();
-            if let Some(there) = archive.baselines()?.into_iter().find(|of| wanted.contains(&of.name)) {
-                return Err(Error::Usage(format!(
-                    "there is a baseline `{}` in {}; give another --name, or drop that one with `tiersmith awr baseline drop`",
-                    there.name,
-                    self.to.display()
-                )));
-            }
+        if !names.is_empty()
+            && let Some(there) = archive.baselines()?.into_iter().find(|of| names.contains(&of.name))
+        {
+            return Err(Error::Usage(format!(
+                "there is a baseline `{}` in {}; give another --name, or drop that one with `tiersmith awr baseline drop`",
+                there.name,
+                self.to.display()
+            )));
         }
         drop(archive);
         let sources =
