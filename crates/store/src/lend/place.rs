@@ -118,8 +118,11 @@ impl PlainName {
         let mut parts = text.split('.');
         let (tier, id, loan) = (parts.next()?, parts.next()?, parts.next()?);
         let number = |text| u64::from_str_radix(text, 16).ok();
-        let tier = u128::from_str_radix(tier, 16).ok()?.to_be_bytes();
-        let found = Self { tier, id: number(id)?, loan: number(loan)? };
+        let mut uuid = [0; 16];
+        for (n, byte) in uuid.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(tier.get(2 * n..2 * n + 2)?, 16).ok()?;
+        }
+        let found = Self { tier: uuid, id: number(id)?, loan: number(loan)? };
         // What is not written as we do is not ours.
         (found.to_string() == text).then_some(found)
     }
@@ -127,7 +130,8 @@ impl PlainName {
 
 impl std::fmt::Display for PlainName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:032x}.{:010x}.{:012x}", u128::from_be_bytes(self.tier), self.id, self.loan)
+        self.tier.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, ".{:010x}.{:012x}", self.id, self.loan)
     }
 }
 
