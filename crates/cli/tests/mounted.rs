@@ -474,3 +474,58 @@ fn watching_ends_when_the_home_is_unmounted() {
     good(&["detach", site.home_str()]);
     site.assert_plain();
 }
+
+#[test]
+fn a_lent_file_is_told_of_mounted_and_at_rest() {
+    if !can_mount("what is said of lent files") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let home = site.home_str();
+    site.attach(&[]);
+    let segment = site.home.join("pg_wal/000000010000000000000001");
+    fs::write(&segment, blocks(5, 8)).unwrap();
+    let mut live = site.live();
+    // Handles that were closed a moment ago are in the way until the kernel has told of it.
+    wait_until("the segment to be lent, or the reason why not", || {
+        drop(fs::OpenOptions::new().write(true).open(&segment).unwrap());
+        live = site.live();
+        live["lent"]["files"] == 1 || live["door"]["lends"] == false || !live["lent"]["refused"].is_null()
+    });
+    if live["lent"]["files"] == 0 {
+        let why = [&live["door"]["lends_why"], &live["lent"]["refused"]].map(ToString::to_string).concat();
+        let known =
+            ["only root may", "its file system", "the kernel does not offer it", "the kernel refused a file"];
+        assert!(known.iter().any(|known| why.contains(known)), "nothing is lent: {live}");
+        eprintln!("skipped: what is said of lent files, because {why}");
+        good(&["detach", home]);
+        return;
+    }
+    let file = fs::OpenOptions::new().write(true).open(&segment).unwrap();
+    file.write_all_at(&[7; 8192], 0).unwrap();
+    let live = site.live();
+    assert!(live["lent"]["not_home_bytes"].as_u64().unwrap() >= 8 * 8192, "{live}");
+    assert!(live["drain_lag_bytes"].as_u64().unwrap() >= 8 * 8192, "{live}");
+    let lent_in = live["lent"]["directories"][0].as_str().unwrap().to_owned();
+    assert!(lent_in.ends_with(".lent"), "{live}");
+    let printed = text(&good(&["status", home]));
+    assert!(printed.contains("1 files") && printed.contains(&lent_in), "{printed}");
+    assert!(
+        printed.contains("belongs to the tier") && !printed.contains("home has everything\n  dirty"),
+        "{printed}"
+    );
+    drop(file);
+    good(&["unmount", home]);
+    let rest = json(&tiersmith(&["status", home, "--json"]));
+    assert_eq!((&rest["files_lent"], &rest["lent_bytes"]), (&1.into(), &(8 * 8192).into()), "{rest}");
+    assert_eq!(rest["lent_in"], lent_in, "{rest}");
+    for command in ["status", "check"] {
+        let printed = text(&tiersmith(&[command, home]));
+        assert!(printed.contains("1 file(s) lent") && printed.contains(&lent_in), "{printed}");
+    }
+    site.attach_again();
+    good(&["detach", home]);
+    site.assert_plain();
+    let bytes = fs::read(&segment).unwrap();
+    assert_eq!((bytes.len(), &bytes[..8192]), (8 * 8192, &[7; 8192][..]));
+}

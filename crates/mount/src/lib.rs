@@ -37,5 +37,5 @@ mod users;
 mod wire;
 
 pub use error::Error;
-pub use mounted::{Mounted, clear_dead, is_dead, mount};
+pub use mounted::{Mounted, Reporter, clear_dead, is_dead, mount};
 pub use options::{Options, Report, Transport, sync_on_write_for};

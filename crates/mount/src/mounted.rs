@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tiersmith_store::AttachedHome;
@@ -297,6 +297,38 @@ fn lending_wanted(options: &Options, is_root: bool) -> (bool, Option<String>) {
     }
 }
 
+/// Tells what a mount is without keeping it.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    report: Report,
+    fs: Weak<Fs>,
+}
+
+impl Reporter {
+    /// What the mount is now; after its end what it was at its beginning.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.fs.upgrade().map_or_else(|| self.report.clone(), |fs| now(&self.report, &fs))
+    }
+}
+
+/// What a mount turned out to be so far.
+fn now(report: &Report, fs: &Fs) -> Report {
+    let mut report = report.clone();
+    if let Some(refused) = &*fs.passthrough_refused.lock() {
+        let because = Some(format!("the kernel refused a file: {refused}"));
+        if std::mem::take(&mut report.passthrough) {
+            report.passthrough_because = because;
+        }
+    }
+    if let Some(refused) = &*fs.lending_refused.lock()
+        && std::mem::take(&mut report.lends)
+    {
+        report.lends_because = Some(format!("the kernel refused a file: {refused}"));
+    }
+    report
+}
+
 impl Mounted {
     fn start_ring(&self, device: &OwnedFd) -> Result<Ring, String> {
         let options = ring::Options {
@@ -310,17 +342,13 @@ impl Mounted {
     /// What the mount turned out to be.
     #[must_use]
     pub fn report(&self) -> Report {
-        let mut report = self.report.clone();
-        if let Some(refused) = &*self.fs.passthrough_refused.lock() {
-            let because = Some(format!("the kernel refused a file: {refused}"));
-            if std::mem::take(&mut report.passthrough) {
-                report.passthrough_because = because.clone();
-            }
-            if std::mem::take(&mut report.lends) {
-                report.lends_because = because;
-            }
-        }
-        report
+        now(&self.report, &self.fs)
+    }
+
+    /// The same from elsewhere, at any time until the mount ends.
+    #[must_use]
+    pub fn reporter(&self) -> Reporter {
+        Reporter { report: self.report.clone(), fs: Arc::downgrade(&self.fs) }
     }
 
     /// The home behind the mount.

@@ -34,7 +34,11 @@ fn place(transport: Transport) -> Option<(Place, PathBuf)> {
     if report.lends && lending.refused.is_none() {
         return Some((place, path));
     }
-    eprintln!("skipped: lending, because {}", report.lends_because.or(lending.refused).unwrap_or_default());
+    let why = report.lends_because.or(lending.refused).unwrap_or_default();
+    // Anything else is a failure.
+    let known = ["its file system", "the kernel does not offer it", "the kernel refused a file"];
+    assert!(known.iter().any(|known| why.contains(known)), "nothing is lent: {why}");
+    eprintln!("skipped: lending, because {why}");
     None
 }
 

@@ -66,6 +66,7 @@ pub use error::{Error, HomeStamp, Result};
 pub use format::entry::State;
 pub use home::model::HomeModel;
 pub use home::{FileTime, RenameFlags};
+pub use lend::place::lent_beside;
 pub use lend::{LendingStats, LentFile};
 pub use note::{AttachedTier, Attachment, attachment};
 pub use planted::Planted;

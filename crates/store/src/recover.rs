@@ -27,10 +27,10 @@ use crate::format::record::{
 };
 use crate::format::slot::{
     DESTAGING, Identity, LENT, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path,
-    decode_time,
+    decode_time, loan_of,
 };
 use crate::home::{FileTime, Home, HomeFile, HomeStat};
-use crate::lend::place::{Plain, path_beside};
+use crate::lend::place::{LentDir, Plain, PlainName, path_beside};
 use crate::names;
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -624,14 +624,18 @@ fn changed(file: &Recovered) -> Option<String> {
 /// The plain file of a lent file, which is the truth: without it there is nothing to go on with.
 fn find_plain(file: &mut Recovered) -> Result<()> {
     let Some(at) = file.home.as_ref().filter(|_| file.flags & LENT != 0) else { return Ok(()) };
-    let (tier, id) = (&file.placed.tier, file.placed.id);
+    let tier = &file.placed.tier;
+    let name = PlainName { tier: tier.uuid(), id: file.placed.id, loan: loan_of(file.flags) };
     let Some(dir) = &tier.lent_dir else {
-        let plain = path_beside(&tier.members[0].path, id);
+        let plain = path_beside(&tier.members[0].path, name);
         let reason = "a tier on a device, or given as volatile, has no such directory".to_owned();
         return Err(Error::Lent { path: at.path.clone(), plain, reason });
     };
-    let wrong = |reason: String| Error::Lent { path: at.path.clone(), plain: dir.path(id), reason };
-    let plain = dir.open(id).map_err(|e| wrong(e.to_string()))?;
+    let wrong = |reason: String| Error::Lent { path: at.path.clone(), plain: dir.path(name), reason };
+    let plain = dir.open(name).map_err(|e| {
+        let others = if e.kind() == std::io::ErrorKind::NotFound { others_than(&**dir, name) } else { None };
+        wrong(others.map_or_else(|| e.to_string(), |others| format!("{e}; {others}")))
+    })?;
     let size = plain.file.stat().map_err(|e| wrong(e.to_string()))?.size;
     let least = file.placed.meta.lock().line.size;
     if size < least {
@@ -641,24 +645,47 @@ fn find_plain(file: &mut Recovered) -> Result<()> {
     Ok(())
 }
 
+/// What is there instead of a plain file: of another tier, or of another loan of the same file.
+fn others_than(dir: &dyn LentDir, name: PlainName) -> Option<String> {
+    let names = dir.names().ok()?;
+    if let Some(other) = names.iter().find(|other| (other.tier, other.id) == (name.tier, name.id)) {
+        return Some(format!("there is {other}, which is of an older or newer state of the same tier"));
+    }
+    let other = names.iter().find(|other| other.tier != name.tier)?;
+    Some(format!("there is {other}, which is of another tier"))
+}
+
 /// Whether a file of this tier is lent.
 pub(crate) fn any_lent(recovered: &[Recovered], tier: &Arc<Tier>) -> bool {
     recovered.iter().any(|f| f.flags & LENT != 0 && Arc::ptr_eq(&f.placed.tier, tier))
 }
 
-/// Removes plain files of no lent file: what a cut in the middle of lending or giving back left.
+/// Removes plain files of no lent file: what a cut in the middle of lending or giving back left. What is of another tier, or of a newer state of
+/// this one, stays: somebody may bring the tier that it belongs to.
 fn remove_orphans(inner: &Inner) {
     for tier in &inner.tiers {
         let Some(dir) = &tier.lent_dir else { continue };
+        let (uuid, count) = (tier.uuid(), tier.superblocks.lock()[0].attach_count);
         let files = inner.all_files();
-        let ours = files.iter().filter_map(|f| f.placed.as_ref());
-        let lent: HashSet<u64> =
-            ours.filter(|p| Arc::ptr_eq(&p.tier, tier) && p.loan.is_lent()).map(|p| p.id).collect();
-        let removed = dir
-            .ids()
-            .and_then(|ids| ids.iter().filter(|id| !lent.contains(id)).try_for_each(|id| dir.remove(*id)));
-        if let Err(e) = removed {
-            log::warn!("{}: {e}; what is of no use there stays", dir.path(0).display());
+        let ours = files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier));
+        let lent: HashSet<PlainName> = ours.filter_map(|p| Some(p.loan.plain()?.name)).collect();
+        let names = dir.names().unwrap_or_else(|e| {
+            log::warn!("{}: {e}; what is of no use there stays", dir.directory_path().display());
+            Vec::new()
+        });
+        for name in names.into_iter().filter(|name| !lent.contains(name)) {
+            let path = dir.path(name);
+            if name.tier != uuid {
+                log::warn!("{} is of another tier than `{}`, and stays", path.display(), tier.name);
+            } else if !name.is_before(count) {
+                log::warn!(
+                    "{} is of a newer state of the tier `{}` than this one, and stays: is the tier an older copy?",
+                    path.display(),
+                    tier.name
+                );
+            } else if let Err(e) = dir.remove(name) {
+                log::warn!("{} is of no use, and stays: {e}", path.display());
+            }
         }
     }
 }

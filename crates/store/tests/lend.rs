@@ -66,7 +66,10 @@ fn lend(home: &AttachedHome, name: &str, fill: u8) -> bool {
     file.write(0, &vec![fill; LEN]).unwrap();
     let lent = file.lend().unwrap().is_some();
     if !lent {
-        eprintln!("skipped: lending, because {}", home.stats().lending.refused.unwrap_or_default());
+        let why = home.stats().lending.refused.unwrap_or_default();
+        // Anything else is a failure.
+        assert!(why.contains("its file system"), "nothing is lent: {why}");
+        eprintln!("skipped: lending, because {why}");
     }
     lent
 }
@@ -115,12 +118,23 @@ fn a_lent_file_without_its_plain_file_stops_the_attach_and_nothing_is_touched() 
     fs::write(&aside, bytes).unwrap();
     fs::File::options().write(true).open(&aside).unwrap().set_modified(time).unwrap();
     // A plain file of nobody's goes; one that is longer than was known is as long as it is.
-    fs::write(plain.with_file_name("00000000000000ff"), "an orphan").unwrap();
+    let ours = plain.file_name().unwrap().to_str().unwrap().to_owned();
+    let (tier, of_tier) = ours.split_once('.').unwrap();
+    let older = format!("{tier}.00000000ff.{:012x}", 1u64);
+    fs::write(plain.with_file_name(older), "an orphan").unwrap();
+    fs::create_dir(plain.with_file_name(format!("{tier}.00000000fe.{:012x}", 1u64))).unwrap();
+    fs::write(plain.with_file_name(format!("{:032x}.{of_tier}", 1)), "of another tier").unwrap();
     let grown = fs::OpenOptions::new().write(true).open(&plain).unwrap();
     grown.set_len(LEN as u64 + 10).unwrap();
     drop(grown);
     let home = place.attach();
-    assert_eq!(place.plains(), [plain]);
+    let mut left = place.plains();
+    left.sort();
+    assert_eq!(left.len(), 3, "{left:?}: its own, one of another tier, and a directory");
+    assert!(left.contains(&plain));
+    for other in left.into_iter().filter(|other| *other != plain) {
+        if other.is_dir() { fs::remove_dir(other).unwrap() } else { fs::remove_file(other).unwrap() }
+    }
     assert_eq!(home.stat("0.seg").unwrap().size, LEN as u64 + 10);
     home.detach().unwrap();
     assert_eq!(place.version(), 1);
@@ -207,4 +221,137 @@ fn a_pinned_file_is_not_lent_and_a_lent_one_may_be_pinned() {
     drop(file);
     home.detach().unwrap();
     assert_eq!(fs::read(place.home().join("0.seg")).unwrap(), vec![1; LEN]);
+}
+
+/// Contents of a file of the home, as it is attached.
+fn contents(home: &AttachedHome, name: &str) -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    home.open(name, OpenMode::READ).unwrap().read(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn another_tier_at_the_same_path_leaves_the_plain_files_that_are_there() {
+    let place = Place::new();
+    let home = place.attach();
+    if !lend(&home, "0.seg", 7) {
+        return;
+    }
+    drop(home);
+    let kept = place.0.path().join("kept");
+    fs::rename(place.member(), &kept).unwrap();
+    let old = place.home().with_file_name("db.old");
+    // Another home, another tier, the same member path.
+    for name in ["db", "db.tiersmith-home"] {
+        fs::rename(place.0.path().join(name), place.0.path().join(format!("{name}.old"))).unwrap();
+    }
+    assert!(old.exists());
+    fs::create_dir(place.home()).unwrap();
+    let home = place.attach();
+    assert!(lend(&home, "0.seg", 8));
+    assert_eq!(place.plains().len(), 2);
+    drop(home);
+    let home = place.attach();
+    assert_eq!(contents(&home, "0.seg"), [8; LEN]);
+    home.detach().unwrap();
+    assert_eq!(place.plains().len(), 1);
+    fs::remove_dir_all(place.home()).unwrap();
+    for name in ["db", "db.tiersmith-home"] {
+        fs::rename(place.0.path().join(format!("{name}.old")), place.0.path().join(name)).unwrap();
+    }
+    fs::rename(&kept, place.member()).unwrap();
+    let home = place.attach();
+    assert_eq!(contents(&home, "0.seg"), [7; LEN]);
+    home.detach().unwrap();
+    assert_eq!(fs::read(place.home().join("0.seg")).unwrap(), [7; LEN]);
+}
+
+#[test]
+fn a_plain_file_of_another_tier_or_of_another_loan_is_not_taken() {
+    let (one, two) = (Place::new(), Place::new());
+    let (home, other) = (one.attach(), two.attach());
+    if !lend(&home, "0.seg", 1) || !lend(&other, "0.seg", 2) {
+        return;
+    }
+    drop((home, other));
+    let lent = |place: &Place| place.0.path().join("fast.lent");
+    let copy = |from: &Path, to: &Path| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::create_dir(to).unwrap();
+        fs::set_permissions(to, fs::Permissions::from_mode(0o700)).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    };
+    let refused = |how: &str| {
+        let said = one.try_attach(1 << 20).unwrap_err().to_string();
+        assert!(said.contains(how) && said.contains("0.seg"), "{said}");
+        assert_eq!(one.findings(), [(Severity::Lost, 21)]);
+    };
+    let mine = one.0.path().join("mine");
+    fs::rename(lent(&one), &mine).unwrap();
+    copy(&lent(&two), &lent(&one));
+    refused("of another tier");
+    fs::remove_dir_all(lent(&one)).unwrap();
+    fs::rename(&mine, lent(&one)).unwrap();
+    // An older loan of the same file, in the same tier.
+    copy(&lent(&one), &mine);
+    let home = one.attach();
+    assert!(home.give_back("0.seg").unwrap());
+    assert!(lend(&home, "0.seg", 3));
+    drop(home);
+    let newest = one.0.path().join("newest");
+    fs::rename(lent(&one), &newest).unwrap();
+    fs::rename(&mine, lent(&one)).unwrap();
+    refused("older or newer state");
+    fs::remove_dir_all(lent(&one)).unwrap();
+    fs::rename(&newest, lent(&one)).unwrap();
+    let home = one.attach();
+    assert_eq!(contents(&home, "0.seg"), [3; LEN]);
+    home.detach().unwrap();
+    two.attach().detach().unwrap();
+}
+
+#[test]
+fn an_older_copy_of_the_tier_leaves_what_a_newer_state_of_it_lent() {
+    let place = Place::new();
+    let home = place.attach();
+    home.open("0.seg", OpenMode::CREATE).unwrap().write(0, &[1; LEN]).unwrap();
+    drop(home);
+    let (older, newer) = (place.0.path().join("older"), place.0.path().join("newer"));
+    fs::copy(place.member(), &older).unwrap();
+    let home = place.attach();
+    if !lend(&home, "0.seg", 2) {
+        return;
+    }
+    drop(home);
+    let plains = place.plains();
+    fs::rename(place.member(), &newer).unwrap();
+    fs::rename(&older, place.member()).unwrap();
+    let home = place.attach();
+    assert_eq!(contents(&home, "0.seg"), [1; LEN]);
+    assert_eq!(place.plains(), plains);
+    drop(home);
+    fs::rename(&newer, place.member()).unwrap();
+    let home = place.attach();
+    assert_eq!(contents(&home, "0.seg"), [2; LEN]);
+    home.detach().unwrap();
+}
+
+#[test]
+fn a_directory_that_lets_others_in_is_named_with_its_remedy() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let home = place.attach();
+    if !lend(&home, "0.seg", 1) {
+        return;
+    }
+    drop(home);
+    let lent = place.0.path().join("fast.lent");
+    fs::set_permissions(&lent, fs::Permissions::from_mode(0o755)).unwrap();
+    let said = place.try_attach(1 << 20).unwrap_err().to_string();
+    assert!(said.contains(&format!("chmod 700 {}", lent.display())), "{said}");
+    fs::set_permissions(&lent, fs::Permissions::from_mode(0o700)).unwrap();
+    place.attach().detach().unwrap();
 }

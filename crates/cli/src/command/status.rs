@@ -169,6 +169,9 @@ impl Status {
                 summary.home, summary.files, summary.blocks_dirty, summary.dirty_bytes, summary.blocks_cached,
                 summary.frames_used, summary.frames_total
             ));
+            if let Some(lent) = summary.lent_line() {
+                text.push_str(&format!("  {lent}\n"));
+            }
             text.push_str(&format!(
                 "  to use it: `tiersmith attach {path}`, which recovers it and mounts it; to have it plain: `tiersmith detach {path}`\n"
             ));

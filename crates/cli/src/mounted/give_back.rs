@@ -307,6 +307,14 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
     clear_dead_mounts(place, plan::noted_at(note).as_deref(), &mut done.remarks)?;
     home.open_door().and_then(|()| home.remove_attachment()).map_err(|e| cannot(e.to_string()))?;
     let _ = finish_removal(place)?;
+    for directory in note.tiers.iter().filter_map(|tier| tiersmith_store::lent_beside(tier.members.first()?))
+    {
+        done.remarks.push(format!(
+            "{} has files that were lent, of this tier or another: their newest contents are only there, and nothing removes them. With the tier \
+             they belong to they can still be brought home",
+            directory.display()
+        ));
+    }
     done.remarks.push(
         "the directory is as home had it: blocks that were only in the tier are LOST. Do not start the database on it before it was \
          checked; a backup may be the better beginning"

@@ -6,10 +6,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tiersmith_lab::ByteSize;
+use tiersmith_mount::Reporter;
 use tiersmith_store::{AttachedHome, FileClass, waits};
 
 /// How requests reach the daemon.
@@ -82,9 +84,15 @@ pub(crate) struct LiveLent {
     pub(crate) files: u64,
     /// Bytes of their plain files, beside the tier.
     pub(crate) bytes: u64,
+    /// Bytes of those of which home does not have everything, or is not known to.
+    #[serde(default)]
+    pub(crate) not_home_bytes: u64,
+    /// Where the plain files are; each directory belongs to its tier.
+    #[serde(default)]
+    pub(crate) directories: Vec<PathBuf>,
     /// Bytes there may be.
     pub(crate) max_bytes: u64,
-    /// Why a file was not lent, the last time one was not.
+    /// Why the last file that was to be lent was not; `None` when it was.
     pub(crate) refused: Option<String>,
 }
 
@@ -185,7 +193,23 @@ pub(super) struct Known {
     pub(super) home: PathBuf,
     pub(super) at: PathBuf,
     pub(super) started: Instant,
+    /// As it was when the mount began.
     pub(super) door: Door,
+    pub(super) reporter: Arc<Mutex<Reporter>>,
+}
+
+impl Known {
+    /// As it is now: the kernel may have refused a file since.
+    pub(super) fn door(&self) -> Door {
+        let report = self.reporter.lock().unwrap_or_else(PoisonError::into_inner).report();
+        Door {
+            passthrough: report.passthrough,
+            passthrough_why: report.passthrough_because,
+            lends: report.lends,
+            lends_why: report.lends_because,
+            ..self.door.clone()
+        }
+    }
 }
 
 /// Looks at a home.
@@ -243,8 +267,9 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
         profile: home.profile_name().to_owned(),
         emulated: tiers.iter().any(|tier| tier.emulated),
         home_model: stats.home_model.clone(),
-        door: known.door.clone(),
-        drain_lag_bytes: classes.first().map(|redo| redo.dirty_bytes).unwrap_or_default(),
+        door: known.door(),
+        drain_lag_bytes: classes.first().map(|redo| redo.dirty_bytes).unwrap_or_default()
+            + stats.lending.not_home_bytes,
         tiers,
         classes,
         hits,
@@ -257,6 +282,8 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
         lent: LiveLent {
             files: stats.lending.files,
             bytes: stats.lending.bytes,
+            not_home_bytes: stats.lending.not_home_bytes,
+            directories: stats.lending.directories.clone(),
             max_bytes: stats.lending.max_bytes,
             refused: stats.lending.refused.clone(),
         },
@@ -282,11 +309,17 @@ impl Live {
         for line in self.door.lines() {
             out.push_str(&format!("  {line}\n"));
         }
-        if self.door.lends {
+        if self.door.lends || self.lent.files > 0 {
             let (used, most) = (size(self.lent.bytes), size(self.lent.max_bytes));
             let why =
                 self.lent.refused.as_ref().map(|why| format!("; one was not: {why}")).unwrap_or_default();
             out.push_str(&format!("  lent:      {} files, {used} of {most} at most{why}\n", self.lent.files));
+            for directory in &self.lent.directories {
+                out.push_str(&format!(
+                    "             in {}: it belongs to the tier, move or copy both\n",
+                    directory.display()
+                ));
+            }
         }
         for tier in &self.tiers {
             let label = if tier.emulated { " (EMULATED)" } else { "" };
@@ -328,6 +361,9 @@ impl Live {
         out.push_str(&format!("  drain lag: {} of redo not home yet\n", size(self.drain_lag_bytes)));
         match self.dirty_age_s_at_most {
             Some(age) => out.push_str(&format!("  dirty age: at most {age} s\n")),
+            None if self.lent.not_home_bytes > 0 => {
+                out.push_str("  dirty age: of lent files not known; of all else home has everything\n");
+            }
             None => out.push_str("  dirty age: home has everything\n"),
         }
         if !self.waits.is_empty() {

@@ -17,14 +17,14 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tiersmith_mount::Mounted;
+use tiersmith_mount::{Mounted, Reporter};
 use tiersmith_store::{AttachedHome, Medium, TierSpec, attachment};
 
 use super::answer::{self, LOOK_EVERY, Order, Shared};
@@ -59,6 +59,7 @@ struct Daemon {
     /// The socket's file goes before the home's lock does, so that it is never a later daemon's.
     listener: Option<Listener>,
     shared: Arc<Shared>,
+    reporter: Arc<Mutex<Reporter>>,
     orders: Receiver<Order>,
 }
 
@@ -209,7 +210,14 @@ fn mount(
     let stats = home.stats();
     let mounted = mount_at(&place, home.clone(), &plan.at, &plan.mount)?;
     let door = door(&mounted, plan);
-    let known = Known { home: place.path().into(), at: plan.at.clone(), started, door: door.clone() };
+    let reporter = Arc::new(Mutex::new(mounted.reporter()));
+    let known = Known {
+        home: place.path().into(),
+        at: plan.at.clone(),
+        started,
+        door: door.clone(),
+        reporter: reporter.clone(),
+    };
     let shared = Shared::new(home, known, orders);
     answer::serve(&listener, &shared).map_err(|source| Error::Io {
         what: "start a thread for",
@@ -242,6 +250,7 @@ fn mount(
         made,
         listener: Some(listener),
         shared,
+        reporter,
         orders: received,
         place,
     };
@@ -488,10 +497,13 @@ impl Daemon {
                 self.place.path().display()
             )),
             Err(e) => match mount_at(&self.place, again, &self.at, &self.mount) {
-                Ok(mounted) => Attempt::GoesOn(
-                    Box::new(mounted),
-                    format!("{e}. Nothing is lost; it is attached and mounted as before"),
-                ),
+                Ok(mounted) => {
+                    *self.reporter.lock().unwrap_or_else(PoisonError::into_inner) = mounted.reporter();
+                    Attempt::GoesOn(
+                        Box::new(mounted),
+                        format!("{e}. Nothing is lost; it is attached and mounted as before"),
+                    )
+                }
                 Err(worse) => Attempt::Lost(format!(
                     "{e}; and it could not be mounted again: {worse}. Nothing is lost; it is attached, and `tiersmith attach {}` mounts it",
                     self.place.path().display()

@@ -11,6 +11,7 @@
 
 use super::table::Node;
 use super::{Answer, At, Fs, mask};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -71,7 +72,7 @@ impl Fs {
         }
         let writes = flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
         let _renames = self.renames.read();
-        if writes && self.lends {
+        if writes && self.lends && self.lending_refused.lock().is_none() {
             self.wait_for_closing(&node);
         }
         {
@@ -144,7 +145,7 @@ impl Fs {
         if open.is_none() && opened.writable {
             let writes = flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
             if opened.is_pass() && self.passes && !self.has_rights(&opened.fd) {
-                opened.backing = self.hand_over(opened.fd.as_fd());
+                opened.backing = self.hand_over(opened.fd.as_fd(), &self.passthrough_refused);
             } else if self.lends && opened.class == FileClass::Redo && (writes || opened.file.is_lent()) {
                 self.lend(&mut opened);
             }
@@ -174,9 +175,32 @@ impl Fs {
         if self.passthrough.read().is_none() || self.has_rights(&opened.fd) {
             return;
         }
+        // Where the kernel has refused one, a lent file would be written by this process, with a sync of its own for each write: slower than not lent.
+        if self.lending_refused.lock().is_some() {
+            self.take_back(opened);
+            return;
+        }
         let Ok(Some(lent)) = opened.file.lend() else { return };
-        opened.backing = lent.descriptor().and_then(|fd| self.hand_over(fd));
+        opened.backing = lent.descriptor().and_then(|fd| self.hand_over(fd, &self.lending_refused));
         opened.lent = Some(lent).filter(|_| opened.backing.is_some());
+        if opened.lent.is_none() {
+            self.take_back(opened);
+        }
+    }
+
+    /// Ends the loan of a file that the kernel did not take.
+    fn take_back(&self, opened: &Opened) {
+        if !opened.file.is_lent() {
+            return;
+        }
+        match opened.file.give_back() {
+            Ok(true) => {}
+            // It stays right as it is: through the plain file, and slow.
+            Ok(false) => log::warn!(
+                "a file that the kernel did not take stays lent: another program has it open or mapped"
+            ),
+            Err(e) => log::warn!("a file that the kernel did not take stays lent: {e}"),
+        }
     }
 
     /// A file that can be lent is opened for writing while handles of it are open that go through this process. Mostly they are closed, as those of
@@ -202,12 +226,12 @@ impl Fs {
     }
 
     /// Lets the kernel have a file.
-    fn hand_over(&self, fd: BorrowedFd<'_>) -> Option<i32> {
+    fn hand_over(&self, fd: BorrowedFd<'_>, refusal: &Mutex<Option<String>>) -> Option<i32> {
         let passthrough = self.passthrough.read();
         match passthrough.as_ref()?.open(fd) {
             Ok(backing) => Some(backing),
             Err(e) => {
-                let mut refused = self.passthrough_refused.lock();
+                let mut refused = refusal.lock();
                 if refused.is_none() {
                     log::info!("the kernel does not take files over: {e}");
                     *refused = Some(e.to_string());

@@ -89,6 +89,8 @@ pub(crate) struct Fs {
     passthrough: RwLock<Option<Box<dyn Passthrough>>>,
     /// Why the kernel last refused to take a file over.
     pub(crate) passthrough_refused: Mutex<Option<String>>,
+    /// Why the kernel did not take a lent file; from then on nothing is lent on this mount.
+    pub(crate) lending_refused: Mutex<Option<String>>,
     root_user: bool,
     uid: u32,
     gid: u32,
@@ -177,6 +179,7 @@ impl Fs {
             discard_writes: options.discard_writes,
             passthrough: RwLock::new(None),
             passthrough_refused: Mutex::new(None),
+            lending_refused: Mutex::new(None),
             root_user: rustix::process::geteuid().is_root(),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),

@@ -100,6 +100,12 @@ pub struct Summary {
     pub blocks_dirty: u64,
     /// Bytes of the blocks in state `Dirty`: what only the tier holds.
     pub dirty_bytes: u64,
+    /// Files that are lent: their newest contents may be in plain files only, beside the first member.
+    pub files_lent: u64,
+    /// Bytes of these plain files.
+    pub lent_bytes: u64,
+    /// The directory they are in; it belongs to the tier.
+    pub lent_in: Option<String>,
     /// Map pages.
     pub map_pages: u64,
     /// Frames that a map refers to.
@@ -112,6 +118,24 @@ pub struct Summary {
     pub batch_records_pending: u64,
     /// Whether the home was there to compare with.
     pub home_compared: bool,
+}
+
+impl Summary {
+    /// For people: how many files are lent, and where their plain files are; `None` when none is.
+    #[must_use]
+    pub fn lent_line(&self) -> Option<String> {
+        let directory = match (self.files_lent, &self.lent_in) {
+            (0, _) => return None,
+            (_, Some(directory)) => {
+                format!(" in {directory:?}, which belongs to the tier: move or copy both")
+            }
+            _ => String::new(),
+        };
+        Some(format!(
+            "{} file(s) lent, of {} bytes, newest there and perhaps only there,{directory}",
+            self.files_lent, self.lent_bytes
+        ))
+    }
 }
 
 /// The result of a check.
@@ -160,7 +184,13 @@ impl CheckReport {
             .raw("files", s.files)
             .raw("blocks_cached", s.blocks_cached)
             .raw("blocks_dirty", s.blocks_dirty);
-        summary.raw("dirty_bytes", s.dirty_bytes).raw("map_pages", s.map_pages);
+        summary.raw("dirty_bytes", s.dirty_bytes);
+        summary.raw("files_lent", s.files_lent).raw("lent_bytes", s.lent_bytes);
+        match &s.lent_in {
+            Some(directory) => summary.text("lent_in", directory),
+            None => summary.raw("lent_in", "null"),
+        };
+        summary.raw("map_pages", s.map_pages);
         summary.raw("frames_used", s.frames_used).raw("frames_total", s.frames_total);
         summary.raw("lane_records_pending", s.lane_records_pending);
         summary.raw("batch_records_pending", s.batch_records_pending).raw("home_compared", s.home_compared);
@@ -265,6 +295,9 @@ impl fmt::Display for CheckReport {
         row("files", s.files.to_string())?;
         row("blocks Cached", s.blocks_cached.to_string())?;
         row("blocks Dirty", format!("{} ({} KiB only the tier has)", s.blocks_dirty, s.dirty_bytes / 1024))?;
+        if let Some(lent) = s.lent_line() {
+            row("lent", lent)?;
+        }
         row("map pages", s.map_pages.to_string())?;
         row(
             "records pending",

@@ -188,6 +188,7 @@ impl Super {
 pub(super) struct Layout {
     pub(super) phase: Phase,
     pub(super) seed: u64,
+    pub(super) uuid: [u8; 16],
     pub(super) home: (u64, u64),
     pub(super) unit: u64,
     pub(super) units: u64,
@@ -512,9 +513,12 @@ fn lay_out(
         units = units.min((there.min(sb.len) - sb.data_start) / sb.unit);
     }
     let Some(zero) = members.first() else { return Opened::Nothing };
+    let mut uuid = [0; 16];
+    uuid.copy_from_slice(&newest.uuids[..16]);
     let layout = Layout {
         phase: newest.phase,
         seed: newest.seed,
+        uuid,
         home: newest.home,
         unit: newest.unit,
         units: units * members.len() as u64,

@@ -20,6 +20,8 @@ pub(super) const UNLINKING: u64 = 2;
 pub(super) const DESTAGING: u64 = 8;
 pub(super) const LENT: u64 = 32;
 const FLAGS_KNOWN: u64 = 63;
+/// The upper bits of the flags of a lent file: the number of the loan.
+const LOAN: u64 = !0xffff;
 
 /// What a whole slot says.
 #[derive(Clone, Debug)]
@@ -45,6 +47,11 @@ impl FileFacts {
     /// The size, or a size that no block lies beyond when the state is unknown.
     pub(super) fn size(&self) -> u64 {
         self.line.map_or(u64::MAX, |line| line.size)
+    }
+
+    /// The number of the loan of a lent file.
+    pub(super) fn loan(&self) -> u64 {
+        self.line.map_or(0, |line| line.flags >> 16)
     }
 
     pub(super) fn hint(&self) -> &[u8] {
@@ -227,7 +234,8 @@ impl Checker<'_> {
             }
             _ => self.slot_note(file, 128, "newest state line", "two whole copies", "one whole copy"),
         }
-        if newest.flags & !FLAGS_KNOWN != 0 || newest.size > BLOCKS_MAX.saturating_mul(file.block_bytes()) {
+        let known = if newest.flags & LENT != 0 { FLAGS_KNOWN | LOAN } else { FLAGS_KNOWN };
+        if newest.flags & !known != 0 || newest.size > BLOCKS_MAX.saturating_mul(file.block_bytes()) {
             let place = self.slot_place(file.slot, 128, "state line", Some(file.name()));
             let text = Text {
                 expected: format!("known flags and a size of at most {BLOCKS_MAX} blocks"),

@@ -14,7 +14,7 @@ use super::map::{Spot, Tier};
 use super::report::{CheckReport, Finding, Place, Severity};
 use super::superblock::Phase;
 use super::table::{DESTAGING, FileFacts, LENT, TRUNCATING, UNLINKING};
-use crate::lend::place::path_beside;
+use crate::lend::place::{PlainName, directory_of, path_beside};
 
 /// The words of a finding.
 pub(super) struct Text {
@@ -283,10 +283,17 @@ impl<'s> Checker<'s> {
             };
             self.add(Severity::Inconsistent, 21, self.line_place(file), text);
         }
-        let Some(plain) = self.first.map(|member| path_beside(member, file.id)) else { return };
+        self.report.summary.files_lent += 1;
+        let Some(first) = self.first else { return };
+        let name = PlainName { tier: self.tier.layout.uuid, id: file.id, loan: file.loan() };
+        let plain = path_beside(first, name);
+        self.report.summary.lent_in = Some(directory_of(first).display().to_string());
         let least = file.size();
         let found = match std::fs::symlink_metadata(&plain) {
-            Ok(meta) if meta.is_file() && meta.len() >= least => return,
+            Ok(meta) if meta.is_file() && meta.len() >= least => {
+                self.report.summary.lent_bytes += meta.len();
+                return;
+            }
             Ok(meta) if meta.is_file() => format!("one of {} bytes", meta.len()),
             Ok(_) => "something that is no file".into(),
             Err(e) => format!("none ({e})"),

@@ -29,7 +29,8 @@
 //! 0      8     sequence; line n is in pair n mod 2
 //! 8      8     size of the file, bytes (the home file may be behind); of a lent file the least that its plain file has
 //! 16     8     flags: 1 truncating, 2 unlinking, 4 pinned, 8 destaging, 16 the time at 48 is that of the last write,
-//!              32 lent (format version 2: the contents are in the plain file of the file's id beside the first member)
+//!              32 lent (format version 2: the contents are in the plain file beside the first member). The upper 48 bits are the number of the
+//!              loan, which is in that file's name; 0 when it is not lent
 //! 24     8     size of the home file when last in step
 //! 32     8     modification time of the home file when last in step, ns
 //! 40     8     when destaging or truncating began, ns since 1970
@@ -59,6 +60,18 @@ pub(crate) const PINNED: u64 = 4;
 pub(crate) const DESTAGING: u64 = 8;
 pub(crate) const TIME_EXACT: u64 = 16;
 pub(crate) const LENT: u64 = 32;
+/// Where the number of the loan begins.
+const LOAN_SHIFT: u32 = 16;
+
+/// The number of the loan in the flags of a state line.
+pub(crate) fn loan_of(flags: u64) -> u64 {
+    flags >> LOAN_SHIFT
+}
+
+/// Flags with this number of a loan, of 48 bits.
+pub(crate) fn with_loan(flags: u64, loan: u64) -> u64 {
+    flags & ((1 << LOAN_SHIFT) - 1) | loan << LOAN_SHIFT
+}
 
 /// What never changes while the slot is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! A directory of plain files for the simulator: any [`Home`], above all one that can lose power. For tests.
 
-use super::place::{LentDir, Plain, id_of, name_of};
+use super::place::{LentDir, Plain, PlainName};
 use crate::home::{Home, OpenMode};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,31 +11,34 @@ use std::sync::Arc;
 pub(crate) struct InHome(pub(crate) Arc<dyn Home>);
 
 impl LentDir for InHome {
-    fn make(&self, id: u64, len: u64) -> io::Result<Plain> {
-        self.remove(id)?;
-        let file = self.0.open(Path::new(&name_of(id)), OpenMode::CREATE_NEW)?;
+    fn make(&self, name: PlainName, len: u64) -> io::Result<Plain> {
+        let file = self.0.open(Path::new(&name.to_string()), OpenMode::CREATE_NEW)?;
         file.set_len(len)?;
-        Ok(Plain { file, descriptor: None })
+        Ok(Plain { name, file, descriptor: None })
     }
 
-    fn open(&self, id: u64) -> io::Result<Plain> {
-        Ok(Plain { file: self.0.open(Path::new(&name_of(id)), OpenMode::WRITE)?, descriptor: None })
+    fn open(&self, name: PlainName) -> io::Result<Plain> {
+        Ok(Plain {
+            name,
+            file: self.0.open(Path::new(&name.to_string()), OpenMode::WRITE)?,
+            descriptor: None,
+        })
     }
 
-    fn remove(&self, id: u64) -> io::Result<()> {
-        match self.0.unlink(Path::new(&name_of(id))) {
+    fn remove(&self, name: PlainName) -> io::Result<()> {
+        match self.0.unlink(Path::new(&name.to_string())) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         }
     }
 
-    fn ids(&self) -> io::Result<Vec<u64>> {
-        let mut ids = Vec::new();
+    fn names(&self) -> io::Result<Vec<PlainName>> {
+        let mut names = Vec::new();
         self.0.walk(&mut |path, _| {
-            ids.extend(id_of(path.as_os_str().as_encoded_bytes()));
+            names.extend(PlainName::parse(path.as_os_str().as_encoded_bytes()));
             Ok(())
         })?;
-        Ok(ids)
+        Ok(names)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -48,7 +51,11 @@ impl LentDir for InHome {
 
     fn tidy(&self) {}
 
-    fn path(&self, id: u64) -> PathBuf {
-        Path::new("/lent").join(name_of(id))
+    fn path(&self, name: PlainName) -> PathBuf {
+        Path::new("/lent").join(name.to_string())
+    }
+
+    fn directory_path(&self) -> PathBuf {
+        PathBuf::from("/lent")
     }
 }

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | 1 | the plain file is made, its space reserved, filled with the file's contents and synced, then its directory | the file; a plain file that nobody knows, removed at the next attach |
 //! | 2 | the superblocks say format version 2, if they do not yet | the same |
-//! | 3 | the state line gets the flag `lent`; **fence** | **lent** |
+//! | 3 | the state line gets the flag `lent` and the number of the loan; **fence** | **lent** |
 //! | 4 | its map entries become `Home`, their frames are free | lent: recovery does the rest |
 //!
 //! # Giving back
@@ -18,7 +18,7 @@
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
 //! | 1 | the state line says `destaging`, home gets what differs, its size and its time, and is synced | lent |
-//! | 2 | the state line gets the size and home's stamp, and loses the flag; **fence** | **the file, all at home** |
+//! | 2 | the state line gets the size and home's stamp, and loses the flag and the number; **fence** | **the file, all at home** |
 //! | 3 | the plain file is removed | the same; one that is left is removed at the next attach |
 //!
 //! A program that has mapped a lent file may write to it after it has closed it. The kernel tells ([`LentDir::is_ours_alone`]), and such a file is not
@@ -41,14 +41,14 @@ use crate::door::times::give_mtime;
 use crate::error::{Error, Result};
 use crate::file::{FileState, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS};
-use crate::format::slot::{DESTAGING, LENT, TIME_EXACT};
+use crate::format::slot::{DESTAGING, LENT, TIME_EXACT, with_loan};
 use crate::format::superblock::{VERSION, VERSION_LENDING};
 use crate::home::FileTime;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::tier::Tier;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use place::{LentDir, Plain};
+use place::{LentDir, Plain, PlainName};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -121,9 +121,13 @@ pub struct LendingStats {
     pub files: u64,
     /// Bytes of their plain files.
     pub bytes: u64,
+    /// Those of them of which home does not have everything, or is not known to: bytes of their plain files.
+    pub not_home_bytes: u64,
+    /// Where the plain files are, one directory for a tier with some. Each belongs to its tier.
+    pub directories: Vec<std::path::PathBuf>,
     /// Bytes there may be.
     pub max_bytes: u64,
-    /// Why a file was not lent, the last time one was not.
+    /// Why the last file that was to be lent was not; `None` when it was.
     pub refused: Option<String>,
 }
 
@@ -177,7 +181,10 @@ impl Inner {
         let plain = match placed.loan.plain() {
             Some(plain) => plain,
             None => match self.begin_lending(file, placed) {
-                Ok(plain) => plain,
+                Ok(plain) => {
+                    lending.refused = None;
+                    plain
+                }
                 Err(why) => {
                     if lending.refused.as_ref() != Some(&why) {
                         log::info!("{} is written through the daemon: {why}", file.path.lock().display());
@@ -217,11 +224,17 @@ impl Inner {
         if self.lent_bytes() + size > self.options.lent_max_bytes {
             return Err(self.no_room(size));
         }
-        let made = self.copy_out(file, placed, &**dir, size);
+        let name = {
+            let count = tier.superblocks.lock()[0].attach_count;
+            let seq = placed.meta.lock().line.seq;
+            let loan = PlainName::new_loan(count, self.home.now_ns(), seq);
+            PlainName { tier: tier.uuid(), id: placed.id, loan }
+        };
+        let made = self.copy_out(file, placed, &**dir, name, size);
         let plain = match made {
             Ok(plain) => plain,
             Err(why) => {
-                let _ = dir.remove(placed.id);
+                let _ = dir.remove(name);
                 return Err(why);
             }
         };
@@ -233,7 +246,7 @@ impl Inner {
                 self.stamp(file, placed, &mut meta)?;
             }
             placed.times.forget_exact();
-            meta.line.flags = (meta.line.flags | LENT) & !TIME_EXACT;
+            meta.line.flags = with_loan((meta.line.flags | LENT) & !TIME_EXACT, name.loan);
             meta.line.mtime = 0;
             meta.line.size = size;
             placed.write_line(&mut meta);
@@ -241,7 +254,7 @@ impl Inner {
             Ok(())
         })();
         if let Err(e) = lent {
-            let _ = dir.remove(placed.id);
+            let _ = dir.remove(name);
             return Err(said(e));
         }
         if tier.planted.is(Planted::LentBeforeSync) {
@@ -259,11 +272,12 @@ impl Inner {
         file: &FileState,
         placed: &Placed,
         dir: &dyn LentDir,
+        name: PlainName,
         size: u64,
     ) -> std::result::Result<Plain, String> {
-        let failed = |e: std::io::Error| format!("{}: {e}", dir.path(placed.id).display());
+        let failed = |e: std::io::Error| format!("{}: {e}", dir.path(name).display());
         let (_, seen) = self.overlay(file).map_err(|e| e.to_string())?;
-        let plain = dir.make(placed.id, size).map_err(failed)?;
+        let plain = dir.make(name, size).map_err(failed)?;
         let mut part = vec![0; PART_BYTES];
         let mut at = 0;
         while at < size {
@@ -349,7 +363,7 @@ impl Inner {
                     |e| {
                         log::warn!(
                             "{}: whether it is mapped is not known: {e}",
-                            dir.path(placed.id).display()
+                            dir.path(plain.name).display()
                         );
                         true
                     },
@@ -431,7 +445,7 @@ impl Inner {
         {
             let mut meta = placed.meta.lock();
             let before = meta.line.clone();
-            meta.line.flags &= !LENT;
+            meta.line.flags = with_loan(meta.line.flags & !LENT, 0);
             meta.line.size = size;
             if let Err(e) = self.stamp(file, placed, &mut meta) {
                 meta.line = before;
@@ -441,24 +455,24 @@ impl Inner {
         placed.size.store(size, Ordering::Release);
         placed.evictions.fetch_add(1, Ordering::AcqRel);
         placed.loan.end();
-        self.remove_plain(placed);
+        self.remove_plain(placed, plain.name);
         Ok(true)
     }
 
     /// Step 3, and the end of a removed file. One that stays is removed at the next attach.
-    pub(crate) fn remove_plain(&self, placed: &Placed) {
+    pub(crate) fn remove_plain(&self, placed: &Placed, name: PlainName) {
         if let Some(dir) = &placed.tier.lent_dir
-            && let Err(e) = dir.remove(placed.id)
+            && let Err(e) = dir.remove(name)
         {
-            log::warn!("{} stays until the next attach: {e}", dir.path(placed.id).display());
+            log::warn!("{} stays until the next attach: {e}", dir.path(name).display());
         }
     }
 
     /// The slot of a file is free: what was lent of it goes too.
     pub(crate) fn forget_loan(&self, placed: &Placed) {
-        if placed.loan.is_lent() {
+        if let Some(plain) = placed.loan.plain() {
             placed.loan.end();
-            self.remove_plain(placed);
+            self.remove_plain(placed, plain.name);
         }
     }
 
@@ -471,7 +485,10 @@ impl Inner {
         if self.give_back(file)? {
             return Ok(());
         }
-        Err(file.invalid("give back", "a program has it open or mapped; end that program and try again"))
+        Err(file.invalid("give back", format!(
+                "a program has it open or mapped (its plain file is {}; `fuser` or `lsof` names the program); end that program and try again",
+                plain_path(file)
+            )))
     }
 
     /// Ends every loan: before detaching.
@@ -509,15 +526,35 @@ impl Inner {
     }
 
     pub(crate) fn lending_stats(&self) -> LendingStats {
-        let lent =
-            self.all_files().iter().filter(|f| f.placed.as_ref().is_some_and(|p| p.loan.is_lent())).count();
-        LendingStats {
-            files: lent as u64,
-            bytes: self.lent_bytes(),
-            max_bytes: self.options.lent_max_bytes,
-            refused: self.lending.lock().refused.clone(),
+        // Held while a file goes home, which may take long; nobody waits for that to be told how it is.
+        let refused = self.lending.try_lock().map(|lending| lending.refused.clone());
+        let mut stats = LendingStats { max_bytes: self.options.lent_max_bytes, ..LendingStats::default() };
+        stats.refused = refused.flatten();
+        for file in self.all_files() {
+            let Some(placed) = &file.placed else { continue };
+            let Some(plain) = placed.loan.plain() else { continue };
+            let bytes = plain.file.stat().map_or(0, |stat| stat.size);
+            stats.files += 1;
+            stats.bytes += bytes;
+            if placed.loan.borrowers.load(Ordering::Acquire) > 0 || !placed.loan.is_at_home() {
+                stats.not_home_bytes += bytes;
+            }
+            if let Some(directory) = placed.tier.lent_dir.as_ref().map(|dir| dir.directory_path())
+                && !stats.directories.contains(&directory)
+            {
+                stats.directories.push(directory);
+            }
         }
+        stats
     }
+}
+
+/// Where the plain file of a lent file is, for messages.
+fn plain_path(file: &FileState) -> String {
+    let path = file.placed.as_ref().and_then(|placed| {
+        Some(placed.tier.lent_dir.as_ref()?.path(placed.loan.plain()?.name).display().to_string())
+    });
+    path.unwrap_or_default()
 }
 
 /// Step 2: a program that does not know lent files must not take the tier for one it knows.
@@ -545,6 +582,19 @@ impl File {
     pub fn lend(&self) -> Result<Option<LentFile>> {
         self.writable("lend")?;
         Ok(self.inner.lend(&self.state)?.map(|plain| LentFile { file: self.clone(), plain }))
+    }
+
+    /// Ends the loan of the file, if nobody has its plain file: see [`AttachedHome::give_back`]. `false`: somebody does.
+    ///
+    /// # Errors
+    /// As [`AttachedHome::give_back`].
+    ///
+    /// # Durability
+    /// The home file is synced on return.
+    pub fn give_back(&self) -> Result<bool> {
+        self.writable("give back")?;
+        let _lending = self.inner.lending.lock();
+        self.inner.give_back(&self.state)
     }
 
     /// Whether the file is lent now.

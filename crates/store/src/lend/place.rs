@@ -1,7 +1,8 @@
 //! The directory of the plain files: beside the first member of a tier, on the tier's own medium.
 //!
-//! A plain file is called by the id of its file in the tier, in 16 hexadecimal digits. The directory is `MEMBER.lent`, mode 0700; a plain file has
-//! mode 0600 and the owner of the member, who is the owner of the home.
+//! A plain file is called by the uuid of its tier, the id of its file there and the number of its loan ([`PlainName`]), so that one of another tier, of
+//! an older loan, or of a copy of the tier that went another way is never taken for it. The directory is `MEMBER.lent`, mode 0700; a plain file
+//! has mode 0600 and the owner of the member, who is the owner of the home.
 //!
 //! # What makes a write of the kernel durable
 //! The kernel opens the plain file for itself, with the flags the program used: flags of our own descriptor do not reach it. What reaches it is
@@ -18,7 +19,6 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use std::sync::Arc;
 /// An open plain file.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
+    pub(crate) name: PlainName,
     /// For reading and writing by this process.
     pub(crate) file: Arc<dyn HomeFile>,
     /// For the kernel; `None` in a simulation.
@@ -37,29 +38,29 @@ pub(crate) struct Plain {
 /// # Durability
 /// Names after [`LentDir::sync`], contents after the file's own sync.
 pub(crate) trait LentDir: Send + Sync + Debug {
-    /// Makes the plain file `id` of `len` bytes, its space reserved. One that is there is nobody's, and is replaced.
+    /// Makes a plain file of `len` bytes, its space reserved.
     ///
     /// # Errors
-    /// What the file system says; `Unsupported` where it cannot reserve space, or sync each write. Nothing is left then.
-    fn make(&self, id: u64, len: u64) -> io::Result<Plain>;
+    /// What the file system says, above all when there is one; `Unsupported` where it cannot reserve space, or sync each write. Nothing is left then.
+    fn make(&self, name: PlainName, len: u64) -> io::Result<Plain>;
 
-    /// Opens the plain file `id`.
+    /// Opens a plain file.
     ///
     /// # Errors
     /// `NotFound`, else what the file system says, or why the file cannot be ours.
-    fn open(&self, id: u64) -> io::Result<Plain>;
+    fn open(&self, name: PlainName) -> io::Result<Plain>;
 
-    /// Removes the plain file `id`; none is no error.
+    /// Removes a plain file; none is no error.
     ///
     /// # Errors
     /// What the file system says.
-    fn remove(&self, id: u64) -> io::Result<()>;
+    fn remove(&self, name: PlainName) -> io::Result<()>;
 
-    /// The ids of the plain files that are there.
+    /// The plain files that are there, of whatever tier.
     ///
     /// # Errors
     /// What the file system says; that there is no directory is none.
-    fn ids(&self) -> io::Result<Vec<u64>>;
+    fn names(&self) -> io::Result<Vec<PlainName>>;
 
     /// Makes the names durable.
     ///
@@ -76,22 +77,62 @@ pub(crate) trait LentDir: Send + Sync + Debug {
     /// Removes the directory, if it is empty.
     fn tidy(&self);
 
-    /// Where the plain file `id` is, for messages.
-    fn path(&self, id: u64) -> PathBuf;
+    /// Where a plain file is, for messages.
+    fn path(&self, name: PlainName) -> PathBuf;
+
+    /// The directory, for messages.
+    fn directory_path(&self) -> PathBuf;
 }
 
-/// The name of a plain file.
-pub(crate) fn name_of(id: u64) -> String {
-    format!("{id:016x}")
+/// Which plain file: `UUID.ID.LOAN`, in 32, 10 and 12 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PlainName {
+    /// Of the tier, which gets another one when it is formatted.
+    pub(crate) tier: [u8; 16],
+    /// Of the file in the tier.
+    pub(crate) id: u64,
+    /// As the state line has it. See [`PlainName::new_loan`].
+    pub(crate) loan: u64,
 }
 
-/// The id that a name stands for.
-pub(crate) fn id_of(name: &[u8]) -> Option<u64> {
-    let digits = name.len() == 16 && name.iter().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b));
-    if !digits {
-        return None;
+/// Bits of a loan's number that tell loans of one attach apart; above them is the number of the attach.
+const LOAN_BITS: u32 = 28;
+/// Bits of the number of the attach.
+const ATTACH_BITS: u32 = 20;
+
+impl PlainName {
+    /// The number of a loan that begins now; never 0. `now_ns` and `seq`, the line's sequence, tell it from those of the same attach, and of a copy
+    /// of the tier that had one of the same number.
+    pub(crate) fn new_loan(attach_count: u64, now_ns: u64, seq: u64) -> u64 {
+        let mixed = crate::format::mix(now_ns ^ seq.rotate_left(32)) & ((1 << LOAN_BITS) - 1);
+        (attach_count & ((1 << ATTACH_BITS) - 1)) << LOAN_BITS | mixed.max(1)
     }
-    u64::from_str_radix(std::str::from_utf8(name).ok()?, 16).ok()
+
+    /// Whether it was lent before the attach of this number. One that was not, when nothing was lent yet, is of a newer state of the tier.
+    pub(crate) fn is_before(self, attach_count: u64) -> bool {
+        self.loan >> LOAN_BITS < attach_count & ((1 << ATTACH_BITS) - 1)
+    }
+
+    pub(crate) fn parse(name: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(name).ok()?;
+        let mut parts = text.split('.');
+        let (tier, id, loan) = (parts.next()?, parts.next()?, parts.next()?);
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let mut uuid = [0; 16];
+        for (n, byte) in uuid.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(tier.get(2 * n..2 * n + 2)?, 16).ok()?;
+        }
+        let found = Self { tier: uuid, id: number(id)?, loan: number(loan)? };
+        // What is not written as we do is not ours.
+        (found.to_string() == text).then_some(found)
+    }
+}
+
+impl std::fmt::Display for PlainName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.tier.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, ".{:010x}.{:012x}", self.id, self.loan)
+    }
 }
 
 /// The directory of the plain files of a tier whose first member is `member`.
@@ -99,6 +140,15 @@ pub(crate) fn directory_of(member: &Path) -> PathBuf {
     let mut name = OsString::from(member);
     name.push(".lent");
     PathBuf::from(name)
+}
+
+/// The directory of plain files beside a tier's first member, if it is there and not empty.
+#[must_use]
+pub fn lent_beside(member: &Path) -> Option<PathBuf> {
+    let directory = directory_of(member);
+    // One that cannot be read may have some.
+    let empty = std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_none());
+    (directory.symlink_metadata().is_ok() && !empty).then_some(directory)
 }
 
 /// [`LentDir`] beside a member that is a file.
@@ -122,22 +172,28 @@ impl BesideMember {
     fn directory(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = rustix::fs::open(&self.path, flags, Mode::empty())?;
-        self.check(&dir)?;
+        self.check(&dir, &self.path)?;
         Ok(dir)
     }
 
     /// Whoever could write there could put a file of his own into the place of ours.
-    fn check(&self, found: impl AsFd) -> io::Result<()> {
+    fn check(&self, found: impl AsFd, what: &Path) -> io::Result<()> {
         let stat = rustix::fs::fstat(found)?;
         if stat.st_uid != self.owner.0 && stat.st_uid != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other(format!(
-                "it belongs to user {}, not to user {} as the tier does",
-                stat.st_uid, self.owner.0
+                "{} belongs to user {}, not to user {} as the tier does",
+                what.display(),
+                stat.st_uid,
+                self.owner.0
             )));
         }
         if stat.st_mode & 0o077 != 0 {
-            let why = format!("its mode {:o} lets others in, which ours never does", stat.st_mode & 0o7777);
-            return Err(io::Error::other(why));
+            let which = if what == self.path { "the directory " } else { "" };
+            let safe = if what == self.path { "700" } else { "600" };
+            let (path, mode) = (what.display(), stat.st_mode & 0o7777);
+            return Err(io::Error::other(format!(
+                "{which}{path} has mode {mode:o}, which lets others in: `chmod {safe} {path}`, if it is as you left it"
+            )));
         }
         Ok(())
     }
@@ -191,21 +247,20 @@ fn unsupported(e: Errno) -> io::Error {
     }
 }
 
-fn plain(fd: OwnedFd) -> io::Result<Plain> {
+fn plain(name: PlainName, fd: OwnedFd) -> io::Result<Plain> {
     let same = fd.try_clone()?;
-    Ok(Plain { file: RealHome::file(File::from(fd)), descriptor: Some(Arc::new(same)) })
+    Ok(Plain { name, file: RealHome::file(File::from(fd)), descriptor: Some(Arc::new(same)) })
 }
 
 const OPEN: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
 impl LentDir for BesideMember {
-    fn make(&self, id: u64, len: u64) -> io::Result<Plain> {
+    fn make(&self, name: PlainName, len: u64) -> io::Result<Plain> {
         let dir = self.make_directory()?;
-        let name = name_of(id);
-        self.remove(id)?;
+        let text = name.to_string();
         let flags = OPEN | OFlags::CREATE | OFlags::EXCL;
-        let fd = rustix::fs::openat(&dir, &*name, flags, Mode::RUSR | Mode::WUSR)?;
-        let made = self.fill(&fd, len).and_then(|()| plain(fd)).and_then(|plain| {
+        let fd = rustix::fs::openat(&dir, &*text, flags, Mode::RUSR | Mode::WUSR)?;
+        let made = self.fill(&fd, len).and_then(|()| plain(name, fd)).and_then(|plain| {
             // Where that cannot be known the file could never be given back.
             match self.is_ours_alone(&plain) {
                 Ok(true) => Ok(plain),
@@ -217,49 +272,49 @@ impl LentDir for BesideMember {
             }
         });
         if made.is_err() {
-            let _ = rustix::fs::unlinkat(&dir, &*name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&dir, &*text, AtFlags::empty());
         }
         made
     }
 
-    fn open(&self, id: u64) -> io::Result<Plain> {
+    fn open(&self, name: PlainName) -> io::Result<Plain> {
         let dir = self.directory()?;
-        let fd = rustix::fs::openat(&dir, name_of(id), OPEN | OFlags::NONBLOCK, Mode::empty())?;
+        let fd = rustix::fs::openat(&dir, name.to_string(), OPEN | OFlags::NONBLOCK, Mode::empty())?;
         let stat = rustix::fs::fstat(&fd)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink > 1 {
             return Err(io::Error::other("it is not an ordinary file with one name"));
         }
-        self.check(&fd)?;
+        self.check(&fd, &self.path(name))?;
         if self.syncs && !rustix::fs::ioctl_getflags(&fd).is_ok_and(|flags| flags.contains(IFlags::SYNC)) {
             // A restored copy has lost it; nothing was promised by it since.
             let flags = rustix::fs::ioctl_getflags(&fd).map_err(unsupported)? | IFlags::SYNC;
             rustix::fs::ioctl_setflags(&fd, flags).map_err(unsupported)?;
         }
-        plain(fd)
+        plain(name, fd)
     }
 
-    fn remove(&self, id: u64) -> io::Result<()> {
+    fn remove(&self, name: PlainName) -> io::Result<()> {
         let dir = match self.directory() {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other?,
         };
-        match rustix::fs::unlinkat(dir, name_of(id), AtFlags::empty()) {
+        match rustix::fs::unlinkat(dir, name.to_string(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(e.into()),
         }
     }
 
-    fn ids(&self) -> io::Result<Vec<u64>> {
+    fn names(&self) -> io::Result<Vec<PlainName>> {
         let dir = match self.directory() {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other?,
         };
-        let mut ids = Vec::new();
+        let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(dir)? {
-            ids.extend(id_of(entry?.file_name().to_bytes()));
+            names.extend(PlainName::parse(entry?.file_name().to_bytes()));
         }
-        ids.sort_unstable();
-        Ok(ids)
+        names.sort_unstable();
+        Ok(names)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -278,20 +333,28 @@ impl LentDir for BesideMember {
         let _ = std::fs::remove_dir(&self.path);
     }
 
-    fn path(&self, id: u64) -> PathBuf {
-        self.path.join(name_of(id))
+    fn path(&self, name: PlainName) -> PathBuf {
+        self.path.join(name.to_string())
+    }
+
+    fn directory_path(&self) -> PathBuf {
+        self.path.clone()
     }
 }
 
 /// The name that a plain file has in a directory, as it is in messages and in the offline check.
-pub(crate) fn path_beside(member: &Path, id: u64) -> PathBuf {
-    directory_of(member).join(std::ffi::OsStr::from_bytes(name_of(id).as_bytes()))
+pub(crate) fn path_beside(member: &Path, name: PlainName) -> PathBuf {
+    directory_of(member).join(name.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    fn name(id: u64) -> PlainName {
+        PlainName { tier: [7; 16], id, loan: 5 }
+    }
 
     fn place() -> (tempfile::TempDir, BesideMember) {
         let dir = tempfile::tempdir().unwrap();
@@ -304,7 +367,7 @@ mod tests {
     #[test]
     fn a_plain_file_is_made_whole_found_again_and_removed() {
         let (dir, place) = place();
-        let made = match place.make(7, 100_000) {
+        let made = match place.make(name(7), 100_000) {
             Err(e) if e.kind() == io::ErrorKind::Unsupported => {
                 eprintln!("skipped: plain files, because {e}");
                 return;
@@ -314,7 +377,7 @@ mod tests {
         made.file.write_at(99_990, b"0123456789").unwrap();
         place.sync().unwrap();
         assert!(place.is_ours_alone(&made).unwrap());
-        let again = place.open(7).unwrap();
+        let again = place.open(name(7)).unwrap();
         assert!(!place.is_ours_alone(&made).unwrap(), "a second opening is seen");
         let mut bytes = [0; 10];
         again.file.read_at(99_990, &mut bytes).unwrap();
@@ -322,10 +385,10 @@ mod tests {
         assert_eq!(again.file.stat().unwrap().size, 100_000);
         drop(again);
         std::fs::write(dir.path().join("tier.lent/README"), "not ours").unwrap();
-        assert_eq!(place.ids().unwrap(), [7]);
-        place.remove(7).unwrap();
-        place.remove(7).unwrap();
-        assert_eq!(place.ids().unwrap(), [0u64; 0]);
+        assert_eq!(place.names().unwrap(), [name(7)]);
+        place.remove(name(7)).unwrap();
+        place.remove(name(7)).unwrap();
+        assert_eq!(place.names().unwrap(), [name(0); 0]);
         place.tidy();
         assert!(dir.path().join("tier.lent/README").exists());
     }
@@ -333,31 +396,60 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_not_opened() {
         let (dir, place) = place();
-        if place.make(1, 4096).is_err() {
+        if place.make(name(1), 4096).is_err() {
             eprintln!("skipped: plain files, because the file system cannot reserve space");
             return;
         }
         let lent = dir.path().join("tier.lent");
-        std::os::unix::fs::symlink(lent.join(name_of(1)), lent.join(name_of(2))).unwrap();
-        assert!(place.open(2).is_err(), "a link is not followed");
-        std::fs::create_dir(lent.join(name_of(3))).unwrap();
-        assert!(place.open(3).is_err());
-        std::fs::hard_link(lent.join(name_of(1)), dir.path().join("other")).unwrap();
-        assert!(place.open(1).unwrap_err().to_string().contains("one name"));
+        std::os::unix::fs::symlink(lent.join(name(1).to_string()), lent.join(name(2).to_string())).unwrap();
+        assert!(place.open(name(2)).is_err(), "a link is not followed");
+        std::fs::create_dir(lent.join(name(3).to_string())).unwrap();
+        assert!(place.open(name(3)).is_err());
+        std::fs::hard_link(lent.join(name(1).to_string()), dir.path().join("other")).unwrap();
+        assert!(place.open(name(1)).unwrap_err().to_string().contains("one name"));
         std::fs::remove_file(dir.path().join("other")).unwrap();
-        place.open(1).unwrap();
+        place.open(name(1)).unwrap();
         std::fs::set_permissions(&lent, std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(place.open(1).unwrap_err().to_string().contains("lets others in"));
-        assert!(place.make(4, 4096).is_err());
+        assert!(place.open(name(1)).unwrap_err().to_string().contains("lets others in"));
+        assert!(place.make(name(4), 4096).is_err());
     }
 
     #[test]
-    fn only_a_name_of_ours_has_an_id() {
-        assert_eq!(id_of(name_of(0x1234_5678_9abc).as_bytes()), Some(0x1234_5678_9abc));
-        for other in
-            [&b"1"[..], b"00000000000000001", b"000000000000000G", b"00000000000000AB", b"+000000000000001"]
-        {
-            assert_eq!(id_of(other), None, "{other:?}");
+    fn on_a_persistent_medium_each_write_is_synced_also_after_the_attribute_was_lost() {
+        let (dir, _) = place();
+        let place = BesideMember::new(&dir.path().join("tier"), true).unwrap();
+        let made = match place.make(name(1), 4096) {
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => {
+                eprintln!("skipped: the attribute of plain files, because {e}");
+                assert_eq!(place.names().unwrap(), [name(0); 0], "nothing is left");
+                return;
+            }
+            other => other.unwrap(),
+        };
+        let flags = |plain: &Plain| rustix::fs::ioctl_getflags(plain.descriptor.as_ref().unwrap()).unwrap();
+        let found = flags(&made);
+        assert!(found.contains(IFlags::SYNC));
+        rustix::fs::ioctl_setflags(made.descriptor.as_ref().unwrap(), found - IFlags::SYNC).unwrap();
+        assert!(!flags(&made).contains(IFlags::SYNC));
+        drop(made);
+        let again = place.open(name(1)).unwrap();
+        assert!(flags(&again).contains(IFlags::SYNC), "it is set again before the kernel gets the file");
+    }
+
+    #[test]
+    fn only_a_name_of_ours_is_one() {
+        let ours = PlainName { tier: [0xab; 16], id: 0x1234_5678_9a, loan: PlainName::new_loan(3, 1, 2) };
+        assert_eq!(PlainName::parse(ours.to_string().as_bytes()), Some(ours));
+        assert!(ours.is_before(4) && !ours.is_before(3) && !ours.is_before(2));
+        let text = ours.to_string();
+        for other in [
+            text.to_uppercase(),
+            text[1..].into(),
+            format!("{text}.x"),
+            format!("+{}", &text[1..]),
+            "1".into(),
+        ] {
+            assert_eq!(PlainName::parse(other.as_bytes()), None, "{other:?}");
         }
     }
 }

@@ -86,6 +86,11 @@ pub(crate) struct SlotNumbers {
 }
 
 impl Tier {
+    /// It gets another one when it is formatted.
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        self.superblocks.lock()[0].tier_uuid
+    }
+
     pub(crate) fn mapping(&self, member: usize) -> &Arc<Mapping> {
         &self.members[member].mapping
     }
