@@ -47,6 +47,7 @@ pub mod home;
 mod lend;
 mod names;
 mod note;
+mod options;
 mod planted;
 pub mod profile;
 mod recover;

@@ -361,7 +361,8 @@ impl Inner {
             || placed.tier.lent_dir.as_ref().is_none_or(|dir| {
                 dir.is_ours_alone(plain).map_or_else(
                     |e| {
-                        log::warn!(
+                        // The background asks again and again.
+                        log::debug!(
                             "{}: whether it is mapped is not known: {e}",
                             dir.path(plain.name).display()
                         );

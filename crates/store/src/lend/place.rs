@@ -318,7 +318,9 @@ impl LentDir for BesideMember {
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(self.directory()?)?)
+        rustix::fs::fsync(self.directory()?)?;
+        // The directory may be one that a killed process made and did not sync.
+        File::open(self.path.parent().unwrap_or(Path::new("/")))?.sync_all()
     }
 
     fn is_ours_alone(&self, plain: &Plain) -> io::Result<bool> {

@@ -1,0 +1,197 @@
+//! What a home is attached with: tiers, and how. Deliberately not here: attaching (`attach.rs`), and what a profile says of a file.
+
+use crate::error::{Error, Result};
+use crate::home::model::HomeModel;
+use crate::planted::Planted;
+use crate::profile::Profile;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What the members of a tier are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Persistent memory: a file on a DAX file system or a DAX device. Anything else is refused.
+    Persistent,
+    /// Any file, standing for persistent memory because the user said so; labelled wherever it appears.
+    Emulated,
+    /// Memory that does not survive power loss: the tier holds clean copies only, and starts cold at every attach.
+    Volatile,
+}
+
+/// A tier to attach: its members and, when it is made, its sizes.
+#[derive(Clone, Debug)]
+pub struct TierSpec {
+    /// Name, for reports and messages.
+    pub name: String,
+    /// The backings, striped by allocation unit. Always name all of them, in the same order.
+    pub members: Vec<PathBuf>,
+    /// What they are.
+    pub medium: Medium,
+    /// Bytes of each member when it is made (Oracle's SIZE). A DAX device is used whole.
+    pub size: u64,
+    /// Bytes each member may grow to (MAXSIZE); `size` or less: it does not grow.
+    pub max_size: u64,
+    /// Bytes each member grows by at a time (AUTOEXTEND NEXT); 0: it does not grow.
+    pub grow_by: u64,
+    /// Allocation unit in bytes: the width of a stripe. A power of two from 32 KiB to 1 GiB.
+    pub unit: u64,
+    /// Independent paths of commit; a power of two. More lanes, fewer writers that meet.
+    pub lanes: u32,
+    /// Batches that can be committed at the same time.
+    pub batches: u32,
+    /// Files the tier can know; 0: one for every 256 KiB of a member, from 64 to 65536.
+    pub slots: u64,
+    /// Redo files may live here.
+    pub holds_redo: bool,
+    /// Data files may live here.
+    pub holds_data: bool,
+    /// Allocate the members' space at once. False leaves holes, which on a full file system end the process; for tests.
+    pub preallocate: bool,
+    /// Format members that hold something else. What they held is lost.
+    pub overwrite: bool,
+}
+
+impl TierSpec {
+    /// A tier of one member with the usual sizes, for redo and data.
+    pub fn new(name: impl Into<String>, member: impl Into<PathBuf>, medium: Medium, size: u64) -> Self {
+        Self {
+            name: name.into(),
+            members: vec![member.into()],
+            medium,
+            size,
+            max_size: size,
+            grow_by: 0,
+            unit: 1 << 20,
+            lanes: 128,
+            batches: 8,
+            slots: 0,
+            holds_redo: true,
+            holds_data: true,
+            preallocate: true,
+            overwrite: false,
+        }
+    }
+
+    /// The number of file slots, the default resolved for members of `len` bytes.
+    pub(crate) fn slot_count(&self, len: u64) -> u64 {
+        if self.slots > 0 { self.slots } else { (len.max(self.size) / (256 << 10)).clamp(64, 65536) }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let wrong = |why: String| Err(Error::Options(format!("tier `{}`: {why}", self.name)));
+        if self.name.is_empty() || self.name.len() > 64 {
+            return wrong("its name must have 1 to 64 bytes".into());
+        }
+        if self.members.is_empty() || self.members.len() > 64 {
+            return wrong("it needs 1 to 64 members".into());
+        }
+        let mut seen = self.members.clone();
+        seen.sort();
+        seen.dedup();
+        if seen.len() != self.members.len() {
+            return wrong("a member is named twice".into());
+        }
+        if !self.unit.is_power_of_two() || !(32768..=1 << 30).contains(&self.unit) {
+            return wrong(format!(
+                "the unit of {} bytes is not a power of two from 32 KiB to 1 GiB",
+                self.unit
+            ));
+        }
+        if !self.lanes.is_power_of_two() || self.lanes > 1 << 16 {
+            return wrong(format!("{} lanes are not a power of two up to 65536", self.lanes));
+        }
+        if self.batches == 0 || self.batches > 4096 {
+            return wrong(format!("{} batches are not 1 to 4096", self.batches));
+        }
+        if self.slots > 1 << 24 {
+            return wrong(format!("{} slots are more than 16777216", self.slots));
+        }
+        if [self.size, self.max_size, self.grow_by].iter().any(|n| !n.is_multiple_of(4096)) {
+            return wrong("its sizes must be multiples of 4096 bytes".into());
+        }
+        if self.size.max(self.max_size) >= 1 << 48 {
+            return wrong("a member cannot be 256 TiB or larger".into());
+        }
+        if self.grow_by > 0 && self.max_size <= self.size {
+            return wrong("it should grow, but its maximum is not larger than its size".into());
+        }
+        Ok(())
+    }
+}
+
+/// How the home is kept from being used without Tiersmith while the tier is ahead of it (promise 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// The directory is moved aside to a sibling; its path holds a note, and becomes the mount point of a door.
+    MoveAside,
+    /// The door guards the home in its own way (a single SQLite file); the directory stays at its path.
+    Door,
+}
+
+/// A file, and the logs that the database plays into it. A log is only right for the file it was written for: while one of them is not empty,
+/// the file must be at home as the tier left it, also when the tier has no newer block of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// The file, relative to home.
+    pub file: PathBuf,
+    /// Its logs.
+    pub logs: Vec<PathBuf>,
+    /// Why the file may have been changed although nothing is seen of it (a guard of the door's own is gone): refused as if it had been.
+    pub doubt: Option<String>,
+    /// A file that only tells something about the others: when it was changed or removed, what the tier has of it is dropped, and refuses nothing.
+    pub aside: Option<PathBuf>,
+}
+
+/// How to attach.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which files are redo, data or pass. `None`: the built-in one the home is attached with, else by looking into the directory, else
+    /// `generic`.
+    pub profile: Option<Profile>,
+    /// Promise 7.
+    pub guard: Guard,
+    /// The file `profile` was read from, when it is not a built-in one; only noted, for attaching again.
+    pub profile_file: Option<PathBuf>,
+    /// The door's own settings, noted as they are, for attaching again.
+    pub door: BTreeMap<String, String>,
+    /// Bytes of each redo file that stay in the tier; older redo is drained to home. Never more than a quarter of the tier, and all redo
+    /// files together half of it.
+    pub redo_keep_bytes: u64,
+    /// Bytes of plain files that there may be of lent files (redo files that the kernel writes itself); 0: none is lent.
+    pub lent_max_bytes: u64,
+    /// A file that is one with its logs; `None`: a file without newer blocks in the tier may be another than it was, its clean copies are
+    /// dropped then.
+    pub bound: Option<Bound>,
+    /// Behave as if home were on this slow storage: for studies, which label their figures with it.
+    pub home_model: Option<HomeModel>,
+    /// Copy home blocks into the tier when they are read (second-level flash cache).
+    pub admit: bool,
+    /// Run a thread that drains redo and keeps blocks free. Without it [`crate::AttachedHome::background_step`] does.
+    pub background: bool,
+    /// Record wait events. False only to measure what recording costs.
+    pub record_waits: bool,
+    /// Source of uuids and seeds; `None`: the operating system. For runs that must be repeatable.
+    pub seed: Option<u64>,
+    /// A planted bug, for testing the tests.
+    pub planted: Planted,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            profile: None,
+            guard: Guard::MoveAside,
+            profile_file: None,
+            door: BTreeMap::new(),
+            redo_keep_bytes: 256 << 20,
+            lent_max_bytes: 1 << 30,
+            bound: None,
+            home_model: None,
+            admit: true,
+            background: true,
+            record_waits: true,
+            seed: None,
+            planted: Planted::None,
+        }
+    }
+}
