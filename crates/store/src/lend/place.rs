@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(place.names().unwrap(), [name(7)]);
         place.remove(name(7)).unwrap();
         place.remove(name(7)).unwrap();
-        assert_eq!(place.names().unwrap(), [name(0); 0]);
+        assert!(place.names().unwrap().is_empty());
         place.tidy();
         assert!(dir.path().join("tier.lent/README").exists());
     }
@@ -423,7 +423,7 @@ mod tests {
         let made = match place.make(name(1), 4096) {
             Err(e) if e.kind() == io::ErrorKind::Unsupported => {
                 eprintln!("skipped: the attribute of plain files, because {e}");
-                assert_eq!(place.names().unwrap(), [name(0); 0], "nothing is left");
+                assert!(place.names().unwrap().is_empty(), "nothing is left");
                 return;
             }
             other => other.unwrap(),
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn only_a_name_of_ours_is_one() {
-        let ours = PlainName { tier: [0xab; 16], id: 0x1234_5678_9a, loan: PlainName::new_loan(3, 1, 2) };
+        let ours = PlainName { tier: [0xab; 16], id: 0x12_3456_789a, loan: PlainName::new_loan(3, 1, 2) };
         assert_eq!(PlainName::parse(ours.to_string().as_bytes()), Some(ours));
         assert!(ours.is_before(4) && !ours.is_before(3) && !ours.is_before(2));
         let text = ours.to_string();
