@@ -215,7 +215,11 @@ fn what_cannot_be_recorded_is_refused_with_what_to_do_and_without_the_password()
     refused(dir, &["awr", "record", "--source", &nowhere], "cannot connect to");
     refused(dir, &["awr", "record", "--source", "ftp://x"], "its scheme is not one of");
     fs::create_dir(dir.join("plain")).unwrap();
-    refused(dir, &["awr", "record", "--source", "plain"], "not a mounted home");
+    refused(
+        dir,
+        &["awr", "record", "--source", "plain"],
+        "neither a mounted home nor an attached SQLite database",
+    );
     refused(dir, &["awr", "record", "--source", "host", "--to", "plain"], "in one file");
     refused(dir, &["awr", "record", "--source", "host", "--every", "1ms"], "ten times a second");
     let spaces =

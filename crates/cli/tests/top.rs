@@ -142,7 +142,7 @@ fn what_cannot_be_looked_at_is_refused_with_one_sentence() {
     let plain = dir.path().to_str().unwrap();
     let nowhere = format!("unix://{plain}/none.sock");
     let refused: [(&[&str], &str); 5] = [
-        (&["top", plain], "not a mounted home"),
+        (&["top", plain], "neither a mounted home nor an attached SQLite database"),
         (&["top", &nowhere, "--once"], "cannot connect to"),
         (&["top", "redis://:hunter2@localhost"], "password in it"),
         (&["top", "host", "--every", "1ms"], "ten times a second"),
