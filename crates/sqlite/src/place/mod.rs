@@ -24,6 +24,7 @@
 
 mod attach;
 mod bars;
+mod clock;
 mod detach;
 mod error;
 mod keep_both;

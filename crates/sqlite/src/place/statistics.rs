@@ -21,10 +21,10 @@
 //! Between two versions a transaction costs a load and a look at the coarse clock.
 
 use super::Place;
+use super::clock::{boot_ns, coarse_ms};
 use super::error::PlaceError;
 use super::layout::{Layout, STATISTICS, STATISTICS_NEW};
 use parking_lot::Mutex;
-use rustix::time::{ClockId, clock_gettime};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
@@ -415,17 +415,6 @@ fn boot() -> String {
 fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn boot_ns() -> u64 {
-    let time = clock_gettime(ClockId::Boottime);
-    time.tv_sec.cast_unsigned().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.cast_unsigned())
-}
-
-#[inline]
-fn coarse_ms() -> u64 {
-    let time = clock_gettime(ClockId::MonotonicCoarse);
-    time.tv_sec.cast_unsigned() * 1000 + time.tv_nsec.cast_unsigned() / 1_000_000
 }
 
 #[cfg(test)]
