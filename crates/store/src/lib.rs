@@ -75,3 +75,5 @@ pub use profile::{FileClass, Placement, Profile};
 pub use stats::{RecoveryReport, Stats, TierStats};
 /// Wait events, of which [`AttachedHome::events`] is a registry; a door records its own with them.
 pub use tiersmith_events as events;
+/// Whether an open file is open anywhere else, for doors that keep files of their own.
+pub use tiersmith_pmem::is_only_opening;

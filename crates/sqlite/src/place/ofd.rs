@@ -1,7 +1,7 @@
 //! The file locks SQLite takes, taken from outside SQLite; and the question whether anybody else has a file
 //! open.
 //!
-//! A border module: the one place below `place` with `unsafe`, for one function of the C library, since
+//! A border module with `unsafe`, for one function of the C library, since
 //! rustix has no locks of byte ranges that belong to an open file. SQLite's own locks belong to the process;
 //! the two kinds conflict with each other as two processes do, also within one process.
 //!
@@ -15,20 +15,16 @@
 use std::ffi::c_int;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// First byte of the range: SQLite's PENDING byte. RESERVED is the next, 510 bytes of SHARED follow.
 const PENDING: i64 = 0x4000_0000;
 /// PENDING, RESERVED and all of SHARED.
 const RANGE: i64 = 512;
 
-const F_SETSIG: c_int = 10;
 const F_OFD_SETLK: c_int = 37;
-const F_SETLEASE: c_int = 1024;
 const F_WRLCK: i16 = 1;
 const F_UNLCK: i16 = 2;
-/// A signal that is ignored unless a program asked for it; that of leases without it would end the process.
-const SIGURG: c_int = 23;
 
 /// `struct flock` of 64-bit Linux.
 #[repr(C)]
@@ -80,24 +76,9 @@ pub(super) fn unlock(file: &File) {
     let _ = set(file, F_UNLCK);
 }
 
-/// Whether anybody, in this process or another, has the file open besides `file`: somebody has if no write
-/// lease can be had. `None`: the file system, or the permissions, do not tell.
+/// Whether anybody, in this process or another, has the file open besides `file`. `None`: the file system, or the permissions, do not tell.
 pub(super) fn open_elsewhere(file: &File) -> Option<bool> {
-    let fd = file.as_raw_fd();
-    // SAFETY: `F_SETSIG` takes an `int`; the descriptor is open because `file` is borrowed.
-    answer(unsafe { fcntl(fd, F_SETSIG, SIGURG) }).ok()?;
-    // SAFETY: `F_SETLEASE` takes an `int`; the descriptor is open because `file` is borrowed. Whoever opens
-    // the file while the lease is held waits until it is given up, two lines below; this process gets
-    // `SIGURG`, which does nothing.
-    match answer(unsafe { fcntl(fd, F_SETLEASE, c_int::from(F_WRLCK)) }) {
-        Ok(()) => {
-            // SAFETY: as above.
-            let given_up = answer(unsafe { fcntl(fd, F_SETLEASE, c_int::from(F_UNLCK)) });
-            given_up.is_ok().then_some(false)
-        }
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Some(true),
-        Err(_) => None,
-    }
+    tiersmith_store::is_only_opening(file.as_fd()).ok().map(|only| !only)
 }
 
 #[cfg(test)]
