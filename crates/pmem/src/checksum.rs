@@ -20,6 +20,15 @@ pub(crate) const SCRAMBLE_KEY: usize = 128;
 pub(crate) const LAST_KEY: usize = 121;
 const MERGE_KEY: usize = 11;
 
+/// Eight lanes of sums, aligned as one vector.
+#[repr(C, align(64))]
+pub(crate) struct Lanes(pub(crate) [u64; 8]);
+
+/// What the sums begin with. In memory: put together from words just before they are loaded as a vector, they would hold up the first store of
+/// a copy until all stores before it are through.
+pub(crate) static BEGIN: Lanes =
+    Lanes([PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3, PRIME64_4, PRIME32_2, PRIME64_5, PRIME32_1]);
+
 pub(crate) const PRIME32_1: u64 = 0x9E37_79B1;
 const PRIME32_2: u64 = 0x85EB_CA77;
 const PRIME32_3: u64 = 0xC2B2_AE3D;
@@ -130,12 +139,12 @@ pub(crate) unsafe fn long_with(
     len: usize,
     secret: &Secret,
 ) -> u64 {
-    let mut acc = [PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3, PRIME64_4, PRIME32_2, PRIME64_5, PRIME32_1];
     // SAFETY: the caller's obligations are the same.
-    unsafe { width.stripes(source, &mut acc, dst, src, len, secret) };
-    merge(&acc, secret, len)
+    let sums = unsafe { width.stripes(source, dst, src, len, secret) };
+    merge(&sums, secret, len)
 }
 
+#[inline]
 fn merge(acc: &[u64; 8], secret: &Secret, len: usize) -> u64 {
     let mut result = (len as u64).wrapping_mul(PRIME64_1);
     for (index, pair) in acc.as_chunks::<2>().0.iter().enumerate() {

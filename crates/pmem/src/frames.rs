@@ -20,6 +20,17 @@ const MAX_VIEWS: u64 = 1 << (LANE_BITS - 2);
 /// One view in each lane.
 const EVERY_LANE: u64 = 0x0001_0001_0001_0001;
 
+/// Who uses some frames, as of a moment ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Each is claimed.
+    Claimed,
+    /// None is viewed or claimed.
+    Free,
+    /// Some are viewed or claimed.
+    Other,
+}
+
 /// The state of every frame of a mapping.
 pub(crate) struct Frames {
     words: Box<[AtomicU64]>,
@@ -33,7 +44,7 @@ struct Part {
 }
 
 /// The frames as a part of one word, if they are: a block of up to four aligned frames is.
-#[inline]
+#[inline(always)]
 fn one_part(first: u64, count: u64) -> Option<Part> {
     let lane = first % LANES;
     (count > 0 && lane + count <= LANES).then(|| {
@@ -162,13 +173,53 @@ impl Frames {
         );
     }
 
-    /// Whether each frame is claimed.
+    /// The word, and the bits in it, that say that all of these frames are claimed; `None` where more than one word says it.
     #[inline]
+    pub(crate) fn claim_bits(&self, first: u64, count: u64) -> Option<(&AtomicU64, u64)> {
+        one_part(first, count).map(|part| (self.word(part.word), part.ones * CLAIMED))
+    }
+
+    #[inline]
+    pub(crate) fn one_claimed(&self, frame: u64) -> bool {
+        self.word((frame / LANES) as usize).load(Ordering::Relaxed) >> (frame % LANES * LANE_BITS) & CLAIMED
+            != 0
+    }
+
+    /// Who uses the frames.
+    #[inline]
+    pub(crate) fn used(&self, first: u64, count: u64) -> Use {
+        let Some(part) = one_part(first, count) else {
+            let claimed = self.claimed(first, count);
+            return if claimed {
+                Use::Claimed
+            } else if self.free(first, count) {
+                Use::Free
+            } else {
+                Use::Other
+            };
+        };
+        let now = self.word(part.word).load(Ordering::Relaxed);
+        if now & (part.ones * CLAIMED) == part.ones * CLAIMED {
+            Use::Claimed
+        } else if now & (part.ones * 0xffff) == 0 {
+            Use::Free
+        } else {
+            Use::Other
+        }
+    }
+
+    /// Whether each frame is claimed.
+    #[inline(always)]
     pub(crate) fn claimed(&self, first: u64, count: u64) -> bool {
         if let Some(part) = one_part(first, count) {
             let claim = part.ones * CLAIMED;
             return self.word(part.word).load(Ordering::Relaxed) & claim == claim;
         }
+        self.many_claimed(first, count)
+    }
+
+    #[inline(never)]
+    fn many_claimed(&self, first: u64, count: u64) -> bool {
         parts(first, count).all(|part| {
             let claim = part.ones * CLAIMED;
             self.word(part.word).load(Ordering::Relaxed) & claim == claim

@@ -39,8 +39,9 @@ pub use access::{Access, OpenOptions};
 pub use alone::is_only_opening;
 pub use checksum::hash_bytes;
 pub use error::Error;
+pub use frames::Use;
 pub use kernel::{prefetch_for_write, prefetch_whole_for_write};
-pub use mapping::Mapping;
+pub use mapping::{Mapping, PreparedWrite};
 pub use report::{FlushInstruction, HugePages, NonTemporal, PersistenceDomain, Report};
 pub use view::{View, ViewRef};
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tiersmith_pmem::sim::Simulator;
-use tiersmith_pmem::{FRAME, Mapping, hash_bytes};
+use tiersmith_pmem::{FRAME, Mapping, Use, hash_bytes};
 
 const LEN: usize = 8 * FRAME;
 const MAX: usize = 16 * FRAME;
@@ -63,7 +63,11 @@ fn reads_return_what_the_writes_before_them_wrote() {
                     model[at..at + len].copy_from_slice(&data);
                 }
                 2 => {
-                    mapping.nt_write(at as u64, &data);
+                    if rng.bool() {
+                        mapping.prepare(at as u64, len).nt_write(&data);
+                    } else {
+                        mapping.nt_write(at as u64, &data);
+                    }
                     model[at..at + len].copy_from_slice(&data);
                 }
                 3 => {
@@ -82,11 +86,14 @@ fn reads_return_what_the_writes_before_them_wrote() {
                 5 if len >= 64 && at / 64 * 64 + 128 <= model.len() => {
                     at = at / 64 * 64;
                     let copies = rng.usize(1..=2);
-                    mapping.nt_write_line(at as u64, data[..64].first_chunk().unwrap(), copies);
+                    let words =
+                        std::array::from_fn(|n| u64::from_le_bytes(*data[8 * n..].first_chunk().unwrap()));
+                    mapping.nt_write_line(at as u64, words, copies);
                     model[at..at + 64 * copies].copy_from_slice(&data[..64].repeat(copies));
                 }
                 5 => {
                     mapping.prefetch_for_read(at as u64, len);
+                    mapping.prefetch_translations(at as u64, len);
                     mapping.flush(at as u64, len);
                 }
                 6 => mapping.persist(at as u64, len),
@@ -126,8 +133,20 @@ fn frames_are_viewed_or_claimed_and_the_open_range_neither() {
         assert!(claimed(5, 1) && !claimed(4, 1) && !claimed(4, 2), "{kind}");
         assert!(mapping.view(at(4), 2 * FRAME).is_none() && mapping.view(at(4), FRAME).is_some(), "{kind}");
         assert!(mapping.is_free(at(6), 2 * FRAME) && !mapping.is_free(at(5), FRAME), "{kind}");
+        assert_eq!(mapping.look_ahead(at(3), 2 * FRAME), Use::Other, "{kind}");
         drop(view);
         assert!(mapping.is_free(at(3), 2 * FRAME), "{kind}");
+        assert_eq!(mapping.look_ahead(at(3), 2 * FRAME), Use::Free, "{kind}");
+        assert_eq!(mapping.look_ahead(at(5), FRAME), Use::Claimed, "{kind}");
+        // Over more than one word of four frames, and a claim that comes between the look and the write.
+        assert_eq!(mapping.look_ahead(at(2), 5 * FRAME), Use::Other, "{kind}");
+        let prepared = mapping.prepare(at(3), FRAME);
+        assert!(mapping.claim(at(3), FRAME));
+        let hash = prepared.nt_write_hashed(&[7; FRAME], 3);
+        assert_eq!(hash, hash_bytes(&[7; FRAME], 3), "{kind}");
+        prepared.nt_write(&[0; FRAME]);
+        mapping.fence();
+        mapping.release(at(3), FRAME);
         let owned = mapping.view_owned(at(3), FRAME).unwrap();
         let bytes = std::thread::spawn(move || owned.to_vec()).join().unwrap();
         assert!(bytes == [0; FRAME] && mapping.is_free(at(3), FRAME), "{kind}");
@@ -161,8 +180,16 @@ fn misuse_panics_and_changes_nothing() {
             ("not claimed", &|| mapping.nt_write(frame - 8, &[1; 16])),
             ("not claimed", &|| mapping.nt_zero(5 * frame, 1)),
             ("not claimed", &|| _ = mapping.nt_write_hashed(5 * frame, &[1; 64], 0)),
-            ("not claimed", &|| mapping.nt_write_line(frame - 64, &[1; 64], 2)),
-            ("not a multiple of 64", &|| mapping.nt_write_line(8, &[1; 64], 1)),
+            ("not claimed", &|| mapping.nt_write_line(frame - 64, [1; 8], 2)),
+            ("not a multiple of 64", &|| mapping.nt_write_line(8, [1; 8], 1)),
+            ("not claimed", &|| mapping.prepare(frame, FRAME).nt_write(&[1; FRAME])),
+            ("not claimed", &|| _ = mapping.prepare(5 * frame, FRAME).nt_write_hashed(&[1; FRAME], 0)),
+            ("prepared for 64", &|| mapping.prepare(0, 64).nt_write(&[1; 63])),
+            ("prepared for 64", &|| _ = mapping.prepare(0, 64).nt_write_hashed(&[1; 128], 0)),
+            ("prepared for 4096", &|| mapping.prepare(3 * frame, FRAME).nt_write(&[1; 64])),
+            ("prepared for 4096", &|| _ = mapping.prepare(3 * frame, FRAME).nt_write_hashed(&[1; 64], 0)),
+            ("outside the mapping", &|| _ = mapping.prepare(len - 64, FRAME)),
+            ("not whole frames", &|| _ = mapping.look_ahead(frame + 1, FRAME)),
             ("multiples of 64", &|| _ = mapping.nt_write_hashed(8, &[1; 64], 0)),
             ("multiples of 64", &|| _ = mapping.nt_write_hashed(0, &[1; 63], 0)),
             ("not a multiple of 8", &|| mapping.store_u64(4, 1)),

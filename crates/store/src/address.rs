@@ -69,7 +69,7 @@ impl BlockSize {
     }
 
     pub(crate) fn block_of(self, offset: u64) -> BlockIndex {
-        BlockIndex(offset / self.bytes() as u64)
+        BlockIndex(offset >> (FRAME.trailing_zeros() + u32::from(self.0)))
     }
 
     pub(crate) fn start_of(self, block: BlockIndex) -> u64 {

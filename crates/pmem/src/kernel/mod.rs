@@ -68,7 +68,7 @@ impl Width {
         arch::widths()
     }
 
-    /// The stripes of the checksum over `len` bytes (more than 240) from `src`, also copied to `dst` past the caches
+    /// The sums of the checksum's stripes over `len` bytes (more than 240) from `src`, also copied to `dst` past the caches
     /// when `dst` is not null.
     ///
     /// # Safety
@@ -78,14 +78,13 @@ impl Width {
     pub(crate) unsafe fn stripes(
         self,
         source: Source,
-        acc: &mut [u64; 8],
         dst: *mut u8,
         src: *const u8,
         len: usize,
         secret: &Secret,
-    ) {
+    ) -> [u64; 8] {
         // SAFETY: the caller's obligations are the same.
-        unsafe { arch::stripes(self, source, acc, dst, src, len, secret) }
+        unsafe { arch::stripes(self, source, dst, src, len, secret) }
     }
 }
 
@@ -194,18 +193,21 @@ impl Kernel {
         unsafe { self.flush(word.cast(), 8) }
     }
 
-    /// Stores a line past the caches, loaded word by word.
+    /// Stores a line `copies` times one behind the other past the caches, from words in registers.
     ///
     /// # Safety
-    /// `dst` is aligned to 64 and mapped for as many bytes, and no slice covers it. It may be raced.
+    /// `dst` is aligned to 64 and mapped for as many lines, and no slice covers it. It may be raced.
     #[inline]
-    pub(crate) unsafe fn stream_line(&self, dst: *mut u8, line: &[u8; LINE]) {
+    pub(crate) unsafe fn stream_line(&self, dst: *mut u8, line: [u64; LINE / 8], copies: usize) {
         if self.streams {
             // SAFETY: the caller's obligations are the same.
-            return unsafe { arch::stream_line(self.width, dst, line) };
+            return unsafe { arch::stream_line(self.width, dst, line, copies) };
         }
-        // SAFETY: the caller's obligations; the source is a slice.
-        unsafe { self.stream(dst, line.as_ptr(), LINE) }
+        let line = line.map(u64::to_le_bytes);
+        for copy in 0..copies {
+            // SAFETY: the caller's obligations; the source is a slice.
+            unsafe { self.stream(dst.add(LINE * copy), line.as_flattened().as_ptr(), LINE) }
+        }
     }
 
     /// [`Kernel::stream`] where the target is not whole lines.
@@ -444,9 +446,11 @@ mod tests {
             let mut target = noise(9);
             let mut expected = noise(9);
             expected.0[64..128].copy_from_slice(&source.0[3..67]);
-            let line = source.0[3..].first_chunk().unwrap();
+            expected.0[128..192].copy_from_slice(&source.0[3..67]);
+            let line =
+                std::array::from_fn(|n| u64::from_le_bytes(*source.0[3 + 8 * n..].first_chunk().unwrap()));
             // SAFETY: the target holds 4096 bytes and is aligned to a line.
-            unsafe { kernel.stream_line(target.0.as_mut_ptr().add(64), line) };
+            unsafe { kernel.stream_line(target.0.as_mut_ptr().add(64), line, 2) };
             kernel.fence();
             assert!(target.0 == expected.0, "{kernel:?}");
         }

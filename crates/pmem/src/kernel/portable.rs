@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::{Source, Width};
-use crate::checksum::{BLOCK_STRIPES, LAST_KEY, PRIME32_1, SCRAMBLE_KEY, Secret, key};
+use crate::checksum::{BEGIN, BLOCK_STRIPES, LAST_KEY, PRIME32_1, SCRAMBLE_KEY, Secret, key};
 use crate::report::FlushInstruction;
 
 #[allow(dead_code, reason = "used where no architecture module is")]
@@ -60,9 +60,12 @@ pub(super) unsafe fn stream_lines(width: Width, dst: *mut u8, src: *const u8, li
 /// # Safety
 /// As [`super::Kernel::stream_line`].
 #[allow(dead_code, reason = "used where no architecture module is")]
-pub(super) unsafe fn stream_line(width: Width, dst: *mut u8, line: &[u8; 64]) {
-    // SAFETY: the caller's obligations are the same.
-    unsafe { copy_in(width, dst, line.as_ptr(), 64) }
+pub(super) unsafe fn stream_line(width: Width, dst: *mut u8, line: [u64; 8], copies: usize) {
+    let line = line.map(u64::to_le_bytes);
+    for copy in 0..copies {
+        // SAFETY: the caller's obligations are the same.
+        unsafe { copy_in(width, dst.add(64 * copy), line.as_flattened().as_ptr(), 64) }
+    }
 }
 
 /// To shared memory, from a slice: relaxed atomic stores.
@@ -132,12 +135,12 @@ fn scramble(acc: &mut [u64; 8], secret: &Secret) {
 pub(super) unsafe fn stripes(
     width: Width,
     source: Source,
-    acc: &mut [u64; 8],
     dst: *mut u8,
     src: *const u8,
     len: usize,
     secret: &Secret,
-) {
+) -> [u64; 8] {
+    let mut acc = BEGIN.0;
     let load = |at: usize| {
         let mut bytes = [0u8; 64];
         // SAFETY: the callers below stay inside `len`; the target is this array.
@@ -159,10 +162,11 @@ pub(super) unsafe fn stripes(
     };
     let regular = (len - 1) / 64;
     for stripe in 0..regular {
-        step(acc, &load(64 * stripe), secret, 8 * (stripe % BLOCK_STRIPES));
+        step(&mut acc, &load(64 * stripe), secret, 8 * (stripe % BLOCK_STRIPES));
         if stripe % BLOCK_STRIPES == BLOCK_STRIPES - 1 {
-            scramble(acc, secret);
+            scramble(&mut acc, secret);
         }
     }
-    step(acc, &load(len - 64), secret, LAST_KEY);
+    step(&mut acc, &load(len - 64), secret, LAST_KEY);
+    acc
 }

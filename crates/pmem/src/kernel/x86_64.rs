@@ -12,7 +12,7 @@ use std::arch::x86_64::*;
 use std::sync::LazyLock;
 
 use super::{Source, Width};
-use crate::checksum::{BLOCK_STRIPES, LAST_KEY, PRIME32_1, SCRAMBLE_KEY, Secret};
+use crate::checksum::{BEGIN, BLOCK_STRIPES, LAST_KEY, PRIME32_1, SCRAMBLE_KEY, Secret};
 use crate::report::FlushInstruction;
 
 pub(super) fn width() -> Width {
@@ -116,46 +116,69 @@ pub(super) unsafe fn stream_word(word: *mut u64, value: u64) {
     unsafe { asm!("movnti [{}], {}", in(reg) word, in(reg) value, options(nostack, preserves_flags)) }
 }
 
-/// One store of 64 bytes where the processor has it, put together in registers.
+/// Stores of 64 bytes where the processor has them, put together in registers once for all copies.
 ///
 /// # Safety
 /// As [`super::Kernel::stream_line`].
 #[inline]
-pub(super) unsafe fn stream_line(width: Width, dst: *mut u8, line: &[u8; 64]) {
+pub(super) unsafe fn stream_line(width: Width, dst: *mut u8, line: [u64; 8], copies: usize) {
     if matches!(width, Width::Avx512 | Width::Avx512Copies) {
+        let [a, b, c, d, e, f, g, h] = line;
         // SAFETY: the caller's obligations; the width says what the processor has.
-        return unsafe { stream_line_avx512(dst, line) };
+        return unsafe { stream_line_avx512(dst, copies, a, b, c, d, e, f, g, h) };
     }
-    for (n, word) in line.as_chunks::<8>().0.iter().enumerate() {
-        // SAFETY: within the line, which the caller vouches for.
-        unsafe { stream_word(dst.add(8 * n).cast(), u64::from_le_bytes(*word)) }
+    for copy in 0..copies {
+        for (n, word) in line.into_iter().enumerate() {
+            // SAFETY: within the lines, which the caller vouches for.
+            unsafe { stream_word(dst.add(64 * copy + 8 * n).cast(), word) }
+        }
     }
 }
 
 /// # Safety
 /// As [`super::Kernel::stream_line`].
 #[target_feature(enable = "avx512f")]
-unsafe fn stream_line_avx512(dst: *mut u8, line: &[u8; 64]) {
-    // asm, or the compiler might make one load of the eight.
-    // SAFETY: reads the eight words and stores to the caller's line.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "arguments stay words: an array would be copied, by vectors that its words were not stored as"
+)]
+unsafe fn stream_line_avx512(
+    dst: *mut u8,
+    copies: usize,
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+    e: u64,
+    f: u64,
+    g: u64,
+    h: u64,
+) {
+    let line: __m512i;
+    // asm, or the compiler might put the vector together in memory.
+    // SAFETY: touches registers only.
     unsafe {
         asm!(
-            "vmovq xmm0, [{s}]",
-            "vmovq xmm1, [{s} + 16]",
-            "vmovq xmm2, [{s} + 32]",
-            "vmovq xmm3, [{s} + 48]",
-            "vpinsrq xmm0, xmm0, [{s} + 8], 1",
-            "vpinsrq xmm1, xmm1, [{s} + 24], 1",
-            "vpinsrq xmm2, xmm2, [{s} + 40], 1",
-            "vpinsrq xmm3, xmm3, [{s} + 56], 1",
+            "vmovq xmm0, {a}",
+            "vmovq xmm1, {c}",
+            "vmovq xmm2, {e}",
+            "vmovq xmm3, {g}",
+            "vpinsrq xmm0, xmm0, {b}, 1",
+            "vpinsrq xmm1, xmm1, {d}, 1",
+            "vpinsrq xmm2, xmm2, {f}, 1",
+            "vpinsrq xmm3, xmm3, {h}, 1",
             "vinserti128 ymm0, ymm0, xmm1, 1",
             "vinserti128 ymm2, ymm2, xmm3, 1",
             "vinserti64x4 zmm0, zmm0, ymm2, 1",
-            "vmovntdq [{d}], zmm0",
-            s = in(reg) line.as_ptr(), d = in(reg) dst,
-            out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
-            options(nostack, preserves_flags)
+            a = in(reg) a, b = in(reg) b, c = in(reg) c, d = in(reg) d,
+            e = in(reg) e, f = in(reg) f, g = in(reg) g, h = in(reg) h,
+            out("zmm0") line, out("zmm1") _, out("zmm2") _, out("zmm3") _,
+            options(nomem, nostack, preserves_flags)
         );
+    }
+    for copy in 0..copies {
+        // SAFETY: within the caller's lines; `dst` is aligned to 64.
+        unsafe { _mm512_stream_si512(dst.add(64 * copy).cast(), line) };
     }
 }
 
@@ -331,26 +354,25 @@ pub(super) unsafe fn stream_lines(width: Width, dst: *mut u8, src: *const u8, li
 pub(super) unsafe fn stripes(
     width: Width,
     source: Source,
-    acc: &mut [u64; 8],
     dst: *mut u8,
     src: *const u8,
     len: usize,
     secret: &Secret,
-) {
+) -> [u64; 8] {
     // SAFETY: the caller's obligations; the width says what the processor has.
     unsafe {
         match (width, dst.is_null()) {
-            (Width::Avx512, true) => avx512_checksum::stripes::<false>(acc, dst, src, len, secret),
-            (Width::Avx512, false) => avx512_checksum::stripes::<true>(acc, dst, src, len, secret),
+            (Width::Avx512, true) => avx512_checksum::stripes::<false>(dst, src, len, secret),
+            (Width::Avx512, false) => avx512_checksum::stripes::<true>(dst, src, len, secret),
             (Width::Avx512Copies | Width::Avx2, true) => {
-                avx2_checksum::stripes::<false>(acc, dst, src, len, secret)
+                avx2_checksum::stripes::<false>(dst, src, len, secret)
             }
             (Width::Avx512Copies | Width::Avx2, false) => {
-                avx2_checksum::stripes::<true>(acc, dst, src, len, secret)
+                avx2_checksum::stripes::<true>(dst, src, len, secret)
             }
-            (Width::Sse2, true) => sse2_checksum::stripes::<false>(acc, dst, src, len, secret),
-            (Width::Sse2, false) => sse2_checksum::stripes::<true>(acc, dst, src, len, secret),
-            (Width::Portable, _) => super::portable::stripes(width, source, acc, dst, src, len, secret),
+            (Width::Sse2, true) => sse2_checksum::stripes::<false>(dst, src, len, secret),
+            (Width::Sse2, false) => sse2_checksum::stripes::<true>(dst, src, len, secret),
+            (Width::Portable, _) => super::portable::stripes(width, source, dst, src, len, secret),
         }
     }
 }
@@ -470,16 +492,15 @@ macro_rules! checksums {
             /// As [`Width::stripes`]; `dst` is read only when `STORE`.
             #[target_feature(enable = $feature)]
             pub(super) unsafe fn stripes<const STORE: bool>(
-                acc: &mut [u64; 8],
                 dst: *mut u8,
                 src: *const u8,
                 len: usize,
                 secret: &Secret,
-            ) {
+            ) -> [u64; 8] {
                 let keys = secret.0.as_ptr();
                 let products = std::array::from_fn(|part| {
                     // SAFETY: eight words are `$count` vectors.
-                    unsafe { $loadu(acc.as_ptr().cast::<u8>().add(BYTES * part).cast()) }
+                    unsafe { $loadu(BEGIN.0.as_ptr().cast::<u8>().add(BYTES * part).cast()) }
                 });
                 let mut sums = Sums { products, data: [$splat(0); $count] };
                 let regular = (len - 1) / 64;
@@ -514,10 +535,12 @@ macro_rules! checksums {
                     step::<STORE>(&mut sums, dst.wrapping_add(last), src.add(last), keys.add(LAST_KEY))
                 };
                 sums.join();
+                let mut acc = [0; 8];
                 for (part, lane) in sums.products.into_iter().enumerate() {
                     // SAFETY: eight words are `$count` vectors.
                     unsafe { $storeu(acc.as_mut_ptr().cast::<u8>().add(BYTES * part).cast(), lane) };
                 }
+                acc
             }
         }
     };
@@ -558,25 +581,35 @@ checksums!(
     _mm_set1_epi64x
 );
 
-/// The checksum with 64-byte vectors: a stripe is one vector, and the sixteen keys of a block of stripes stay in registers.
+/// The checksum with 64-byte vectors: a stripe is one vector.
 mod avx512_checksum {
-    use super::avx512::load;
     use super::*;
 
-    /// One stripe, copied too when `STORE`: the sums of products and of data.
+    /// One stripe, `AT` bytes behind `src`, copied as far behind `dst` when `STORE`, its key `KEY` bytes behind `keys`: the sums of products
+    /// and of data. The key is taken from memory where it is needed: sixteen that are loaded before the first store hold that up.
     ///
     /// # Safety
-    /// 64 bytes at `src`, and at `dst`, aligned to 64, when `STORE`.
+    /// 64 bytes there at `src` and `keys`, and at `dst`, aligned to 64, when `STORE`.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn step<const STORE: bool>(sums: &mut [__m512i; 2], dst: *mut u8, src: *const u8, key: __m512i) {
+    unsafe fn step<const STORE: bool, const AT: usize, const KEY: usize>(
+        sums: &mut [__m512i; 2],
+        dst: *mut u8,
+        src: *const u8,
+        keys: *const u8,
+    ) {
+        let (data, keyed): (__m512i, __m512i);
         // SAFETY: the caller's obligation.
-        let data = unsafe { load(src) };
-        if STORE {
-            // SAFETY: the caller's obligation.
-            unsafe { _mm512_stream_si512(dst.cast(), data) };
+        unsafe {
+            asm!("vmovdqu64 {v}, [{p} + {at}]", v = lateout(zmm_reg) data, p = in(reg) src, at = const AT,
+                options(nostack, preserves_flags, readonly));
+            if STORE {
+                asm!("vmovntdq [{p} + {at}], {v}", v = in(zmm_reg) data, p = in(reg) dst, at = const AT,
+                    options(nostack, preserves_flags));
+            }
+            asm!("vpxorq {k}, {v}, [{p} + {key}]", k = lateout(zmm_reg) keyed, v = in(zmm_reg) data, p = in(reg) keys,
+                key = const KEY, options(nostack, preserves_flags, readonly));
         }
-        let keyed = _mm512_xor_si512(data, key);
         let product = _mm512_mul_epu32(keyed, _mm512_srli_epi64::<32>(keyed));
         sums[0] = _mm512_add_epi64(sums[0], product);
         sums[1] = _mm512_add_epi64(sums[1], _mm512_shuffle_epi32::<0b01_00_11_10>(data));
@@ -594,34 +627,35 @@ mod avx512_checksum {
     /// As [`Width::stripes`]; `dst` is written only when `STORE`.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn stripes<const STORE: bool>(
-        acc: &mut [u64; 8],
         dst: *mut u8,
         src: *const u8,
         len: usize,
         secret: &Secret,
-    ) {
+    ) -> [u64; 8] {
         let prime = _mm512_set1_epi64(PRIME32_1 as i64);
-        let scramble_key = key(secret, SCRAMBLE_KEY);
-        let keys: [__m512i; BLOCK_STRIPES] = std::array::from_fn(|stripe| key(secret, 8 * stripe));
+        let keys = secret.0.as_ptr();
         // SAFETY: eight words are one vector.
-        let mut sums = [unsafe { _mm512_loadu_si512(acc.as_ptr().cast()) }, _mm512_setzero_si512()];
+        let mut sums = [unsafe { _mm512_load_si512(BEGIN.0.as_ptr().cast()) }, _mm512_setzero_si512()];
         let regular = (len - 1) / 64;
         let mut at = 0;
         for _ in 0..regular / BLOCK_STRIPES {
             let (to, from) = (dst.wrapping_add(at), src.wrapping_add(at));
-            // Spelled out: in a loop the keys would be loaded from the stack each time.
+            // Spelled out: places are the instructions' own.
             macro_rules! steps {
                 ($($n:literal)*) => {
                     $(
-                        // SAFETY: below `len`.
-                        unsafe { step::<STORE>(&mut sums, to.wrapping_add(64 * $n), from.wrapping_add(64 * $n), keys[$n]) };
+                        // SAFETY: below `len`; the highest key is at 120 of 192 bytes.
+                        unsafe { step::<STORE, { 64 * $n }, { 8 * $n }>(&mut sums, to, from, keys) };
                     )*
                 };
             }
             steps!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
             at += 64 * BLOCK_STRIPES;
             let sum = _mm512_add_epi64(sums[0], sums[1]);
-            let mixed = _mm512_xor_si512(_mm512_xor_si512(sum, _mm512_srli_epi64::<47>(sum)), scramble_key);
+            let mixed = _mm512_xor_si512(
+                _mm512_xor_si512(sum, _mm512_srli_epi64::<47>(sum)),
+                key(secret, SCRAMBLE_KEY),
+            );
             let high = _mm512_mul_epu32(_mm512_srli_epi64::<32>(mixed), prime);
             sums = [
                 _mm512_add_epi64(_mm512_mul_epu32(mixed, prime), _mm512_slli_epi64::<32>(high)),
@@ -629,15 +663,19 @@ mod avx512_checksum {
             ];
         }
         for stripe in 0..regular % BLOCK_STRIPES {
-            // SAFETY: below `len`.
-            unsafe { step::<STORE>(&mut sums, dst.wrapping_add(at), src.add(at), key(secret, 8 * stripe)) };
+            // SAFETY: below `len`, and the keys as above.
+            unsafe {
+                step::<STORE, 0, 0>(&mut sums, dst.wrapping_add(at), src.add(at), keys.add(8 * stripe))
+            };
             at += 64;
         }
         let last = len - 64;
-        // SAFETY: the last 64 bytes.
-        unsafe { step::<STORE>(&mut sums, dst.wrapping_add(last), src.add(last), key(secret, LAST_KEY)) };
+        // SAFETY: the last 64 bytes, and the key at 121 of 192.
+        unsafe { step::<STORE, 0, LAST_KEY>(&mut sums, dst.wrapping_add(last), src.add(last), keys) };
         let sum = _mm512_add_epi64(sums[0], sums[1]);
+        let mut acc = [0; 8];
         // SAFETY: eight words are one vector.
         unsafe { _mm512_storeu_si512(acc.as_mut_ptr().cast(), sum) };
+        acc
     }
 }

@@ -130,6 +130,7 @@ pub(crate) struct FileMap {
 
 impl FileMap {
     /// The leaf of a block and the block's index in it; `None` while the file has no such leaf (the block is `Home`).
+    #[inline]
     pub(crate) fn leaf(&self, block: BlockIndex) -> Option<(&Leaf, usize)> {
         let (leaf, index) = (block.0 / PAGE_WORDS, (block.0 % PAGE_WORDS) as usize);
         if leaf == 0 {

@@ -158,6 +158,7 @@ impl Placed {
     }
 
     /// Where the bytes of an entry's block begin: member and offset.
+    #[inline]
     pub(crate) fn locate(&self, entry: Entry) -> (usize, u64) {
         self.tier.geometry.locate(entry.frame())
     }
@@ -180,10 +181,11 @@ impl Placed {
     }
 
     /// Writes the state line; durable with the caller's next fence.
+    #[inline]
     pub(crate) fn write_line(&self, meta: &mut Meta) {
         meta.line.seq += 1;
         let at = self.tier.geometry.slot_at(self.slot) + meta.line.at();
-        self.tier.mapping(0).nt_write_line(at, &meta.line.encode(self.tier.seed, self.id), 2);
+        self.tier.mapping(0).nt_write_line(at, meta.line.words(self.tier.seed, self.id), 2);
     }
 
     /// The size that destaging may trim this block to; `None` when the block belongs to a write past the end that is not complete.

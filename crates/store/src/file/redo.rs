@@ -18,9 +18,9 @@
 //!
 //! Frames of redo blocks stay claimed, so they are never lent as references; readers copy.
 
+use super::map::Leaf;
 use super::{FileState, Meta, Placed};
-use crate::address::BlockIndex;
-use crate::address::Frame;
+use crate::address::{BlockIndex, Frame, WordAt};
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
@@ -31,7 +31,7 @@ use crate::waits;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::Ordering;
-use tiersmith_pmem::prefetch_whole_for_write;
+use tiersmith_pmem::{PreparedWrite, prefetch_whole_for_write};
 
 /// Most pieces of zeros that a write holds while it waits for more; the blocks after them get theirs one by one, where the drain finds them.
 const FRESH_MOST: usize = 32;
@@ -124,8 +124,58 @@ impl RedoOrder {
     }
 }
 
-/// The size, if the file grows to `end`, and step 4. The caller holds `sizing`. Returns how many blocks the file has in the tier.
-fn finish_redo_write(placed: &Placed, meta: &mut Meta, end: u64) -> usize {
+/// A write within one block that is `Dirty` already, as most appends are. What is found out about it before the locks are had holds if the entry
+/// is the same afterwards. Why before: [`Inner::switch_whole`].
+struct InBlock<'a> {
+    block: BlockIndex,
+    leaf: &'a Leaf,
+    index: usize,
+    entry: Entry,
+    write: PreparedWrite<'a>,
+}
+
+impl<'a> InBlock<'a> {
+    #[inline]
+    fn guess(placed: &'a Placed, offset: u64, len: usize) -> Option<Self> {
+        let block = placed.block_size.block_of(offset);
+        let inner = offset - placed.block_size.start_of(block);
+        if inner + len as u64 > placed.block_size.bytes() as u64 {
+            return None;
+        }
+        let (leaf, index) = placed.map.leaf(block)?;
+        let entry = leaf.get(index);
+        if entry.state() != State::Dirty {
+            return None;
+        }
+        let (member, at) = placed.locate(entry);
+        let write = placed.tier.mapping(member).prepare(at + inner, len);
+        Some(Self { block, leaf, index, entry, write })
+    }
+
+    /// Step 3; `None`, and nothing is done, where it needs more than that. The caller holds `sizing`. Returns how many blocks the file has in
+    /// the tier.
+    #[inline]
+    fn write(&self, placed: &Placed, offset: u64, data: &[u8], end: u64) -> Option<usize> {
+        let size = placed.size();
+        // A gap, or an earlier cut that is to be finished.
+        if offset > size || (end > size && placed.cutting.load(Ordering::Acquire)) {
+            return None;
+        }
+        let mut meta = placed.meta.lock();
+        // Asked under the lock: the drain may have taken the block home.
+        if self.leaf.get(self.index) != self.entry {
+            return None;
+        }
+        self.write.nt_write(data);
+        finish_redo_write(placed, &mut meta, end);
+        meta.redo.note(self.block);
+        Some(meta.redo.len())
+    }
+}
+
+/// The size, if the file grows to `end`, and step 4. The caller holds `sizing`.
+#[inline]
+fn finish_redo_write(placed: &Placed, meta: &mut Meta, end: u64) {
     let tier = &placed.tier;
     let grows = end > placed.size();
     if grows {
@@ -141,7 +191,6 @@ fn finish_redo_write(placed: &Placed, meta: &mut Meta, end: u64) -> usize {
         // Nobody else changes it: the caller holds `sizing`.
         placed.size.store(end, Ordering::Release);
     }
-    meta.redo.len()
 }
 
 impl Inner {
@@ -161,42 +210,31 @@ impl Inner {
         // The drain has changed it, on another processor. Asked for while the write before is still on its way: behind the first lock, which
         // waits for that, everything takes its full time.
         prefetch_whole_for_write(&placed.meta);
+        let in_block = InBlock::guess(placed, offset, data.len());
+        if in_block.is_none() {
+            // A new block, most likely: what it needs is with that processor too.
+            let tier = &placed.tier;
+            prefetch_whole_for_write(&tier.zeroed);
+            tier.prefetch_lane(tier.lane_of(placed.id, placed.block_size.block_of(end - 1)));
+        }
         let _sizing = placed.sizing.lock();
         if placed.loan.is_lent() {
             return self.write_lent(file, placed, offset, data);
         }
-        if end > placed.size() {
-            self.finish_earlier_cut(file, placed)?;
-        }
-        self.zero_gap(file, placed, offset)?;
-        let held = match self.write_in_block(placed, offset, data, end) {
+        let held = match in_block.and_then(|guess| guess.write(placed, offset, data, end)) {
             Some(held) => held,
-            None => self.write_redo_parts(file, placed, offset, data)?,
+            None => {
+                if end > placed.size() {
+                    self.finish_earlier_cut(file, placed)?;
+                }
+                self.zero_gap(file, placed, offset)?;
+                self.write_redo_parts(file, placed, offset, data)?
+            }
         };
         let bytes = data.len() as u64;
         let _ = self.events.record_and_count(waits::REDO_WRITE, start, bytes, waits::REDO_SIZE, bytes);
         self.nudge_drain(placed, held);
         Ok(())
-    }
-
-    /// Step 3 for a write within one block that is `Dirty` already, as most appends are; else `None`, and nothing is done. The caller holds
-    /// `sizing`. Returns how many blocks the file has in the tier.
-    fn write_in_block(&self, placed: &Placed, offset: u64, data: &[u8], end: u64) -> Option<usize> {
-        let block = placed.block_size.block_of(offset);
-        let inner = offset - placed.block_size.start_of(block);
-        if inner + data.len() as u64 > placed.block_size.bytes() as u64 {
-            return None;
-        }
-        let mut meta = placed.meta.lock();
-        // Asked under the lock: the drain may take a block home at any moment before.
-        let entry = placed.map.get(block);
-        if entry.state() != State::Dirty {
-            return None;
-        }
-        let (member, at) = placed.locate(entry);
-        placed.tier.mapping(member).nt_write(at + inner, data);
-        meta.redo.note(block);
-        Some(finish_redo_write(placed, &mut meta, end))
     }
 
     fn write_redo_parts(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<usize> {
@@ -214,32 +252,43 @@ impl Inner {
     fn write_redo_part(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<usize> {
         let (tier, end) = (&placed.tier, offset + data.len() as u64);
         let mut fresh: Fresh = Few::new();
-        loop {
-            let mut meta = placed.meta.lock();
-            // Asked under the lock: the drain may take a block home at any moment before.
-            let ready = placed.chunks(offset, data.len()).all(|(block, _, _)| {
+        let ready = |fresh: &Fresh| {
+            placed.chunks(offset, data.len()).all(|(block, _, _)| {
                 placed.map.get(block).state() == State::Dirty || fresh.iter().any(|(b, _)| *b == block)
-            });
-            if !ready {
-                drop(meta);
-                if let Err(e) = self.prepare_redo(file, placed, offset, data, &mut fresh) {
-                    tier.give_zeroed(placed.block_size, fresh.into_iter().map(|(_, frame)| frame));
-                    return Err(e);
-                }
+            })
+        };
+        loop {
+            if !ready(&fresh)
+                && let Err(e) = self.prepare_redo(file, placed, offset, data, &mut fresh)
+            {
+                tier.give_zeroed(placed.block_size, fresh.into_iter().map(|(_, frame)| frame));
+                return Err(e);
+            }
+            let mut meta = placed.meta.lock();
+            // Asked again under the lock: the drain may have taken a block home.
+            if !ready(&fresh) {
                 continue;
             }
+            let mut words: Few<(WordAt, u64)> = Few::new();
             for (block, frame) in fresh {
                 let (leaf, index) = placed.map.leaf(block).expect("BUG: prepare_redo has made it");
                 let mut guard = tier.lock_lane(placed.id, block);
-                tier.replace_entry(&mut guard, placed.address(leaf, index, block), Entry::dirty(frame));
+                let word =
+                    tier.word_to_replace(&mut guard, placed.address(leaf, index, block), Entry::dirty(frame));
                 leaf.set(index, Entry::dirty(frame));
+                words.push((leaf.word_at(index), word));
             }
+            // Behind the last locked instruction, which would wait for them. `sizing` and `meta` are held until the fence, and the entry of a redo
+            // block changes under one of them only.
+            words.iter().for_each(|(at, word)| tier.stream_word(*at, *word));
             for (block, inner, range) in placed.chunks(offset, data.len()) {
                 let (member, at) = placed.locate(placed.map.get(block));
                 tier.mapping(member).nt_write(at + inner as u64, &data[range]);
-                meta.redo.note(block);
             }
-            return Ok(finish_redo_write(placed, &mut meta, end));
+            finish_redo_write(placed, &mut meta, end);
+            // Behind the fence, while what it sent is on its way.
+            placed.chunks(offset, data.len()).for_each(|(block, _, _)| meta.redo.note(block));
+            return Ok(meta.redo.len());
         }
     }
 
@@ -411,6 +460,13 @@ impl Inner {
             let written = self.write_home_runs(file, placed, &runs, size);
             let mut freed = Vec::new();
             for some in going.chunks(FREED_AT_ONCE) {
+                // An append waits as long as `meta` is held: what is in no cache of this processor is asked for before.
+                for (block, _, _) in some {
+                    let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
+                    leaf.prefetch(index);
+                    tier.prefetch_lane(tier.lane_of(placed.id, *block));
+                }
+                let mut words: Few<(WordAt, u64)> = Few::new();
                 let mut meta = placed.meta.lock();
                 for (block, place, _) in some {
                     let rewritten = meta.redo.places.contains_key(block);
@@ -426,13 +482,17 @@ impl Inner {
                         continue;
                     }
                     let mut guard = tier.lock_lane(placed.id, *block);
-                    tier.replace_entry(&mut guard, placed.address(leaf, index, *block), Entry::HOME);
+                    let word =
+                        tier.word_to_replace(&mut guard, placed.address(leaf, index, *block), Entry::HOME);
                     placed.evictions.fetch_add(1, Ordering::AcqRel);
                     leaf.set(index, Entry::HOME);
+                    words.push((leaf.word_at(index), word));
                     freed.push(entry.frame());
                 }
+                // As where they were made: before `meta` is let go. `moving` keeps a cut away.
+                words.iter().for_each(|(at, word)| tier.stream_word(*at, *word));
+                tier.fence();
             }
-            tier.fence();
             written?;
             drained += freed.len() as u64;
             let _ =

@@ -57,6 +57,9 @@ impl Inner {
             return self.write_redo(file, placed, offset, data, end);
         }
         if end <= placed.size() {
+            if self.switch_whole(placed, offset, data).is_some() {
+                return Ok(());
+            }
             let mut past_end = None;
             for (block, inner, range) in placed.chunks(offset, data.len()) {
                 let from = range.start;
@@ -74,6 +77,40 @@ impl Inner {
             };
         }
         self.write_past_end(file, placed, offset, data, end)
+    }
+
+    /// Overwrites one whole block whose lane has a piece laid out for it, as most writes of a database do. `None`, and nothing is done, where
+    /// it needs more than that.
+    ///
+    /// The order is the speed. A locked instruction waits until what was sent before it has arrived; the instructions behind it are begun
+    /// meanwhile, but no more than the processor can hold (about 200, half of an EPYC's 448). Where the first store of the block is among those, it leaves at
+    /// once; where it is not, the whole block leaves later: 100 to 180 ns. So what can be found out before the lock is,
+    /// and what can be done behind the copy is.
+    #[inline]
+    fn switch_whole(&self, placed: &Placed, offset: u64, data: &[u8]) -> Option<()> {
+        let (tier, size) = (&*placed.tier, placed.block_size);
+        let block = size.block_of(offset);
+        if data.len() != size.bytes() || size.start_of(block) != offset {
+            return None;
+        }
+        let (leaf, index) = placed.map.leaf(block)?;
+        let start = self.events.start();
+        leaf.prefetch(index);
+        let lane = tier.lane_of(placed.id, block);
+        tier.prefetch_lane(lane);
+        let frame = tier.guess_next_piece(lane)?;
+        let write = tier.prepare_block(frame, size);
+        let address = placed.address(leaf, index, block);
+        let end = offset + data.len() as u64;
+        let mut guard = tier.lock_lane_number(lane);
+        if end > placed.size() || !tier.take_next_piece(&mut guard.lane, frame, size) {
+            return None;
+        }
+        tier.commit_prepared(&mut guard, address, frame, &write, data, || leaf.get(index));
+        leaf.set(index, Entry::dirty(frame));
+        drop(guard);
+        let _ = self.events.record_n(waits::BLOCK_WRITE, start, data.len() as u64);
+        Some(())
     }
 
     fn write_past_end(
@@ -136,8 +173,6 @@ impl Inner {
                 }
                 continue;
             };
-            leaf.prefetch(index);
-            tier.prefetch_lane(placed.id, block);
             let partial = part.len() < bytes;
             let evictions = placed.evictions.load(Ordering::Acquire);
             let from_home = partial && leaf.get(index) == Entry::HOME;
@@ -149,7 +184,10 @@ impl Inner {
                 // Without the lane's lock: home may be slow.
                 self.read_home_block(file, placed, start_of_block, &mut whole)?;
             }
-            let mut guard = tier.lock_lane(placed.id, block);
+            let lane = tier.lane_of(placed.id, block);
+            leaf.prefetch(index);
+            tier.prefetch_lane(lane);
+            let mut guard = tier.lock_lane_number(lane);
             if reach == Reach::Within && start_of_block + (inner + part.len()) as u64 > placed.size() {
                 return Ok(Overwritten::PastEnd);
             }

@@ -59,6 +59,13 @@ pub(crate) fn checksum(bytes: &[u8], key: u64) -> u64 {
     xxh3_64_with_seed(bytes, key)
 }
 
+/// A line of seven words and their checksum, as words that can stay in registers ([`tiersmith_pmem::Mapping::nt_write_line`]).
+#[inline]
+pub(crate) fn sealed(words: [u64; 7], key: u64) -> [u64; 8] {
+    let [a, b, c, d, e, f, g] = words;
+    [a, b, c, d, e, f, g, checksum(words.map(u64::to_le_bytes).as_flattened(), key)]
+}
+
 /// Spreads the bits of `x` over the whole word (the finaliser of SplitMix64).
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

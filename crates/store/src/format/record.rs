@@ -35,7 +35,7 @@
 //!
 //! An overflow page is a frame with 127 items and, at offset 4064, the frame of the next page (2^64-1 = none).
 
-use super::{checksum, get_u32, get_u64, put_u32, put_u64};
+use super::{checksum, get_u32, get_u64, put_u32, put_u64, sealed};
 use crate::address::{BlockIndex, Frame, WordAt};
 
 pub(crate) const LANE_RECORD: usize = 64;
@@ -60,19 +60,11 @@ pub(crate) struct LaneRecord {
 }
 
 impl LaneRecord {
-    pub(crate) fn encode(&self, seed: u64) -> [u8; LANE_RECORD] {
-        let mut b = [0; LANE_RECORD];
-        put_u64(&mut b, 0, self.seq);
-        put_u64(&mut b, 8, self.at.0);
-        put_u64(&mut b, 16, self.word);
-        put_u64(&mut b, 24, self.block_hash);
-        put_u64(&mut b, 32, self.file);
-        put_u64(&mut b, 40, self.block.0);
-        // One store of both: the line is loaded again at once, by words.
-        put_u64(&mut b, 48, u64::from(self.frames) | u64::from(self.lane) << 32);
-        let check = checksum(&b[..56], seed);
-        put_u64(&mut b, 56, check);
-        b
+    /// The record, as little-endian words.
+    #[inline]
+    pub(crate) fn words(&self, seed: u64) -> [u64; LANE_RECORD / 8] {
+        let last = u64::from(self.frames) | u64::from(self.lane) << 32;
+        sealed([self.seq, self.at.0, self.word, self.block_hash, self.file, self.block.0, last], seed)
     }
 
     /// `None` for an empty slot and for one whose checksum is wrong: a record that was being written when power
@@ -228,7 +220,7 @@ mod tests {
             frames: 2,
             lane: 4,
         };
-        let bytes = record.encode(1);
+        let bytes = *record.words(1).map(u64::to_le_bytes).as_flattened().first_chunk().unwrap();
         assert_eq!(LaneRecord::decode(&bytes, 1, 4), Some(record));
         for at in 0..LANE_RECORD {
             let mut damaged = bytes;

@@ -42,7 +42,7 @@
 //! A slot is filled and durable before its in-use word is switched. A state line is written as a pair, so that a cut leaves the
 //! older pair and one damaged copy costs nothing.
 
-use super::{checksum, get_u32, get_u64, put_u32, put_u64};
+use super::{checksum, get_u32, get_u64, put_u32, put_u64, sealed};
 use crate::address::BlockSize;
 use crate::home::FileTime;
 use crate::profile::FileClass;
@@ -150,26 +150,19 @@ pub(crate) fn decode_time(word: u64) -> Option<FileTime> {
 }
 
 impl StateLine {
-    /// The line, to be written twice at [`StateLine::at`].
-    pub(crate) fn encode(&self, seed: u64, file: u64) -> [u8; LINE] {
-        let mut b = [0; LINE];
-        put_u64(&mut b, 0, self.seq);
-        put_u64(&mut b, 8, self.size);
-        put_u64(&mut b, 16, self.flags);
-        put_u64(&mut b, 24, self.home_size);
-        put_u64(&mut b, 32, self.home_mtime_ns);
-        put_u64(&mut b, 40, self.since_ns);
-        put_u64(&mut b, 48, self.mtime);
-        let check = checksum(&b[..56], seed ^ file);
-        put_u64(&mut b, 56, check);
-        b
+    /// The line as little-endian words, to be written twice at [`StateLine::at`].
+    #[inline]
+    pub(crate) fn words(&self, seed: u64, file: u64) -> [u64; LINE / 8] {
+        let Self { seq, size, flags, home_size, home_mtime_ns, since_ns, mtime } = *self;
+        sealed([seq, size, flags, home_size, home_mtime_ns, since_ns, mtime], seed ^ file)
     }
 
     /// The pair of equal lines.
     pub(crate) fn encode_pair(&self, seed: u64, file: u64) -> [u8; 2 * LINE] {
         let mut b = [0; 2 * LINE];
+        let line = self.words(seed, file).map(u64::to_le_bytes);
         for copy in b.chunks_exact_mut(LINE) {
-            copy.copy_from_slice(&self.encode(seed, file));
+            copy.copy_from_slice(line.as_flattened());
         }
         b
     }

@@ -83,6 +83,7 @@ impl Geometry {
     }
 
     /// The member a frame is on and its byte offset there.
+    #[inline]
     pub(crate) fn locate(&self, frame: Frame) -> (usize, u64) {
         let unit = self.unit_of(frame);
         let within = (frame.0 & (self.unit_frames() - 1)) * FRAME as u64;

@@ -36,7 +36,7 @@ use crate::planted::Planted;
 use crate::tier::alloc::Purpose;
 use spin::mutex::SpinMutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tiersmith_pmem::{prefetch_for_write, prefetch_whole_for_write};
+use tiersmith_pmem::{PreparedWrite, Use, prefetch_for_write, prefetch_whole_for_write};
 
 /// A switch whose entry is not yet stored on the medium; its record is durable.
 struct Pending {
@@ -46,6 +46,15 @@ struct Pending {
     block: BlockIndex,
     /// The piece the entry pointed to before; free once the entry is durable.
     old: Option<(Frame, BlockSize)>,
+}
+
+/// A free piece that a lane has laid out.
+#[derive(Clone, Copy)]
+struct Next {
+    frame: Frame,
+    size: BlockSize,
+    /// It was seen to be claimed, so it stays claimed until it is used ([`Tier::own`]).
+    owned: bool,
 }
 
 /// What a lane's lock protects.
@@ -58,9 +67,18 @@ pub(crate) struct Lane {
     /// The piece of the last switch, still claimed; who locks the lane next releases it ([`Tier::guard`]).
     unreleased: Option<(Frame, BlockSize)>,
     /// The free piece that the next switch fills: here and not in a list, because that is a cache line more that other processors have changed.
-    next: Option<(Frame, BlockSize)>,
+    next: Option<Next>,
     /// More free pieces at hand, by block size.
     ready: [Vec<Frame>; 4],
+}
+
+/// What is looked at without the lane's lock, and changed only under it.
+#[derive(Default)]
+pub(crate) struct Shown {
+    /// How often the lane was locked ([`Tier::turns_of`]).
+    turns: AtomicU64,
+    /// The frame of the piece that the next switch will most likely fill, plus one; a guess.
+    next: AtomicU64,
 }
 
 /// A locked lane and its number.
@@ -85,6 +103,7 @@ impl Tier {
     }
 
     /// The lane of a block.
+    #[inline]
     pub(crate) fn lane_of(&self, file: u64, block: BlockIndex) -> u32 {
         let hash = crate::format::mix(file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ block.0);
         hash as u32 & (self.geometry.lanes - 1)
@@ -93,30 +112,39 @@ impl Tier {
     /// A hint that the lane of a block will be locked soon. Between the locked instruction that locks a lane and the first store of the block nothing
     /// else is on its way, so what is waited for there costs its full time: 200 ns for each line that another processor has changed, if that is far away.
     #[inline]
-    pub(crate) fn prefetch_lane(&self, file: u64, block: BlockIndex) {
-        let number = self.lane_of(file, block) as usize;
-        prefetch_whole_for_write(&*self.lanes[number]);
-        prefetch_for_write(&self.turns[number]);
+    pub(crate) fn prefetch_lane(&self, number: u32) {
+        prefetch_whole_for_write(&*self.lanes[number as usize]);
+        prefetch_for_write(&*self.shown[number as usize]);
     }
 
     pub(crate) fn lock_lane(&self, file: u64, block: BlockIndex) -> LaneGuard<'_> {
         self.lock_lane_number(self.lane_of(file, block))
     }
 
+    #[inline]
     pub(crate) fn lock_lane_number(&self, number: u32) -> LaneGuard<'_> {
-        self.guard(self.lanes[number as usize].lock(), number)
+        let lane = &self.lanes[number as usize];
+        self.guard(lane.try_lock().unwrap_or_else(|| lane.lock()), number)
     }
 
     /// Releases what the switch before left claimed. A switch ends without any locked instruction, which would wait until its block has
     /// arrived: so its caller's next work, and the recording of the wait, run meanwhile.
+    #[inline]
     fn guard<'a>(&self, mut lane: SpinMutexGuard<'a, Lane>, number: u32) -> LaneGuard<'a> {
+        if lane.unreleased.is_some() {
+            self.release_left(&mut lane);
+        }
+        // Nobody else counts: the lane is locked. Not a locked instruction, for the reason above.
+        let turns = &self.shown[number as usize].turns;
+        turns.store(turns.load(Ordering::Relaxed) + 1, Ordering::Release);
+        LaneGuard { lane, number }
+    }
+
+    #[inline(never)]
+    fn release_left(&self, lane: &mut Lane) {
         if let Some((frame, size)) = lane.unreleased.take() {
             self.release(frame, size.frames());
         }
-        // Nobody else counts: the lane is locked. Not a locked instruction, for the reason above.
-        let turns = &self.turns[number as usize];
-        turns.store(turns.load(Ordering::Relaxed) + 1, Ordering::Release);
-        LaneGuard { lane, number }
     }
 
     /// How often the lane of a block was locked. An entry changes only while its lane is locked, and a frame is written only when the entry that
@@ -126,7 +154,7 @@ impl Tier {
     /// For data files: a redo file's frames are written in place.
     #[inline]
     pub(crate) fn turns_of(&self, file: u64, block: BlockIndex) -> &AtomicU64 {
-        &self.turns[self.lane_of(file, block) as usize]
+        &self.shown[self.lane_of(file, block) as usize].turns
     }
 
     /// Sees to it that a block of a data file is not claimed, so that it can be viewed; `now` is its entry. The caller holds no lane.
@@ -142,13 +170,30 @@ impl Tier {
         }
     }
 
+    /// The piece that a lane will most likely have laid out; asked without its lock.
+    #[inline]
+    pub(crate) fn guess_next_piece(&self, number: u32) -> Option<Frame> {
+        self.shown[number as usize].next.load(Ordering::Relaxed).checked_sub(1).map(Frame)
+    }
+
+    /// Takes the piece that the lane has laid out, if it is this one, of this size and claimed; else the lane stays as it is.
+    #[inline]
+    pub(crate) fn take_next_piece(&self, lane: &mut Lane, guess: Frame, size: BlockSize) -> bool {
+        let it_is = lane.next.is_some_and(|next| next.owned && next.frame == guess && next.size == size);
+        if it_is {
+            lane.next = None;
+            self.claims_are_visible();
+        }
+        it_is
+    }
+
     /// Takes a free piece for a block and claims it for writing; `None` when the tier has none at the moment.
     pub(crate) fn take_piece(&self, lane: &mut Lane, size: BlockSize) -> Option<Frame> {
-        if let Some((frame, of)) = lane.next.take() {
-            if of == size && self.own(frame, size.frames()) {
-                return Some(frame);
+        if let Some(next) = lane.next.take() {
+            if next.size == size && self.own(next.frame, size.frames()) {
+                return Some(next.frame);
             }
-            self.make_ready(lane, frame, of);
+            self.make_ready(lane, next.frame, next.size);
         }
         let ready = &mut lane.ready[size.class()];
         for attempt in 0..2 {
@@ -217,6 +262,7 @@ impl Tier {
 
     /// [`Tier::commit_block`] where the entry that is replaced is looked up only when the block is on its way: a miss of the CPU caches there
     /// then costs nothing.
+    #[inline]
     pub(crate) fn commit_block_over(
         &self,
         guard: &mut LaneGuard<'_>,
@@ -225,21 +271,41 @@ impl Tier {
         data: &[u8],
         old: impl FnOnce() -> Entry,
     ) {
+        let write = self.prepare_block(frame, address.size);
+        self.commit_prepared(guard, address, frame, &write, data, old);
+    }
+
+    /// What can be found out of a block's write before its lane is locked.
+    #[inline]
+    pub(crate) fn prepare_block(&self, frame: Frame, size: BlockSize) -> PreparedWrite<'_> {
+        let (member, offset) = self.geometry.locate(frame);
+        self.mapping(member).prepare(offset, size.bytes())
+    }
+
+    /// [`Tier::commit_block_over`] with the write to the frame prepared.
+    #[inline]
+    pub(crate) fn commit_prepared(
+        &self,
+        guard: &mut LaneGuard<'_>,
+        address: BlockAddress,
+        frame: Frame,
+        write: &PreparedWrite<'_>,
+        data: &[u8],
+        old: impl FnOnce() -> Entry,
+    ) {
         let lane = &mut *guard.lane;
-        // Before the copy, so that it has arrived long before the rest.
-        let settled = lane.pending.take();
-        if let Some(pending) = &settled {
-            self.stream_word(pending.at, pending.word);
-        }
         if self.planted.is(Planted::PointerBeforeBlock) {
             let word =
                 entry::seal(self.seed, address.file, Place::Block(address.block.0), Entry::dirty(frame));
             self.store_word(address.at, word);
             self.fence();
         }
-        let (member, offset) = self.geometry.locate(frame);
-        let block_hash = self.mapping(member).nt_write_hashed(offset, data, self.seed);
-        // While the block is on its way: what is computed between the copy and the fence costs nothing.
+        let block_hash = write.nt_write_hashed(data, self.seed);
+        // While the block is on its way: what is done between the copy and the fence costs nothing.
+        let settled = lane.pending.take();
+        if let Some(pending) = &settled {
+            self.stream_word(pending.at, pending.word);
+        }
         let word = entry::seal(self.seed, address.file, Place::Block(address.block.0), Entry::dirty(frame));
         let old = old();
         lane.seq += 1;
@@ -255,17 +321,17 @@ impl Tier {
         };
         let slot = if self.planted.is(Planted::OneRecordSlot) { 0 } else { lane.seq & 1 };
         let at = self.geometry.lane_record_at(guard.number, slot);
-        self.mapping(0).nt_write_line(at, &record.encode(self.seed), 1);
+        self.mapping(0).nt_write_line(at, record.words(self.seed), 1);
         if !self.planted.is(Planted::DropFenceBeforeAck) {
             self.fence();
         }
         if let Some((frame, size)) = settled.and_then(|p| p.old) {
             match lane.next {
-                None => lane.next = Some((frame, size)),
+                None => lane.next = Some(Next { frame, size, owned: false }),
                 Some(_) => self.make_ready(lane, frame, size),
             }
         }
-        self.prepare_next_piece(lane, address.size);
+        self.prepare_next_piece(lane, guard.number, address.size);
         if old.state() != State::Dirty {
             lane.unreleased = Some((frame, address.size));
         }
@@ -277,30 +343,28 @@ impl Tier {
     /// Looks at the piece that the next switch of this lane will fill, while the fence's writes are on their way: asks for its address
     /// translations and its claim, which with pages of 4 KiB cost a switch as much as half the copy, and puts it behind another one if a
     /// reader has it.
-    fn prepare_next_piece(&self, lane: &mut Lane, size: BlockSize) {
-        let ready = &mut lane.ready[size.class()];
+    fn prepare_next_piece(&self, lane: &mut Lane, number: u32, size: BlockSize) {
         if lane.next.is_none() {
-            lane.next = ready.pop().map(|frame| (frame, size));
+            lane.next = lane.ready[size.class()].pop().map(|frame| Next { frame, size, owned: false });
         }
-        let Some((next, size)) = lane.next else { return };
-        self.prefetch_piece(next, size);
-        let (member, offset) = self.geometry.locate(next);
-        let mapping = self.mapping(member);
-        let viewed = !mapping.is_claimed(offset, size.bytes()) && !mapping.is_free(offset, size.bytes());
-        let ready = &mut lane.ready[size.class()];
-        if viewed && let Some(other) = ready.pop() {
-            ready.push(next);
-            lane.next = Some((other, size));
+        let Some(next) = &mut lane.next else { return };
+        let (member, offset) = self.geometry.locate(next.frame);
+        let used = self.mapping(member).look_ahead(offset, next.size.bytes());
+        next.owned = used == Use::Claimed;
+        if used == Use::Other {
+            let ready = &mut lane.ready[next.size.class()];
+            if let Some(other) = ready.pop() {
+                ready.push(next.frame);
+                next.frame = other;
+            }
         }
+        self.shown[number as usize].next.store(next.frame.0 + 1, Ordering::Relaxed);
     }
 
-    /// Asks for the address translations of a piece that is about to be filled. By its last line: the first would be in a cache when the
-    /// copy comes by, which costs the copy 20 ns.
+    /// Asks for the address translations of a piece that is about to be filled.
     pub(super) fn prefetch_piece(&self, piece: Frame, size: BlockSize) {
         let (member, offset) = self.geometry.locate(piece);
-        for frame in 1..=size.frames() {
-            self.mapping(member).prefetch_for_read(offset + frame * FRAME as u64 - 64, 1);
-        }
+        self.mapping(member).prefetch_translations(offset, size.bytes());
     }
 
     /// Makes a lane's pending entry durable and frees the piece it replaced. Returns whether there was one.
@@ -352,10 +416,21 @@ impl Tier {
     /// Changes an entry outside the switch above. Durable with the caller's next fence, before which the piece that
     /// the entry pointed to must not be freed.
     pub(crate) fn replace_entry(&self, guard: &mut LaneGuard<'_>, address: BlockAddress, new: Entry) {
+        let word = self.word_to_replace(guard, address, new);
+        self.store_word(address.at, word);
+    }
+
+    /// [`Tier::replace_entry`] without the store to the medium, for a caller that lets nobody change the entry again before it has done that
+    /// ([`Tier::stream_word`]) and fenced. The word to store.
+    pub(crate) fn word_to_replace(
+        &self,
+        guard: &mut LaneGuard<'_>,
+        address: BlockAddress,
+        new: Entry,
+    ) -> u64 {
         self.settle_block(&mut guard.lane, address.file, address.block);
         self.retire_block(guard, address.file, address.block);
-        let word = entry::seal(self.seed, address.file, Place::Block(address.block.0), new);
-        self.store_word(address.at, word);
+        entry::seal(self.seed, address.file, Place::Block(address.block.0), new)
     }
 
     /// Makes every pending entry durable and hands the pieces that lanes, batch records and redo files hold ready back to the allocator. The caller holds neither.
@@ -363,8 +438,8 @@ impl Tier {
         for number in 0..self.geometry.lanes {
             let mut guard = self.lock_lane_number(number);
             self.settle(&mut guard.lane);
-            if let Some((frame, size)) = guard.lane.next.take() {
-                self.allocator.give(Purpose::Blocks(size), [frame]);
+            if let Some(next) = guard.lane.next.take() {
+                self.allocator.give(Purpose::Blocks(next.size), [next.frame]);
             }
             for size in BlockSize::ALL {
                 let ready = &mut guard.lane.ready[size.class()];

@@ -17,6 +17,7 @@ pub(crate) mod open;
 pub(crate) mod zeroed;
 
 use crate::address::{BlockIndex, BlockSize, FRAME, Frame, WordAt};
+use crate::file::latch::Latch;
 use crate::format::superblock::Superblock;
 use crate::lend::place::LentDir;
 use crate::planted::Planted;
@@ -29,7 +30,7 @@ use parking_lot::Mutex;
 use spin::mutex::SpinMutex;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use tiersmith_pmem::Mapping;
 
 /// One backing of a tier.
@@ -57,12 +58,12 @@ pub(crate) struct Tier {
     pub(crate) allocator: Allocator,
     /// Locks that yield while they wait: held for a microsecond, and released without waiting for what the holder sent on its way.
     pub(crate) lanes: Box<[CachePadded<SpinMutex<Lane, spin::Yield>>]>,
-    /// How often each lane was locked, for readers that look before and after ([`Tier::turns_of`]).
-    pub(crate) turns: Box<[CachePadded<AtomicU64>]>,
+    /// What of each lane is looked at without its lock.
+    pub(crate) shown: Box<[CachePadded<lane::Shown>]>,
     pub(crate) batches: Box<[CachePadded<Mutex<BatchSlot>>]>,
     pub(crate) slots: Mutex<SlotNumbers>,
     /// Pieces at hand for redo files that grow.
-    pub(crate) zeroed: Mutex<zeroed::Zeroed>,
+    pub(crate) zeroed: Latch<zeroed::Zeroed>,
     /// Held by the one that makes room ([`crate::room::Turn`]).
     pub(crate) room: Mutex<()>,
     /// Where the contents of lent files are ([`crate::lend`]); `None`: nothing can be lent.
@@ -127,9 +128,7 @@ impl Tier {
     pub(crate) fn claim(&self, frame: Frame, frames: u64) -> bool {
         let (member, offset) = self.geometry.locate(frame);
         let claimed = self.mapping(member).claim(offset, frames as usize * FRAME);
-        // Who copies from these frames without a view and gets anything that is written under this claim sees also that the entry has
-        // moved on ([`Tier::turns_of`]).
-        fence(Ordering::Release);
+        self.claims_are_visible();
         claimed
     }
 
@@ -143,10 +142,15 @@ impl Tier {
                 let at = offset + n * FRAME as u64;
                 mapping.is_claimed(at, FRAME) || mapping.claim(at, FRAME)
             });
-        // Who copies from these frames without a view and gets anything that is written under this claim sees also that the entry has
-        // moved on ([`Tier::turns_of`]).
-        fence(Ordering::Release);
+        self.claims_are_visible();
         owned
+    }
+
+    /// Between having claimed frames and writing to them. Who copies from them without a view and gets anything that is written under the
+    /// claim sees also that the entry has moved on ([`Tier::turns_of`]).
+    #[inline]
+    pub(crate) fn claims_are_visible(&self) {
+        fence(Ordering::Release);
     }
 
     pub(crate) fn release(&self, frame: Frame, frames: u64) {

@@ -7,6 +7,7 @@ use super::{Member, SlotNumbers, Tier};
 use crate::address::FRAME;
 use crate::attach::{Medium, TierSpec};
 use crate::error::{Error, Result};
+use crate::file::latch::Latch;
 use crate::format::entry::{Place, seal_value};
 use crate::format::record::BATCH_RECORD;
 use crate::format::slot::SLOT;
@@ -401,10 +402,10 @@ pub(crate) fn assemble(
         seed: first.seed,
         allocator: Census::new(&geometry, first.data_start).into_allocator(),
         lanes: (0..geometry.lanes).map(|_| Default::default()).collect(),
-        turns: (0..geometry.lanes).map(|_| Default::default()).collect(),
+        shown: (0..geometry.lanes).map(|_| Default::default()).collect(),
         batches: (0..geometry.batches).map(|_| Default::default()).collect(),
         slots: Mutex::new(SlotNumbers::default()),
-        zeroed: Mutex::default(),
+        zeroed: Latch::default(),
         room: Mutex::new(()),
         lent_dir: None,
         holds_redo: spec.holds_redo && durable,

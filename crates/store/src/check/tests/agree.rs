@@ -88,7 +88,7 @@ fn written() -> Vec<u8> {
         frames: 2,
         lane: 2,
     };
-    put(&mut image, 12288 + 2 * 128 + 64, &record.encode(SEED));
+    put(&mut image, 12288 + 2 * 128 + 64, record.words(SEED).map(u64::to_le_bytes).as_flattened());
     let items = [BatchItem { at, word, block_hash: hash, block: BlockIndex(0) }];
     let header = BatchHeader {
         seq: 1,
