@@ -7,8 +7,8 @@
 //!
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
-//! | 1 | the lane's pending entry (of the switch before) is stored, non-temporal | the old block: its record is durable |
-//! | 2 | the block goes into a free frame, non-temporal, its checksum taken on the way | the same; the frame is free |
+//! | 1 | the block goes into a free frame, non-temporal, its checksum taken on the way | the old block; the frame is free |
+//! | 2 | the lane's pending entry (of the switch before) is stored, non-temporal | the same; the record of that switch is durable |
 //! | 3 | a record (entry, checksum) goes into the lane's other record slot, non-temporal | the old block, or, if block and record both happened to arrive whole, the new one |
 //! | 4 | fence | **the new block**: recovery finds the record, checks the block, writes the entry |
 //! | 5 | the entry is switched in DRAM, where readers look; the write is acknowledged | the new block |
