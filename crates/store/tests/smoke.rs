@@ -68,3 +68,40 @@ fn what_was_written_is_there_after_reopening_and_after_detaching() {
     assert_eq!(&plain[30000..30012], b"past the end");
     assert!(!home.join(".tiersmith").exists());
 }
+
+#[test]
+fn blocks_of_every_size_are_written_by_the_same_lanes() {
+    let place = tempfile::tempdir().unwrap();
+    let home = place.path().join("db");
+    std::fs::create_dir_all(&home).unwrap();
+    let rules = "description = \"sizes\"\n\
+        [default]\nclass = \"data\"\nblock_size = 32768\n\
+        [[rule]]\nfiles = [\"small\"]\nclass = \"data\"\nblock_size = 4096\nwhy = \"test\"\n\
+        [[rule]]\nfiles = [\"middle\"]\nclass = \"data\"\nblock_size = 16384\nwhy = \"test\"\n";
+    let options = Options {
+        profile: Some(Profile::parse("sizes", rules).unwrap()),
+        background: false,
+        ..Options::default()
+    };
+    let mut spec = TierSpec::new("fast", place.path().join("fast"), Medium::Emulated, 4 << 20);
+    (spec.unit, spec.lanes) = (64 << 10, 8);
+    let attached = attach(&home, std::slice::from_ref(&spec), options).unwrap();
+    // The large blocks first, so that the small ones take what is left, up to the last frame of the tier.
+    let sizes = [("large", 32768, 16), ("middle", 16384, 16), ("small", 4096, 700)];
+    let files = sizes.map(|(name, block, blocks)| {
+        let file = attached.open(name, OpenMode::CREATE).unwrap();
+        for n in 0..blocks {
+            file.write(n * block as u64, &vec![n as u8; block]).unwrap();
+        }
+        file
+    });
+    for round in 0..4000_u64 {
+        for (file, (_, block, blocks)) in files.iter().zip(sizes) {
+            let at = round * 7919 % blocks;
+            file.write(at * block as u64, &vec![round as u8; block]).unwrap();
+            let mut back = vec![0; block];
+            file.read(at * block as u64, &mut back).unwrap();
+            assert!(back == vec![round as u8; block], "round {round}, blocks of {block}");
+        }
+    }
+}

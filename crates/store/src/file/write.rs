@@ -98,7 +98,7 @@ impl Inner {
         leaf.prefetch(index);
         let lane = tier.lane_of(placed.id, block);
         tier.prefetch_lane(lane);
-        let frame = tier.guess_next_piece(lane)?;
+        let frame = tier.guess_next_piece(lane, size)?;
         let write = tier.prepare_block(frame, size);
         let address = placed.address(leaf, index, block);
         let end = offset + data.len() as u64;

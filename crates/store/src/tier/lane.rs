@@ -77,8 +77,15 @@ pub(crate) struct Lane {
 pub(crate) struct Shown {
     /// How often the lane was locked ([`Tier::turns_of`]).
     turns: AtomicU64,
-    /// The frame of the piece that the next switch will most likely fill, plus one; a guess.
+    /// The piece that the next switch will most likely fill ([`Shown::word`]); a guess.
     next: AtomicU64,
+}
+
+impl Shown {
+    /// A piece and its size in one word; never 0, which is none.
+    fn word(frame: Frame, size: BlockSize) -> u64 {
+        frame.0 << 3 | (size.class() as u64) << 1 | 1
+    }
 }
 
 /// A locked lane and its number.
@@ -170,10 +177,12 @@ impl Tier {
         }
     }
 
-    /// The piece that a lane will most likely have laid out; asked without its lock.
+    /// The piece that a lane will most likely have laid out, if it is of this size; asked without its lock.
     #[inline]
-    pub(crate) fn guess_next_piece(&self, number: u32) -> Option<Frame> {
-        self.shown[number as usize].next.load(Ordering::Relaxed).checked_sub(1).map(Frame)
+    pub(crate) fn guess_next_piece(&self, number: u32, size: BlockSize) -> Option<Frame> {
+        let word = self.shown[number as usize].next.load(Ordering::Relaxed);
+        let frame = Frame(word >> 3);
+        (word == Shown::word(frame, size)).then_some(frame)
     }
 
     /// Takes the piece that the lane has laid out, if it is this one, of this size and claimed; else the lane stays as it is.
@@ -358,7 +367,7 @@ impl Tier {
                 next.frame = other;
             }
         }
-        self.shown[number as usize].next.store(next.frame.0 + 1, Ordering::Relaxed);
+        self.shown[number as usize].next.store(Shown::word(next.frame, next.size), Ordering::Relaxed);
     }
 
     /// Asks for the address translations of a piece that is about to be filled.
