@@ -3,7 +3,7 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Run, Shape, print_count};
+use crash_support::{Op, Run, Shape, Tiers, explore_plain, print_count};
 use tiersmith_store::Planted;
 
 const IMAGES_PER_CUT: usize = 400;
@@ -349,6 +349,27 @@ fn power_cut_in_attaching_or_detaching_leaves_a_home_that_attaches_or_is_plain()
     for members in [1, 2] {
         let shape = Shape { members, units: 4, max_units: 4, ..Shape::default() };
         sound("attach, detach", shape, &[("a.db", 8192), ("r.redo", 0), ("p.txt", 100)], &ops);
+    }
+}
+
+#[test]
+fn power_cut_in_attaching_or_detaching_leaves_no_home_aside_and_no_tier_in_use_without_the_note_that_says_so()
+{
+    let ops = [
+        Op::Attach,
+        write("a.db", 0, 8192),
+        write("r.redo", 0, 5000),
+        Op::Detach,
+        Op::Attach,
+        write("a.db", 0, 4096),
+        Op::Detach,
+    ];
+    for (tiers, members) in [(Tiers::One, 1), (Tiers::One, 2), (Tiers::RedoBesideData, 1)] {
+        let shape = Shape { tiers, members, ..Shape::default() };
+        let run = Run::new(shape, &[("a.db", 8192), ("r.redo", 0)], &ops, Planted::None);
+        let report = explore_plain(&run, 100, 1);
+        print_count("attach, detach: what says what", &report);
+        report.assert_sound();
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod again;
 mod mixture;
+mod plain;
 mod script;
 mod shape;
 
@@ -27,6 +28,7 @@ use tiersmith_store::{
 #[allow(unused_imports, reason = "each test binary uses its part")]
 pub use {
     again::{explore_after_kill, explore_recovery},
+    plain::explore_plain,
     script::script,
     shape::{Shape, Tiers, UNIT},
 };
