@@ -293,6 +293,23 @@ fn power_cut_in_changing_a_lent_file_leaves_it_before_or_after() {
 }
 
 #[test]
+fn power_cut_while_a_lent_file_goes_to_a_home_that_takes_minutes_finds_home_as_ours() {
+    const LEN: usize = 1 << 20;
+    let ops = [
+        Op::KernelWrite { name: "w.redo", at: 0, len: LEN },
+        Op::GiveBack { name: "w.redo" },
+        Op::KernelWrite { name: "w.redo", at: 100, len: LEN - 200 },
+        Op::Destage { name: "w.redo" },
+    ];
+    // Longer in all than recovery takes a change of home for ours after it was announced.
+    let shape = Shape { change_takes_ms: 45_000, ..Shape::default() };
+    let run = Run::new(shape, &[("w.redo", LEN)], &ops, Planted::None);
+    let report = run.explore(6, 1, Planted::None);
+    print_count("slowly home", &report);
+    report.assert_sound();
+}
+
+#[test]
 fn power_cut_in_recovering_lent_files_leaves_what_the_first_cut_left() {
     let lent = |at, len| Op::KernelWrite { name: "w.redo", at, len };
     let ops = [

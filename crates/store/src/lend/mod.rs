@@ -17,7 +17,7 @@
 //!
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
-//! | 1 | the state line says `destaging`, home gets what differs, its size and its time, and is synced | lent |
+//! | 1 | the state line says `destaging`, and again when copying takes long; home gets what differs, its size and its time, and is synced | lent |
 //! | 2 | the state line gets the size and home's stamp, and loses the flag and the number; **fence** | **the file, all at home** |
 //! | 3 | the plain file is removed | the same; one that is left is removed at the next attach |
 //!
@@ -385,7 +385,7 @@ impl Inner {
             );
         }
         placed.times.show(FileTime::from_ns(stat.mtime_ns));
-        let mtime = self.begin_home_change(file, placed, DESTAGING)?;
+        let mut mtime = self.begin_home_change(file, placed, DESTAGING)?;
         let compare = !loan.home_in_doubt.swap(true, Ordering::AcqRel);
         if file.home.stat().map_err(file.io("cannot stat"))?.size != stat.size {
             file.home.set_len(stat.size).map_err(file.io("cannot resize"))?;
@@ -402,6 +402,8 @@ impl Inner {
                 homes[..found] == ours[..want]
             };
             if !same {
+                // Said again for each part: of a long copy, on slow or hanging storage, the first word would be too old for the last bytes.
+                mtime = self.begin_home_change(file, placed, DESTAGING)?;
                 file.home.write_at(at, &ours[..want]).map_err(file.io("cannot destage to"))?;
                 copied += want as u64;
             }
