@@ -34,6 +34,8 @@ pub(crate) mod contents;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod in_home;
 pub(crate) mod place;
+#[cfg(test)]
+mod tests;
 
 use crate::address::BlockIndex;
 use crate::attached::{AttachedHome, File, Inner};
