@@ -730,6 +730,10 @@ pub(crate) fn finish(
             Some(plain) => {
                 finish_lent(inner, &state, placed, plain)?;
                 report.files_lent += 1;
+                if let Some(held) = inner.lent_in_use(&state, placed) {
+                    log::warn!("{held}");
+                    report.lent_in_use.push(held);
+                }
             }
             None => report.entries_dropped += finish_file(inner, &state, placed, size)?,
         }

@@ -436,3 +436,49 @@ fn a_file_that_the_kernel_refused_is_given_back_as_it_was_and_can_be_lent_again(
     home.detach().unwrap();
     assert_eq!(fs::read(place.home().join("0.seg")).unwrap(), bytes);
 }
+
+/// Ends its program also when the test fails.
+struct Program(std::process::Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_program_that_kept_a_lent_file_open_is_named_by_the_next_attach_and_by_a_detach_that_waits_for_it() {
+    let place = Place::new();
+    let home = place.attach();
+    if !lend(&home, "0.seg", 1) || !lend(&home, "1.seg", 2) {
+        return;
+    }
+    drop(home);
+    assert_eq!(place.attach().stats().recovery.lent_in_use, []);
+    let mut plains = place.plains();
+    plains.sort();
+    let open = fs::File::options().read(true).write(true).open(&plains[0]).unwrap();
+    let started = std::process::Command::new("sleep").arg("1000").stdin(open).spawn();
+    let program = Program(started.unwrap());
+    let home = place.attach();
+    let named = format!("process {} (sleep)", program.0.id());
+    let recovery = home.stats().recovery;
+    let [held] = &recovery.lent_in_use[..] else { panic!("{recovery}") };
+    assert_eq!(
+        (held.path.to_str(), &held.plain, &held.programs),
+        (Some("0.seg"), &plains[0], &vec![named.clone()])
+    );
+    assert!(
+        recovery
+            .to_string()
+            .contains(&format!("0.seg is open or mapped elsewhere, and written to there: end {named}"))
+    );
+    let said = home.clone().detach().unwrap_err().to_string();
+    assert!(said.contains(&named) && said.contains("try again"), "{said}");
+    drop(program);
+    home.detach().unwrap();
+    for (n, byte) in [1, 2].into_iter().enumerate() {
+        assert_eq!(fs::read(place.home().join(format!("{n}.seg"))).unwrap(), vec![byte; LEN]);
+    }
+}

@@ -31,6 +31,7 @@
 //! Deliberately absent: who lends. A door does, when it opens a file that the kernel may take over.
 
 pub(crate) mod contents;
+pub(crate) mod holders;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod in_home;
 pub(crate) mod place;
@@ -490,10 +491,15 @@ impl Inner {
         if self.give_back(file)? {
             return Ok(());
         }
-        Err(file.invalid("give back", format!(
-                "a program has it open or mapped (its plain file is {}; `fuser` or `lsof` names the program); end that program and try again",
-                plain_path(file)
-            )))
+        let known = file.placed.as_ref().and_then(|placed| self.lent_in_use(file, placed));
+        let programs = known.map(|known| known.programs).unwrap_or_default();
+        let who = match &programs[..] {
+            [] => "a program has it open or mapped".to_owned(),
+            programs => format!("{} has it open", programs.join(" and ")),
+        };
+        let reason =
+            format!("{who} (its plain file is {}); end that program and try again", plain_path(file));
+        Err(file.invalid("give back", reason))
     }
 
     /// Ends every loan: before detaching.
