@@ -293,6 +293,22 @@ fn power_cut_in_changing_a_lent_file_leaves_it_before_or_after() {
 }
 
 #[test]
+fn power_cut_while_scattered_blocks_go_to_a_home_that_takes_minutes_finds_home_as_ours() {
+    let ops = [
+        Op::Batch { name: "a.db", blocks: vec![0, 2, 4, 6, 8, 10] },
+        Op::Destage { name: "a.db" },
+        write("r.redo", 0, 20000),
+        Op::Destage { name: "r.redo" },
+        write("r.redo", 0, 100),
+        write("r.redo", 9000, 100),
+        write("r.redo", 17000, 100),
+        Op::Flush,
+    ];
+    let shape = Shape { change_takes_ms: 45_000, ..Shape::default() };
+    sound("scattered, slowly home", shape, &[("a.db", 49152), ("r.redo", 0)], &ops);
+}
+
+#[test]
 fn power_cut_while_a_lent_file_goes_to_a_home_that_takes_minutes_finds_home_as_ours() {
     const LEN: usize = 1 << 20;
     let ops = [

@@ -176,7 +176,7 @@ fn writers_of_lent_segments_lose_nothing_to_switches_giving_back_renaming_and_lo
     };
     same(&home);
     drop(home);
-    let report = check(Some(&path), &[member.clone()], &CheckOptions::default()).unwrap();
+    let report = check(Some(&path), std::slice::from_ref(&member), &CheckOptions::default()).unwrap();
     assert!(report.findings.is_empty(), "{report}");
     let home = attached(&path, &member, false);
     same(&home);

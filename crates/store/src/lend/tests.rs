@@ -32,7 +32,7 @@ struct Machine {
 
 impl Machine {
     fn attach(&self) -> crate::Result<AttachedHome> {
-        forget_claims(&[self.tier.clone()], 64 << 10);
+        forget_claims(std::slice::from_ref(&self.tier), 64 << 10);
         let mut spec = TierSpec::new("fast", "/fast", Medium::Emulated, LEN);
         (spec.unit, spec.lanes, spec.batches, spec.slots) = (32 << 10, 4, 1, 16);
         let options = Options { background: false, ..Options::default() };
