@@ -80,35 +80,3 @@ fn name_of(pid: u32) -> String {
     let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
     if name.is_empty() { "of unknown name".into() } else { name }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::{Child, Command, Stdio};
-
-    struct Program(Child);
-
-    impl Drop for Program {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    #[test]
-    fn a_program_is_found_by_the_name_it_opened_the_file_with_also_when_that_is_gone() {
-        let dir = tempfile::tempdir().unwrap();
-        let home = dir.path().canonicalize().unwrap();
-        std::fs::write(home.join("0.seg"), "x").unwrap();
-        let file = std::fs::File::open(home.join("0.seg")).unwrap();
-        let started = Command::new("sleep").arg("1000").stdin(file).stdout(Stdio::null()).spawn();
-        let program = Program(started.unwrap());
-        let found = || programs(&home, Path::new("0.seg"), Path::new("/nowhere/0"));
-        let expected = [format!("process {} (sleep)", program.0.id())];
-        assert_eq!(found(), expected);
-        assert_eq!(programs(Path::new("/nowhere"), Path::new("0.seg"), &home.join("0.seg")), expected);
-        assert!(programs(&home, Path::new("1.seg"), Path::new("/nowhere/1")).is_empty());
-        std::fs::remove_file(home.join("0.seg")).unwrap();
-        assert_eq!(found(), expected);
-    }
-}
