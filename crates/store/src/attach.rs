@@ -42,6 +42,9 @@ use tiersmith_events::Registry;
 
 pub use crate::options::{Bound, Guard, Medium, Options, TierSpec};
 
+#[cfg(test)]
+mod tests;
+
 /// Bytes of the owner note.
 const OWNER_NOTE: usize = 256;
 
@@ -421,6 +424,7 @@ fn reopens(
     for (spec, tier) in found {
         let Some(sb) = tier.superblocks.as_ref().map(|sb| &sb[0]) else { continue };
         let state = newest_state(tier);
+        refuse_noted(sb, state, path)?;
         if state == TierState::Detached || (state == TierState::Detaching && note.is_none()) {
             continue;
         }
@@ -455,6 +459,25 @@ fn newest_state(tier: &Found) -> TierState {
         TierState::Detached => 3,
     };
     states.min_by_key(rank).unwrap_or(TierState::Detached)
+}
+
+/// A tier between the first and the last step of attaching or detaching holds nothing that home lacks; but as long as the other home's note names it,
+/// that home needs it to be attached or detached to the end.
+fn refuse_noted(sb: &Superblock, state: TierState, path: &Path) -> Result<()> {
+    let was = PathBuf::from(std::ffi::OsString::from_vec(sb.home_path.clone()));
+    if !matches!(state, TierState::Attaching | TierState::Detaching) || was == path {
+        return Ok(());
+    }
+    let names_it = crate::note::attachment(&was)
+        .is_ok_and(|note| note.is_some_and(|note| note.id == crate::note::hex(&sb.attachment)));
+    if !names_it {
+        return Ok(());
+    }
+    Err(Error::WrongTier(format!(
+        "tier `{}` is in the middle of being attached to {} or detached from it, which was interrupted; attach or detach that first",
+        sb.name,
+        was.display()
+    )))
 }
 
 fn refuse_foreign(

@@ -202,7 +202,8 @@ impl Inner {
         blocks: &[(BlockIndex, &[u8])],
         size: u64,
     ) -> Result<()> {
-        let mtime = self.begin_home_change(file, placed, DESTAGING)?;
+        let mut mtime = self.begin_home_change(file, placed, DESTAGING)?;
+        let mut said_ns = self.home.now_ns();
         let bytes = placed.block_size.bytes();
         let per_write = (WRITE_BYTES / bytes).max(1);
         let mut from = 0;
@@ -219,6 +220,11 @@ impl Inner {
             let at = placed.block_size.start_of(blocks[from].0);
             run.truncate(size.saturating_sub(at).try_into().unwrap_or(usize::MAX));
             if !run.is_empty() {
+                // Of a thousand scattered writes to slow storage the last may be minutes after the first word of them.
+                let now = self.home.now_ns();
+                if now.saturating_sub(said_ns) >= RENEW_AFTER_NS {
+                    (mtime, said_ns) = (self.begin_home_change(file, placed, DESTAGING)?, now);
+                }
                 file.home.write_at(at, &run).map_err(file.io("cannot destage to"))?;
             }
             from = to;

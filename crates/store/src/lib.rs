@@ -68,7 +68,7 @@ pub use format::entry::State;
 pub use home::model::HomeModel;
 pub use home::{FileTime, RenameFlags};
 pub use lend::place::lent_beside;
-pub use lend::{LendingStats, LentFile};
+pub use lend::{LendingStats, LentFile, holders::LentInUse};
 pub use note::{AttachedTier, Attachment, attachment};
 pub use planted::Planted;
 pub use profile::{FileClass, Placement, Profile};

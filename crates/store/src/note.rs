@@ -165,7 +165,8 @@ pub fn attachment(home: &Path) -> Result<Option<Attachment>> {
     }))
 }
 
-fn hex(uuid: &[u8; 16]) -> String {
+/// The uuid of an attachment as [`Attachment::id`] has it.
+pub(crate) fn hex(uuid: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_le_bytes(*uuid))
 }
 

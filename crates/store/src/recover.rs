@@ -90,7 +90,8 @@ pub(crate) fn recover(
     let mut out = Vec::new();
     let mut recovered = Vec::new();
     for (mut tier, fresh) in tiers {
-        let len = tier.superblocks.lock().iter().map(|sb| sb.len).min().unwrap_or(0);
+        // Of all members alike, also after a cut in growing: whoever assembled the tier saw to it.
+        let len = tier.superblocks.lock()[0].len;
         let mut census = Census::new(&tier.geometry, len);
         let mut files = Vec::new();
         if fresh {
@@ -729,6 +730,10 @@ pub(crate) fn finish(
             Some(plain) => {
                 finish_lent(inner, &state, placed, plain)?;
                 report.files_lent += 1;
+                if let Some(held) = inner.lent_in_use(&state, placed) {
+                    log::warn!("{held}");
+                    report.lent_in_use.push(held);
+                }
             }
             None => report.entries_dropped += finish_file(inner, &state, placed, size)?,
         }

@@ -3,6 +3,7 @@
 use crate::address::FRAME;
 use crate::attached::Inner;
 use crate::lend::LendingStats;
+use crate::lend::holders::LentInUse;
 use std::time::Duration;
 use tiersmith_events::Totals;
 
@@ -31,6 +32,8 @@ pub struct RecoveryReport {
     pub entries_dropped: u64,
     /// Files found lent.
     pub files_lent: u64,
+    /// Those of them that a program has kept open since before: it goes on writing to them, and what it writes counts.
+    pub lent_in_use: Vec<LentInUse>,
 }
 
 impl std::fmt::Display for RecoveryReport {
@@ -52,7 +55,10 @@ impl std::fmt::Display for RecoveryReport {
             self.changed_files,
             self.entries_dropped
         )?;
-        if self.files_lent > 0 { write!(f, "; {} files are lent", self.files_lent) } else { Ok(()) }
+        if self.files_lent > 0 {
+            write!(f, "; {} files are lent", self.files_lent)?;
+        }
+        self.lent_in_use.iter().try_for_each(|file| write!(f, "; {file}"))
     }
 }
 

@@ -631,3 +631,43 @@ fn a_cut_through_a_block_that_takes_the_last_free_frame_meanwhile_makes_room() {
     drop((file, full, attached));
     assert_power_cut_keeps(&home, &mapping, &want);
 }
+
+/// Growing lengthens all members before a superblock says so, and lengthening is durable: so either length is right after a cut. The shortest needs less: a
+/// member whose file system lost its growth (member by member, as members may lie on several) is used as far as it goes.
+#[test]
+fn members_left_at_two_lengths_are_used_as_far_as_the_shortest_goes() {
+    const LEN: u64 = 256 * KIB;
+    let home = Arc::new(SimHome::new(None));
+    home.put(Path::new("a.d8"), &[9; 64 * B]).unwrap();
+    let spec = TierSpec {
+        members: vec!["/member0".into(), "/member1".into()],
+        max_size: 2 * LEN,
+        grow_by: 64 * KIB,
+        ..place::small("fast".into(), LEN)
+    };
+    let members: Vec<_> =
+        (0..2).map(|_| Arc::new(Mapping::in_memory(&vec![0; LEN as usize], 2 * LEN))).collect();
+    let attach = |members| {
+        let tiers = vec![(spec.clone(), members)];
+        testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options())
+    };
+    let attached = attach(members.clone()).unwrap();
+    let usable = |attached: &AttachedHome| attached.stats().tiers[0].usable_bytes;
+    let before = usable(&attached);
+    let short = place::image(&members[1]);
+    assert!(attached.grow("fast").unwrap());
+    assert_eq!(usable(&attached), before + 2 * 64 * KIB);
+    drop(attached);
+    let long = place::image(&members[0]);
+    assert!(long.len() > short.len());
+    let members = [long, short].map(|bytes| Arc::new(Mapping::in_memory(&bytes, 2 * LEN))).to_vec();
+    let attached = attach(members).unwrap();
+    assert_eq!(usable(&attached), before);
+    // Being written full it grows by itself, over the part that the long member has already.
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    let fill = |add: u8| (0..64u8).for_each(|n| file.write(u64::from(n) * B as u64, &[n + add; B]).unwrap());
+    fill(0);
+    assert!(usable(&attached) > before);
+    fill(1);
+    assert!(place::contents(&file).chunks(B).zip(1..).all(|(block, n)| block == [n; B]));
+}

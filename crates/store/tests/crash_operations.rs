@@ -3,7 +3,7 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Run, Shape, print_count};
+use crash_support::{Op, Run, Shape, Tiers, explore_plain, print_count};
 use tiersmith_store::Planted;
 
 const IMAGES_PER_CUT: usize = 400;
@@ -293,6 +293,42 @@ fn power_cut_in_changing_a_lent_file_leaves_it_before_or_after() {
 }
 
 #[test]
+fn power_cut_while_scattered_blocks_go_to_a_home_that_takes_minutes_finds_home_as_ours() {
+    let ops = [
+        Op::Batch { name: "a.db", blocks: vec![0, 2, 4, 6, 8, 10] },
+        Op::Destage { name: "a.db" },
+        write("r.redo", 0, 20000),
+        Op::Destage { name: "r.redo" },
+        write("r.redo", 0, 100),
+        write("r.redo", 9000, 100),
+        write("r.redo", 17000, 100),
+        Op::Flush,
+    ];
+    let shape = Shape { change_takes_ms: 45_000, ..Shape::default() };
+    let run = Run::new(shape, &[("a.db", 49152), ("r.redo", 0)], &ops, Planted::None);
+    let report = run.explore(60, 1, Planted::None);
+    print_count("scattered, slowly home", &report);
+    report.assert_sound();
+}
+
+#[test]
+fn power_cut_while_a_lent_file_goes_to_a_home_that_takes_minutes_finds_home_as_ours() {
+    const LEN: usize = 1 << 20;
+    let ops = [
+        Op::KernelWrite { name: "w.redo", at: 0, len: LEN },
+        Op::GiveBack { name: "w.redo" },
+        Op::KernelWrite { name: "w.redo", at: 100, len: LEN - 200 },
+        Op::Destage { name: "w.redo" },
+    ];
+    // Longer in all than recovery takes a change of home for ours after it was announced.
+    let shape = Shape { change_takes_ms: 45_000, ..Shape::default() };
+    let run = Run::new(shape, &[("w.redo", LEN)], &ops, Planted::None);
+    let report = run.explore(6, 1, Planted::None);
+    print_count("slowly home", &report);
+    report.assert_sound();
+}
+
+#[test]
 fn power_cut_in_recovering_lent_files_leaves_what_the_first_cut_left() {
     let lent = |at, len| Op::KernelWrite { name: "w.redo", at, len };
     let ops = [
@@ -349,6 +385,27 @@ fn power_cut_in_attaching_or_detaching_leaves_a_home_that_attaches_or_is_plain()
     for members in [1, 2] {
         let shape = Shape { members, units: 4, max_units: 4, ..Shape::default() };
         sound("attach, detach", shape, &[("a.db", 8192), ("r.redo", 0), ("p.txt", 100)], &ops);
+    }
+}
+
+#[test]
+fn power_cut_in_attaching_or_detaching_leaves_no_home_aside_and_no_tier_in_use_without_the_note_that_says_so()
+{
+    let ops = [
+        Op::Attach,
+        write("a.db", 0, 8192),
+        write("r.redo", 0, 5000),
+        Op::Detach,
+        Op::Attach,
+        write("a.db", 0, 4096),
+        Op::Detach,
+    ];
+    for (tiers, members) in [(Tiers::One, 1), (Tiers::One, 2), (Tiers::RedoBesideData, 1)] {
+        let shape = Shape { tiers, members, ..Shape::default() };
+        let run = Run::new(shape, &[("a.db", 8192), ("r.redo", 0)], &ops, Planted::None);
+        let report = explore_plain(&run, 100, 1);
+        print_count("attach, detach: what says what", &report);
+        report.assert_sound();
     }
 }
 

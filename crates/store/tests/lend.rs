@@ -355,3 +355,84 @@ fn a_directory_that_lets_others_in_is_named_with_its_remedy() {
     fs::set_permissions(&lent, fs::Permissions::from_mode(0o700)).unwrap();
     place.attach().detach().unwrap();
 }
+
+#[test]
+fn a_plain_file_that_is_not_its_owners_alone_is_found_offline_and_refused_and_is_sound_again_afterwards() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let place = Place::new();
+    let home = place.attach();
+    if !lend(&home, "0.seg", 1) {
+        return;
+    }
+    drop(home);
+    let (plain, dir) = (place.plains().pop().unwrap(), place.0.path().join("fast.lent"));
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let found = |how: &str| {
+        let report = check(Some(&place.home()), &[place.member()], &CheckOptions::default()).unwrap();
+        let found: Vec<_> = report.findings.iter().map(|f| (f.severity, f.invariant)).collect();
+        assert_eq!(found, [(Severity::Inconsistent, 21)], "{report}");
+        assert!(report.to_string().contains(how), "{report}");
+        let said = place.try_attach(1 << 20).unwrap_err().to_string();
+        assert!(said.contains(how) && said.contains("0.seg"), "{said}");
+    };
+    mode(&plain, 0o640);
+    found("mode 640");
+    mode(&plain, 0o600);
+    mode(&dir, 0o711);
+    found("mode 711");
+    mode(&dir, 0o700);
+    let other = place.0.path().join("other");
+    fs::hard_link(&plain, &other).unwrap();
+    found("one name");
+    fs::remove_file(&other).unwrap();
+    assert_eq!(place.findings(), []);
+    if rustix::process::geteuid().is_root() {
+        chown(&plain, Some(1), None).unwrap();
+        found("belongs to user 1");
+        chown(&plain, Some(0), None).unwrap();
+        chown(&dir, Some(1), None).unwrap();
+        found("belongs to user 1");
+        chown(&dir, Some(0), None).unwrap();
+    } else {
+        eprintln!("skipped: another owner of the plain file, because only root can give it one");
+    }
+    assert_eq!(place.findings(), []);
+    place.attach().detach().unwrap();
+    assert_eq!(fs::read(place.home().join("0.seg")).unwrap(), [1; LEN]);
+}
+
+/// What a door does that was refused the file by the kernel: nobody borrows it, and it is given back at once.
+#[test]
+fn a_file_that_the_kernel_refused_is_given_back_as_it_was_and_can_be_lent_again() {
+    let place = Place::new();
+    let home = place.attach();
+    let file = home.open("0.seg", OpenMode::CREATE).unwrap();
+    file.write(0, &[7; LEN]).unwrap();
+    for round in 1..4 {
+        let Some(lent) = file.lend().unwrap() else {
+            let why = home.stats().lending.refused.unwrap_or_default();
+            assert!(why.contains("its file system"), "nothing is lent: {why}");
+            eprintln!("skipped: lending, because {why}");
+            return;
+        };
+        assert!(!file.give_back().unwrap(), "as long as somebody may have it, it stays lent");
+        drop(lent);
+        assert!(file.give_back().unwrap());
+        assert!(!file.is_lent() && place.plains().is_empty());
+        assert_eq!(home.stats().lending.files, 0);
+        file.write(round, &[round as u8; 2]).unwrap();
+    }
+    // A program that has the plain file itself: it stays lent, and stays right.
+    drop(file.lend().unwrap());
+    let plain = place.plains().pop().unwrap();
+    let other = fs::File::options().write(true).open(&plain).unwrap();
+    assert!(!file.give_back().unwrap());
+    file.write(9, &[9; 2]).unwrap();
+    drop(other);
+    assert!(file.give_back().unwrap());
+    drop(file);
+    let bytes = contents(&home, "0.seg");
+    assert_eq!(bytes[..12], [7, 1, 2, 3, 3, 7, 7, 7, 7, 9, 9, 7]);
+    home.detach().unwrap();
+    assert_eq!(fs::read(place.home().join("0.seg")).unwrap(), bytes);
+}

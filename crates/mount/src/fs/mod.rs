@@ -19,6 +19,8 @@ mod change;
 mod dir;
 mod io;
 mod names;
+#[cfg(test)]
+mod refused;
 mod space;
 pub(crate) mod table;
 mod xattr;

@@ -235,10 +235,16 @@ impl Checker<'_> {
             _ => self.slot_note(file, 128, "newest state line", "two whole copies", "one whole copy"),
         }
         let known = if newest.flags & LENT != 0 { FLAGS_KNOWN | LOAN } else { FLAGS_KNOWN };
-        if newest.flags & !known != 0 || newest.size > BLOCKS_MAX.saturating_mul(file.block_bytes()) {
+        let lent_data = newest.flags & LENT != 0 && !file.redo;
+        if newest.flags & !known != 0
+            || lent_data
+            || newest.size > BLOCKS_MAX.saturating_mul(file.block_bytes())
+        {
             let place = self.slot_place(file.slot, 128, "state line", Some(file.name()));
             let text = Text {
-                expected: format!("known flags and a size of at most {BLOCKS_MAX} blocks"),
+                expected: format!(
+                    "known flags, `lent` of redo files only, and a size of at most {BLOCKS_MAX} blocks"
+                ),
                 found: format!("flags {:#x}, size {}", newest.flags, newest.size),
                 meaning: "the file's state was written by a defective program".into(),
                 remedy: "report this; keep the tier and the home as they are until it is understood",

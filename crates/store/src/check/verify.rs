@@ -14,7 +14,7 @@ use super::map::{Spot, Tier};
 use super::report::{CheckReport, Finding, Place, Severity};
 use super::superblock::Phase;
 use super::table::{DESTAGING, FileFacts, LENT, TRUNCATING, UNLINKING};
-use crate::lend::place::{PlainName, directory_of, path_beside};
+use crate::lend::place::{BesideMember, PlainName, Unfit, directory_of, path_beside};
 
 /// The words of a finding.
 pub(super) struct Text {
@@ -289,22 +289,38 @@ impl<'s> Checker<'s> {
         let plain = path_beside(first, name);
         self.report.summary.lent_in = Some(directory_of(first).display().to_string());
         let least = file.size();
-        let found = match std::fs::symlink_metadata(&plain) {
-            Ok(meta) if meta.is_file() && meta.len() >= least => {
-                self.report.summary.lent_bytes += meta.len();
+        let looked = BesideMember::new(first, false).map_or(Err(Unfit::Missing), |place| place.look(name));
+        let back = "put the plain file back, with the tier if that was moved or copied without the directory beside it";
+        let gone = "the file is lent: its newest contents are nowhere else";
+        let (severity, found, meaning, remedy) = match looked {
+            Ok(len) if len >= least => {
+                self.report.summary.lent_bytes += len;
                 return;
             }
-            Ok(meta) if meta.is_file() => format!("one of {} bytes", meta.len()),
-            Ok(_) => "something that is no file".into(),
-            Err(e) => format!("none ({e})"),
+            Ok(len) => (Severity::Lost, format!("one of {len} bytes"), gone, back),
+            Err(Unfit::Missing) => (Severity::Lost, "none".into(), gone, back),
+            Err(Unfit::NoFile) => (Severity::Lost, "something that is no file".into(), gone, back),
+            Err(Unfit::NotOurs(how)) => (
+                Severity::Inconsistent,
+                how,
+                "somebody else could have changed the newest contents of the file, so attaching refuses them",
+                "if they are as you left them, make file and directory their owner's alone (modes 600 and 700, the owner of the tier, no \
+                 further name), and check again",
+            ),
+            Err(Unfit::Unreadable(e)) => (
+                Severity::Damage,
+                format!("the file system gave an error: {e}"),
+                "the file is lent: whether its newest contents are there is not known",
+                "check as the tier's owner or root; else mend the file system beside the tier, and check again",
+            ),
         };
         let text = Text {
             expected: format!("a plain file of {least} bytes or more, {}", plain.display()),
             found,
-            meaning: "the file is lent: its newest contents are nowhere else".into(),
-            remedy: "put the plain file back, with the tier if that was moved or copied without the directory beside it",
+            meaning: meaning.into(),
+            remedy,
         };
-        self.add(Severity::Lost, 21, self.line_place(file), text);
+        self.add(severity, 21, self.line_place(file), text);
     }
 
     /// The part of invariant 20 that is about the tier.

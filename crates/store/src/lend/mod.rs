@@ -17,7 +17,7 @@
 //!
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
-//! | 1 | the state line says `destaging`, home gets what differs, its size and its time, and is synced | lent |
+//! | 1 | the state line says `destaging`, and again when copying takes long; home gets what differs, its size and its time, and is synced | lent |
 //! | 2 | the state line gets the size and home's stamp, and loses the flag and the number; **fence** | **the file, all at home** |
 //! | 3 | the plain file is removed | the same; one that is left is removed at the next attach |
 //!
@@ -31,9 +31,12 @@
 //! Deliberately absent: who lends. A door does, when it opens a file that the kernel may take over.
 
 pub(crate) mod contents;
+pub(crate) mod holders;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod in_home;
 pub(crate) mod place;
+#[cfg(test)]
+mod tests;
 
 use crate::address::BlockIndex;
 use crate::attached::{AttachedHome, File, Inner};
@@ -385,7 +388,7 @@ impl Inner {
             );
         }
         placed.times.show(FileTime::from_ns(stat.mtime_ns));
-        let mtime = self.begin_home_change(file, placed, DESTAGING)?;
+        let mut mtime = self.begin_home_change(file, placed, DESTAGING)?;
         let compare = !loan.home_in_doubt.swap(true, Ordering::AcqRel);
         if file.home.stat().map_err(file.io("cannot stat"))?.size != stat.size {
             file.home.set_len(stat.size).map_err(file.io("cannot resize"))?;
@@ -402,6 +405,8 @@ impl Inner {
                 homes[..found] == ours[..want]
             };
             if !same {
+                // Said again for each part: of a long copy, on slow or hanging storage, the first word would be too old for the last bytes.
+                mtime = self.begin_home_change(file, placed, DESTAGING)?;
                 file.home.write_at(at, &ours[..want]).map_err(file.io("cannot destage to"))?;
                 copied += want as u64;
             }
@@ -486,10 +491,15 @@ impl Inner {
         if self.give_back(file)? {
             return Ok(());
         }
-        Err(file.invalid("give back", format!(
-                "a program has it open or mapped (its plain file is {}; `fuser` or `lsof` names the program); end that program and try again",
-                plain_path(file)
-            )))
+        let known = file.placed.as_ref().and_then(|placed| self.lent_in_use(file, placed));
+        let programs = known.map(|known| known.programs).unwrap_or_default();
+        let who = match &programs[..] {
+            [] => "a program has it open or mapped".to_owned(),
+            programs => format!("{} has it open", programs.join(" and ")),
+        };
+        let reason =
+            format!("{who} (its plain file is {}); end that program and try again", plain_path(file));
+        Err(file.invalid("give back", reason))
     }
 
     /// Ends every loan: before detaching.

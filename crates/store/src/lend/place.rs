@@ -12,7 +12,7 @@
 //! Deliberately not here: which file is lent, and when. Invariants: nothing is opened through a link; a file that is not ours is not opened.
 
 use crate::home::{HomeFile, RealHome};
-use rustix::fs::{AtFlags, FallocateFlags, FileType, Gid, IFlags, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Gid, IFlags, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -151,6 +151,19 @@ pub fn lent_beside(member: &Path) -> Option<PathBuf> {
     (directory.symlink_metadata().is_ok() && !empty).then_some(directory)
 }
 
+/// Why an attach would not take a plain file.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    /// There is none.
+    Missing,
+    /// Something else has its name.
+    NoFile,
+    /// It, or the directory, is not only its owner's, as the text says.
+    NotOurs(String),
+    /// What the file system says.
+    Unreadable(io::Error),
+}
+
 /// [`LentDir`] beside a member that is a file.
 #[derive(Debug)]
 pub(crate) struct BesideMember {
@@ -172,13 +185,45 @@ impl BesideMember {
     fn directory(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = rustix::fs::open(&self.path, flags, Mode::empty())?;
-        self.check(&dir, &self.path)?;
+        self.check(&rustix::fs::fstat(&dir)?, &self.path)?;
         Ok(dir)
     }
 
+    /// Looks at a plain file as [`LentDir::open`] does, without opening it, and changes nothing. Returns its size.
+    ///
+    /// # Errors
+    /// What an attach would not take it for.
+    pub(crate) fn look(&self, name: PlainName) -> Result<u64, Unfit> {
+        let unreadable = |e: Errno| match e {
+            Errno::NOENT => Unfit::Missing,
+            e => Unfit::Unreadable(e.into()),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(&self.path, flags, Mode::empty()).map_err(unreadable)?;
+        let of_dir = rustix::fs::fstat(&dir).map_err(unreadable)?;
+        let stat =
+            rustix::fs::statat(&dir, name.to_string(), AtFlags::SYMLINK_NOFOLLOW).map_err(unreadable)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Unfit::NoFile);
+        }
+        let ours = self.check(&of_dir, &self.path).and_then(|()| self.check_file(&stat, name));
+        ours.map_err(|e| Unfit::NotOurs(e.to_string()))?;
+        Ok(stat.st_size.cast_unsigned())
+    }
+
+    fn check_file(&self, stat: &Stat, name: PlainName) -> io::Result<()> {
+        let path = LentDir::path(self, name);
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink > 1 {
+            return Err(io::Error::other(format!(
+                "{} is not an ordinary file with one name",
+                path.display()
+            )));
+        }
+        self.check(stat, &path)
+    }
+
     /// Whoever could write there could put a file of his own into the place of ours.
-    fn check(&self, found: impl AsFd, what: &Path) -> io::Result<()> {
-        let stat = rustix::fs::fstat(found)?;
+    fn check(&self, stat: &Stat, what: &Path) -> io::Result<()> {
         if stat.st_uid != self.owner.0 && stat.st_uid != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other(format!(
                 "{} belongs to user {}, not to user {} as the tier does",
@@ -280,11 +325,7 @@ impl LentDir for BesideMember {
     fn open(&self, name: PlainName) -> io::Result<Plain> {
         let dir = self.directory()?;
         let fd = rustix::fs::openat(&dir, name.to_string(), OPEN | OFlags::NONBLOCK, Mode::empty())?;
-        let stat = rustix::fs::fstat(&fd)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink > 1 {
-            return Err(io::Error::other("it is not an ordinary file with one name"));
-        }
-        self.check(&fd, &self.path(name))?;
+        self.check_file(&rustix::fs::fstat(&fd)?, name)?;
         if self.syncs && !rustix::fs::ioctl_getflags(&fd).is_ok_and(|flags| flags.contains(IFlags::SYNC)) {
             // A restored copy has lost it; nothing was promised by it since.
             let flags = rustix::fs::ioctl_getflags(&fd).map_err(unsupported)? | IFlags::SYNC;

@@ -8,6 +8,7 @@
 
 mod again;
 mod mixture;
+mod plain;
 mod script;
 mod shape;
 
@@ -20,6 +21,7 @@ use tiersmith_pmem::Mapping;
 use tiersmith_store::check::{AnyHome, check_images};
 use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
 use tiersmith_store::home::SimHome;
+use tiersmith_store::home::sim::SimOptions;
 use tiersmith_store::{
     AttachedHome, Error, File, FileClass, FileTime, OpenMode, Planted, RenameFlags, SetTime, testing,
 };
@@ -27,6 +29,7 @@ use tiersmith_store::{
 #[allow(unused_imports, reason = "each test binary uses its part")]
 pub use {
     again::{explore_after_kill, explore_recovery},
+    plain::explore_plain,
     script::script,
     shape::{Shape, Tiers, UNIT},
 };
@@ -217,6 +220,8 @@ impl Run {
     /// Runs `ops` on a home with `files` that is attached beforehand (unless the first operation is `Attach`).
     pub fn new(shape: Shape, files: &[(&'static str, usize)], ops: &[Op], planted: Planted) -> Self {
         let recorder = Recorder::new();
+        let clock_step_ns = shape.change_takes_ms * 1_000_000;
+        recorder.home().set_options(SimOptions { clock_step_ns, ..SimOptions::default() });
         let mut start = Files::default();
         for (id, (name, len)) in files.iter().enumerate() {
             let bytes = pattern(1000 + id, 0, *len);

@@ -64,11 +64,21 @@ pub struct Shape {
     pub max_units: u64,
     pub lanes: u32,
     pub redo_keep: u64,
+    /// What each change of home takes.
+    pub change_takes_ms: u64,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { tiers: Tiers::One, members: 1, units: 4, max_units: 4, lanes: 2, redo_keep: 8192 }
+        Self {
+            tiers: Tiers::One,
+            members: 1,
+            units: 4,
+            max_units: 4,
+            lanes: 2,
+            redo_keep: 8192,
+            change_takes_ms: 1,
+        }
     }
 }
 

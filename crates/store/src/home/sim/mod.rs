@@ -44,11 +44,19 @@ pub struct SimOptions {
     pub generations: bool,
     /// Bytes of space for files, given out in units of 4 KiB; `None`: no limit.
     pub capacity: Option<u64>,
+    /// The inode number of the directory itself: what tells one home from another.
+    pub directory_ino: u64,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { clock_step_ns: 1_000_000, reuse_inos: false, generations: false, capacity: None }
+        Self {
+            clock_step_ns: 1_000_000,
+            reuse_inos: false,
+            generations: false,
+            capacity: None,
+            directory_ino: 2,
+        }
     }
 }
 
@@ -479,7 +487,7 @@ impl Home for SimHome {
     }
 
     fn identity(&self) -> io::Result<HomeStat> {
-        Ok(directory_stat(2, 1_600_000_000_000_000_000))
+        Ok(directory_stat(self.inner().options.directory_ino, 1_600_000_000_000_000_000))
     }
 
     fn sync_all(&self) -> io::Result<()> {
