@@ -11,7 +11,17 @@ use tiersmith_store::check::{CheckOptions, Severity, check_images_with};
 use tiersmith_store::home::{SimHome, sim::HomeImage};
 use tiersmith_store::{AttachedHome, Error, File, Medium, OpenMode, Options, Profile, TierSpec, testing};
 
+mod forge;
+
 const SIZE: usize = 320 << 10;
+const UNIT: usize = 32 << 10;
+const LANES: usize = 2;
+const BATCHES: usize = 1;
+const SLOTS: usize = 8;
+
+/// What sizes, counts and places may not be taken for without a look.
+const NUMBERS: [u64; 12] =
+    [0, 1, 2, 511, 4095, 4096, 1 << 20, 1 << 32, (1 << 36) - 1, (1 << 48) - 1, i64::MAX as u64, u64::MAX];
 
 static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     let text = "description = \"fuzz\"\n[default]\nclass = \"data\"\nblock_size = 4096\n\
@@ -30,10 +40,10 @@ static LIFE: LazyLock<Vec<Moment>> = LazyLock::new(live);
 
 fn spec() -> TierSpec {
     TierSpec {
-        unit: 32 << 10,
-        lanes: 2,
-        batches: 1,
-        slots: 8,
+        unit: UNIT as u64,
+        lanes: LANES as u32,
+        batches: BATCHES as u32,
+        slots: SLOTS as u64,
         ..TierSpec::new("fuzz", "fuzz", Medium::Emulated, SIZE as u64)
     }
 }
@@ -113,15 +123,21 @@ fn damaged(input: &[u8]) -> (Vec<u8>, SimHome) {
         // A word, a line, a record, a slot, a frame.
         let len = [8, 64, 128, 1024, 4096][usize::from(input.byte()) % 5];
         let from = at / len * len;
-        match kind % 5 {
+        match kind % 7 {
             0 => tier[at] = input.byte(),
             1 => tier[at] ^= 1 << (input.byte() % 8),
             2 => tier[from..from + len].fill(input.byte()),
             3 => tier[from..from + len].copy_from_slice(&pick(input.byte()).tier[from..from + len]),
-            _ => {
+            4 => {
                 let source = input.number() % SIZE / len * len;
                 tier.copy_within(source..source + len, from);
             }
+            5 => {
+                let (number, less) = (NUMBERS[usize::from(input.byte()) % NUMBERS.len()], input.byte() % 4);
+                tier[at / 8 * 8..at / 8 * 8 + 8]
+                    .copy_from_slice(&number.wrapping_sub(less.into()).to_le_bytes());
+            }
+            _ => forge::put_right(&mut tier),
         }
     }
     (tier, home)

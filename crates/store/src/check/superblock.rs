@@ -58,6 +58,7 @@ struct Super {
     home: (u64, u64),
     name: String,
     home_path: Vec<u8>,
+    attaches: u64,
     volatile: bool,
 }
 
@@ -132,6 +133,7 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
         lanes: u32_at(b, 112),
         batches: u32_at(b, 116),
         slots: u64_at(b, 120),
+        attaches: u64_at(b, 128),
         volatile: u32_at(b, 136) & 2 != 0,
         home: (u64_at(b, 144), u64_at(b, 152)),
         name: String::from_utf8_lossy(name).into_owned(),
@@ -157,6 +159,8 @@ impl Super {
         within("the allocation unit", self.unit, 32768, 1 << 30)?;
         within("the greatest length", self.max_len, 1, (1 << 48) - 1)?;
         within("the length", self.len, 1, self.max_len)?;
+        within("the sequence", self.sequence, 0, (1 << 62) - 1)?;
+        within("the attach count", self.attaches, 0, (1 << 30) - 1)?;
         if !self.unit.is_power_of_two() || !self.lanes.is_power_of_two() {
             return Err("the allocation unit or the number of lanes is no power of two".into());
         }

@@ -81,7 +81,7 @@ pub(super) struct Line {
 impl Line {
     fn read(b: &[u8], key: u64) -> Option<Self> {
         let body = b.get(..56)?;
-        (u64_at(b, 56) == checksum(body, key)).then(|| Self {
+        (u64_at(b, 56) == checksum(body, key) && u64_at(b, 0) < 1 << 62).then(|| Self {
             sequence: u64_at(b, 0),
             size: u64_at(b, 8),
             flags: u64_at(b, 16),

@@ -32,6 +32,9 @@ pub(crate) mod superblock;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+/// Sequences are below this. Counting never reaches it; a larger one is no sequence, and would overflow where the next is counted.
+pub(crate) const SEQUENCE_MAX: u64 = 1 << 62;
+
 /// Reads the little-endian `u64` at `at`. `bytes` is always a whole structure of ours, never outside input.
 pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];

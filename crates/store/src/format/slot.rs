@@ -26,7 +26,7 @@
 //!
 //! ```text
 //! offset bytes field
-//! 0      8     sequence; line n is in pair n mod 2
+//! 0      8     sequence, below 2^62; line n is in pair n mod 2
 //! 8      8     size of the file, bytes (the home file may be behind); of a lent file the least that its plain file has
 //! 16     8     flags: 1 truncating, 2 unlinking, 4 pinned, 8 destaging, 16 the time at 48 is that of the last write,
 //!              32 lent (format version 2: the contents are in the plain file beside the first member). The upper 48 bits are the number of the
@@ -42,7 +42,7 @@
 //! A slot is filled and durable before its in-use word is switched. A state line is written as a pair, so that a cut leaves the
 //! older pair and one damaged copy costs nothing.
 
-use super::{checksum, get_u32, get_u64, put_u32, put_u64, sealed};
+use super::{SEQUENCE_MAX, checksum, get_u32, get_u64, put_u32, put_u64, sealed};
 use crate::address::BlockSize;
 use crate::home::FileTime;
 use crate::profile::FileClass;
@@ -173,7 +173,7 @@ impl StateLine {
     }
 
     fn decode(b: &[u8], seed: u64, file: u64) -> Option<Self> {
-        if get_u64(b, 56) != checksum(&b[..56], seed ^ file) {
+        if get_u64(b, 56) != checksum(&b[..56], seed ^ file) || get_u64(b, 0) >= SEQUENCE_MAX {
             return None;
         }
         Some(Self {
@@ -250,6 +250,17 @@ mod tests {
             decode_time(encode_time(FileTime { sec: i64::MIN, nsec: 0 })).map(|t| t.sec),
             Some(-(1 << 31))
         );
+    }
+
+    #[test]
+    fn a_line_with_a_sequence_that_counting_does_not_reach_is_none() {
+        let mut slot = [0; SLOT];
+        for (seq, newest) in [(4, Some(4)), (u64::MAX - 1, None), (SEQUENCE_MAX, None)] {
+            let line = StateLine { seq, ..StateLine::default() };
+            let at = line.at() as usize;
+            slot[at..at + 2 * LINE].copy_from_slice(&line.encode_pair(5, 6));
+            assert_eq!(StateLine::newest(&slot, 5, 6).map(|l| l.seq), newest);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! 0      8     magic "TIERSMTH"
 //! 8      4     format version: 1, or 2 while a file may be lent ([`super::slot`]), which a program that knows only 1 must not miss
 //! 12     4     state: 1 attaching, 2 attached, 3 detaching, 4 detached
-//! 16     8     sequence: the copy with the larger one is newer
+//! 16     8     sequence, below 2^62: the copy with the larger one is newer
 //! 24     16    tier uuid (the same on all members)
 //! 40     16    attachment uuid (the same in the home's attachment note)
 //! 56     4     number of this member, from 0
@@ -19,7 +19,7 @@
 //! 112    4     lanes
 //! 116    4     batch records
 //! 120    8     file slots
-//! 128    8     attach count: the upper bits of new file ids
+//! 128    8     attach count, below 2^30: the upper bits of new file ids and record sequences
 //! 136    4     flags: 1 emulated (the medium only stands for persistent memory), 2 volatile (clean copies only,
 //!              given up at the next attach: state lines and stamps are not kept up)
 //! 140    4     zero
@@ -36,7 +36,7 @@
 //! An update writes copy 0, fences, writes copy 1, fences. A cut leaves at least one whole copy; at rest both are
 //! equal, so one damaged copy costs nothing.
 
-use super::{checksum, get_u32, get_u64, put_u32, put_u64};
+use super::{SEQUENCE_MAX, checksum, get_u32, get_u64, put_u32, put_u64};
 
 pub(crate) const SUPERBLOCK: usize = 4096;
 pub(crate) const VERSION: u32 = 1;
@@ -51,6 +51,8 @@ pub(crate) const MAGIC: &[u8; 8] = b"TIERSMTH";
 pub(crate) const FORMATTING: &[u8; 8] = b"TIERFMT_";
 pub(crate) const HOME_PATH_MAX: usize = 1024;
 pub(crate) const NAME_MAX: usize = 64;
+/// Attaches of a tier stay below this: the sequences of records begin with the count, above 32 bits.
+const ATTACHES_MAX: u64 = 1 << 30;
 pub(crate) const FLAG_EMULATED: u32 = 1;
 pub(crate) const FLAG_VOLATILE: u32 = 2;
 /// What the magic, and so the first word, must be checked with before the seed is known.
@@ -209,7 +211,12 @@ impl Superblock {
             && self.data_start < self.len
             && self.len <= self.max_len
             && self.max_len < 1 << 48;
-        if counts_ok && sizes_ok { Ok(()) } else { Err("its sizes and counts contradict each other".into()) }
+        let numbers_ok = self.seq < SEQUENCE_MAX && self.attach_count < ATTACHES_MAX;
+        if counts_ok && sizes_ok && numbers_ok {
+            Ok(())
+        } else {
+            Err("its sizes and counts contradict each other, or are beyond what can be".into())
+        }
     }
 }
 
@@ -242,6 +249,20 @@ mod tests {
             name: "fast".into(),
             home_path: b"/data/home".to_vec(),
         }
+    }
+
+    #[test]
+    fn numbers_that_counting_does_not_reach_are_refused() {
+        let refused = |sb: Superblock| {
+            let mut bytes = [0; SUPERBLOCK];
+            bytes.copy_from_slice(&sb.encode());
+            Superblock::decode(&bytes).is_err()
+        };
+        assert!(!refused(Superblock { seq: SEQUENCE_MAX - 1, attach_count: ATTACHES_MAX - 1, ..sample() }));
+        assert!(refused(Superblock { seq: u64::MAX, ..sample() }));
+        assert!(refused(Superblock { seq: SEQUENCE_MAX, ..sample() }));
+        assert!(refused(Superblock { attach_count: u64::MAX, ..sample() }));
+        assert!(refused(Superblock { attach_count: ATTACHES_MAX, ..sample() }));
     }
 
     #[test]

@@ -566,6 +566,9 @@ fn directory_stat(ino: u64, time_ns: u64) -> HomeStat {
     HomeStat { ino, generation, btime_ns, size, mtime_ns, ctime_ns, nlink, kind: FileKind::Directory, dev }
 }
 
+/// The longest a file may be: it is kept in memory, holes too.
+const FILE_MAX: u64 = 1 << 30;
+
 /// An open file of a [`SimHome`].
 struct SimFile {
     disk: Arc<Disk>,
@@ -597,12 +600,18 @@ impl HomeFile for SimFile {
         if self.read_only {
             return Err(Errno::BADF.into());
         }
+        if off.saturating_add(data.len() as u64) > FILE_MAX {
+            return Err(Errno::FBIG.into());
+        }
         self.disk.inner.lock().write(self.id, off, data)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         if self.read_only {
             return Err(Errno::INVAL.into());
+        }
+        if len > FILE_MAX {
+            return Err(Errno::FBIG.into());
         }
         let mut inner = self.disk.inner.lock();
         if countdown(&mut inner.fail_write_in) {
