@@ -219,6 +219,9 @@ if [ -n "$programs" ]; then
             id=$((id + 1))
             echo "INSERT INTO ledger VALUES ($id, repeat(chr(65 + $id % 26), 200)) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload;"
             echo "\\echo pg $id"
+            # Segments are switched and used again more often than so little would.
+            [ $((id % 20)) != 0 ] || echo 'SELECT pg_switch_wal() \g /dev/null'
+            [ $((id % 50)) != 0 ] || echo 'CHECKPOINT;'
         done | ask || off "FAILED: psql ended"
     ) &
 fi

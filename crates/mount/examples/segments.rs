@@ -126,7 +126,9 @@ impl Log {
         let Some(first) = first else { return Ok((0, 0)) };
         let mut end = first;
         while let Ok(file) = File::open(self.path(end / RECORDS)) {
-            let whole = (end..(end / RECORDS + 1) * RECORDS).take_while(|number| self.holds(&file, *number)).count() as u64;
+            let whole = (end..(end / RECORDS + 1) * RECORDS)
+                .take_while(|number| self.holds(&file, *number))
+                .count() as u64;
             end += whole;
             if whole == 0 || !end.is_multiple_of(RECORDS) {
                 break;
@@ -171,12 +173,18 @@ impl Log {
     fn verify(&self, last: u64) -> Result<()> {
         let (first, end) = self.range()?;
         if end <= last {
-            return Err(format!("record {end} is not whole, and {last} was acknowledged; kept from {first} on").into());
+            return Err(format!(
+                "record {end} is not whole, and {last} was acknowledged; kept from {first} on"
+            )
+            .into());
         }
         // The one before them may have got the next name already.
         let least = (last / RECORDS).saturating_sub(KEPT - 1) * RECORDS;
         if first > least {
-            return Err(format!("the records from {least} to {first} are not there; {last} was acknowledged").into());
+            return Err(format!(
+                "the records from {least} to {first} are not there; {last} was acknowledged"
+            )
+            .into());
         }
         for segment in self.segments()? {
             let size = fs::metadata(self.path(segment))?.len();
