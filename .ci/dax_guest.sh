@@ -12,7 +12,7 @@ mkdir -p /dev/shm && mount -t tmpfs none /dev/shm
 mount -t tracefs none /trace 2>/dev/null
 chmod 1777 /tmp
 for module in $(cat "/modules/$(uname -r)/order"); do insmod "/modules/$(uname -r)/$module.ko"; done
-last=-1 rows=0 wal=-1 pg=0 method=fdatasync end=0
+last=-1 rows=0 wal=-1 pg=0 method=fdatasync end=0 life=cut
 for word in $(cat /proc/cmdline); do
     case $word in
     acknowledged=*) last=${word#*=} ;;
@@ -21,6 +21,7 @@ for word in $(cat /proc/cmdline); do
     pg=*) pg=${word#*=} ;;
     method=*) method=${word#*=} ;;
     end=*) end=${word#*=} ;;
+    life=*) life=${word#*=} ;;
     esac
 done
 off() { echo "$*"; sync; poweroff -f; }
@@ -47,6 +48,48 @@ namespace() { # KIND DRIVER
     echo "$seed" >"/sys/bus/nd/drivers/$2/bind" || off "FAILED: a namespace of kind $1"
     cd /
 }
+# --- a life of its own, on a new medium: the access modes in which no tier can be, each of which is to be refused with what to do ---
+is_refused() { # MODE PLACE WORDS
+    tiersmith probe --list >/tmp/probe 2>&1 && grep -q "^namespace0.0  *$1 " /tmp/probe || off "VIOLATION: probe does not say $1: $(cat /tmp/probe)"
+    ! tiersmith attach /data/db --fast "$2" --size 32M >/tmp/said 2>&1 || off "VIOLATION: $1 memory was taken for a tier"
+    grep -q -e "$3" /tmp/said || off "VIOLATION: the refusal of $1 memory does not say what to do: $(cat /tmp/said)"
+    [ "$(ls /data)" = db ] && [ "$(cat /data/db/file)" = contents ] || off "VIOLATION: the refusal of $1 memory left $(ls -R /data)"
+    say "modes: $1 at $2 is refused: $(head -c 300 /tmp/said)"
+}
+if [ "$life" != cut ]; then
+    mkfs.ext4 -q -F /dev/vda && mount -t ext4 /dev/vda /data && rmdir /data/lost+found || off "FAILED: mkfs"
+fi
+if [ "$life" = modes ]; then
+    mkdir -p /data/db && echo contents >/data/db/file
+    is_refused raw /dev/pmem0 '--mode=fsdax'
+    namespace btt nd_pmem
+    until [ -b /dev/pmem0s ]; do sleep 0.1; done
+    is_refused sector /dev/pmem0s '--mode=fsdax'
+    mkfs.ext4 -q -F /dev/pmem0s && mount -t ext4 /dev/pmem0s /pmem || off "FAILED: mkfs on sector memory"
+    is_refused sector /pmem 'of mode fsdax with `-o dax`'
+    off "modes: what cannot hold a tier was refused"
+fi
+# Another: a devdax device, which is used whole.
+if [ "$life" = devdax ]; then
+    namespace dax dax_pmem
+    until [ -c /dev/dax0.0 ]; do sleep 0.1; done
+    mkdir -p /data/db && block() { yes "block $1" | head -c 8192; }
+    for number in 0 1 2 3 4 5 6 7 8 9; do block $number; done >/data/expected
+    cp /data/expected /data/db/file
+    tiersmith attach /data/db --fast /dev/dax0.0 --profile /profile.toml || off "FAILED: attach on devdax"
+    tiersmith status /data/db >/tmp/said && grep 'redo files:.*device' /tmp/said || off "VIOLATION: status does not say that nothing is lent: $(cat /tmp/said)"
+    for number in 3 7 5; do
+        block "new $number" >/tmp/new
+        for file in /data/db/file /data/expected; do dd if=/tmp/new of=$file bs=8192 seek=$number conv=notrunc,fsync 2>/dev/null; done
+        # Once in mid-life, once on the daemon's sudden end.
+        [ $number != 7 ] || { tiersmith unmount /data/db && tiersmith attach /data/db || off "FAILED: attach on devdax again"; }
+    done
+    killall -9 tiersmith
+    tiersmith attach /data/db || off "FAILED: attach on devdax after the daemon's end"
+    cmp /data/db/file /data/expected || off "VIOLATION: devdax"
+    tiersmith detach /data/db && cmp /data/db/file /data/expected || off "VIOLATION: devdax, detached"
+    off "modes: devdax was attached, attached again and detached"
+fi
 # The first start makes a namespace of mode fsdax; the driver finds it at the next.
 if [ "$last" -lt 0 ]; then
     namespace pfn nd_pmem

@@ -324,6 +324,17 @@ await() { # WORDS
     done
 }
 
+# The guest switches itself off; one that hangs in that is ended.
+stop() {
+    for _ in $(seq 600); do
+        kill -0 "$machine" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -9 "$machine" 2>/dev/null || true
+    wait "$machine" 2>/dev/null || true
+    machine=
+}
+
 program=${TIERSMITH_PROGRAM:-}
 if [ -z "$program" ]; then
     cargo build -q --release -p tiersmith-cli </dev/null || give_up "tiersmith does not build"
@@ -338,6 +349,19 @@ for kernel in newer usual; do [ ! -d "$tools/kernels/$kernel" ] || kernels+=("$k
 place=$(mktemp -d "${TMPDIR:-/tmp}/dax-suite.XXXXXX")
 pack
 pack_postgres
+# The access modes, each life on a medium of its own, which begins as raw memory.
+for life in modes devdax; do
+    rm -f "$place/nvdimm"
+    truncate -s 256M "$place/nvdimm"
+    truncate -s 64M "$place/home"
+    start "${kernels[0]}" "life=$life"
+    await '^modes: \(what cannot\|devdax was\)'
+    stop
+    keep "$life"
+    grep -a '^modes: ' "$place/console"
+    rm -f "$place/home"
+done
+rm -f "$place/nvdimm"
 truncate -s 256M "$place/nvdimm"
 truncate -s 512M "$place/home"
 # The number of the last whole line of this kind: the last line may be cut short, and a whole one ends as a terminal's does.
@@ -381,14 +405,7 @@ for cut in $(seq "$cuts"); do
 done
 start "${kernels[0]}" "acknowledged=$acknowledged rows=$rows wal=$wal pg=$pg end=1"
 await '^looked after: and in the plain director'
-# It switches itself off; one that hangs in that is ended.
-for _ in $(seq 600); do
-    kill -0 "$machine" 2>/dev/null || break
-    sleep 0.1
-done
-kill -9 "$machine" 2>/dev/null || true
-wait "$machine" 2>/dev/null || true
-machine=
+stop
 grep -a '^looked after' "$place/console"
 keep end
 echo "dax suite: $cuts power cuts, $lent of them with redo lent; $((acknowledged + 1)) blocks, $((wal + 1)) log records, $rows rows of SQLite and $pg of PostgreSQL acknowledged, all there, fsx ran $ran times"

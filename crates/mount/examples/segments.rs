@@ -55,6 +55,11 @@ struct Log {
 }
 
 impl Log {
+    fn new(dir: impl AsRef<Path>, method: &str) -> Self {
+        let flags = if method == "open_datasync" { libc::O_DSYNC } else { 0 };
+        Self { dir: dir.as_ref().into(), flags, syncs: method == "fdatasync" }
+    }
+
     fn path(&self, segment: u64) -> PathBuf {
         let (log, part) = (segment / SEGMENTS_PER_LOG, segment % SEGMENTS_PER_LOG);
         self.dir.join(format!("00000001{log:08X}{part:08X}"))
@@ -137,13 +142,12 @@ impl Log {
         Ok((first, end))
     }
 
-    /// Goes on after what is there, commits of one to twelve records each.
-    fn write(&self) -> Result<()> {
+    /// Goes on after what is there, commits of one to twelve records each, until there are `until` records.
+    fn write(&self, until: u64, said: &mut dyn Write) -> Result<()> {
         let (_, mut next) = self.range()?;
-        let mut said = io::stdout();
         let mut file = None;
         let mut page = [0; PAGE_BYTES];
-        loop {
+        while next < until {
             let segment = next / RECORDS;
             let current = match file.take() {
                 Some((open, current)) if open == segment => current,
@@ -168,9 +172,11 @@ impl Log {
             said.write_all(format!("wal {}\n", next - 1).as_bytes())?;
             file = Some((segment, current));
         }
+        Ok(())
     }
 
-    fn verify(&self, last: u64) -> Result<()> {
+    /// What there is, in a sentence, if it is all that was acknowledged.
+    fn verify(&self, last: u64) -> Result<String> {
         let (first, end) = self.range()?;
         if end <= last {
             return Err(format!(
@@ -192,23 +198,59 @@ impl Log {
                 return Err(format!("{} has {size} bytes", self.path(segment).display()).into());
             }
         }
-        println!("segments: records {first} to {} are whole; {last} was acknowledged", end - 1);
-        Ok(())
+        Ok(format!("segments: records {first} to {} are whole; {last} was acknowledged", end - 1))
     }
+}
+
+/// Shows that what is written is found, and what is not there is missed; on a plain directory, by the tests.
+///
+/// # Errors
+/// What is not as it must be.
+pub fn check_itself(dir: &Path) -> Result<()> {
+    let mut said = Vec::new();
+    // Five segments and a part: the oldest was used again.
+    Log::new(dir, "fdatasync").write(3 * RECORDS, &mut said)?;
+    Log::new(dir, "open_datasync").write(5 * RECORDS + 100, &mut said)?;
+    let text = String::from_utf8(said)?;
+    let last: u64 =
+        text.lines().last().and_then(|line| line.strip_prefix("wal ")).unwrap_or_default().parse()?;
+    let log = Log::new(dir, "");
+    log.verify(last)?;
+    if log.segments()?.first() != Some(&2) {
+        return Err("the oldest segments were not used again".into());
+    }
+    if log.verify(last + 13).is_ok() {
+        return Err("records that were never written are not missed".into());
+    }
+    let file = log.open(4)?;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 70_000)?;
+    file.write_all_at(&[!byte[0]], 70_000)?;
+    if log.verify(last).is_ok() {
+        return Err("a wrong byte is not seen".into());
+    }
+    file.write_all_at(&byte, 70_000)?;
+    log.verify(last)?;
+    fs::remove_file(log.path(3))?;
+    if log.verify(last).is_ok() {
+        return Err("a lost segment is not missed".into());
+    }
+    Ok(())
 }
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let log = |dir: &str, method: &str| Log {
-        dir: Path::new(dir).into(),
-        flags: if method == "open_datasync" { libc::O_DSYNC } else { 0 },
-        syncs: method == "fdatasync",
-    };
     let done = match words[..] {
-        ["write", dir] => log(dir, "fdatasync").write(),
-        ["write", dir, method @ ("fdatasync" | "open_datasync")] => log(dir, method).write(),
-        ["verify", dir, last] => last.parse().map_err(Into::into).and_then(|last| log(dir, "").verify(last)),
+        ["write", dir] => Log::new(dir, "fdatasync").write(u64::MAX, &mut io::stdout()),
+        ["write", dir, method @ ("fdatasync" | "open_datasync")] => {
+            Log::new(dir, method).write(u64::MAX, &mut io::stdout())
+        }
+        ["verify", dir, last] => last
+            .parse()
+            .map_err(Into::into)
+            .and_then(|last| Log::new(dir, "").verify(last))
+            .map(|said| println!("{said}")),
         _ => Err("give `write DIR [fdatasync|open_datasync]` or `verify DIR LAST`".into()),
     };
     match done {
