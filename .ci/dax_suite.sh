@@ -62,7 +62,12 @@ trap 'exit 2' INT TERM HUP
 # Kernels, modules and busybox, once: the kernel that apt-get knows, and one that lets FUSE pass files through (6.9), if that one does not. A newer
 # one is in Debian's backports, whose list is kept apart from the machine's own.
 fetch() {
-    [ ! -e "$tools/fetched" ] || return 0
+    [ -e "$tools/fetched" ] || fetch_usual
+    passes_through usual || [ -d "$tools/kernels/newer" ] || fetch_newer ||
+        echo "skipped: redo that the kernel writes itself, because Linux $(release usual) is older than 6.9 and apt-get could not fetch one of Debian's backports"
+}
+
+fetch_usual() {
     rm -rf "$tools"
     mkdir -p "$tools/debs" "$tools/lists/partial" "$tools/busybox"
     local image
@@ -72,9 +77,6 @@ fetch() {
         skip_all "apt-get could not fetch $image and busybox-static"
     dpkg-deb -x "$tools"/debs/busybox-static_*.deb "$tools/busybox"
     unpack_kernel "$image" usual
-    if ! passes_through usual; then
-        fetch_newer || echo "skipped: redo that the kernel writes itself, because $image is older than 6.9 and apt-get could not fetch one of Debian's backports"
-    fi
     : >"$tools/fetched"
 }
 
@@ -83,8 +85,10 @@ newest_image() { # OPTION...
 }
 
 unpack_kernel() { # PACKAGE NAME
-    mkdir -p "$tools/kernels/$2"
-    dpkg-deb -x "$tools"/debs/"$1"_*.deb "$tools/kernels/$2"
+    rm -rf "$tools/kernels/$2.part"
+    mkdir -p "$tools/kernels/$2.part"
+    dpkg-deb -x "$tools"/debs/"$1"_*.deb "$tools/kernels/$2.part"
+    mv "$tools/kernels/$2.part" "$tools/kernels/$2"
 }
 
 passes_through() { # NAME
