@@ -144,9 +144,10 @@ fn mount_over(
     let io = |what| move |source| Attempt::Failed(Error::Io { what, at: at.to_path_buf(), source });
     let is_root = rustix::process::geteuid().is_root();
     let fs = Arc::new(Fs::new(home.clone(), options).map_err(io("open the home for the mount at"))?);
-    let is_modelled = home.stats().home_model.is_some();
+    let stats = home.stats();
+    let is_modelled = stats.home_model.is_some();
     let (wanted_pass, mut because) = passthrough_wanted(options, is_root, is_modelled);
-    let (wanted_lent, mut lends_because) = lending_wanted(options, is_root);
+    let (wanted_lent, mut lends_because) = lending_wanted(options, is_root, stats.lending.refused);
     let wanted = wanted_pass || wanted_lent;
     let agreed = Arc::new(Mutex::new(Agreed::default()));
     let negotiator = Negotiator { passthrough: wanted, ring: ring.is_ok(), agreed: agreed.clone() };
@@ -289,12 +290,16 @@ fn passthrough_wanted(options: &Options, is_root: bool, is_modelled: bool) -> (b
     (false, Some(because.into()))
 }
 
-fn lending_wanted(options: &Options, is_root: bool) -> (bool, Option<String>) {
-    match (options.lend, is_root) {
-        (false, _) => (false, Some("not asked for".into())),
-        (true, false) => (false, Some("only root may".into())),
-        (true, true) => (true, None),
-    }
+/// `nowhere`: why the store can lend nothing.
+fn lending_wanted(options: &Options, is_root: bool, nowhere: Option<String>) -> (bool, Option<String>) {
+    let because = if !options.lend {
+        Some("not asked for".into())
+    } else if !is_root {
+        Some("only root may".into())
+    } else {
+        nowhere
+    };
+    (because.is_none(), because)
 }
 
 /// Tells what a mount is without keeping it.

@@ -240,6 +240,33 @@ fn random_work_on_a_lent_file_equals_a_plain_one() {
     assert_eq!(fs::read(&path).unwrap(), fs::read(&plain_path).unwrap());
 }
 
+/// An older kernel after a reboot, or `--lend no`: through this process a lent file is slower than one that is not.
+#[test]
+fn what_was_lent_is_taken_back_by_a_mount_that_lends_nothing() {
+    let Some((mut place, path)) = place(Transport::Auto) else { return };
+    let file = lent(&place, &path);
+    file.write_all_at(&[5; 8192], 4096).unwrap();
+    drop(file);
+    place.options.lend = false;
+    place.remount();
+    assert!(!place.mounted().report().lends);
+    assert!(is_lent(&place, "0.seg"), "as recovery found it");
+    until("the file to be taken back", || {
+        assert_eq!(fs::read(&path).unwrap()[4095..4097], [1, 5]);
+        !is_lent(&place, "0.seg")
+    });
+    until("the plain file to go", || plains(&place).is_empty());
+    let file = open(&path);
+    file.write_all_at(&[6; 8192], 8192).unwrap();
+    drop(file);
+    assert!(!is_lent(&place, "0.seg"));
+    place.remount();
+    let found = fs::read(&path).unwrap();
+    assert_eq!((found.len(), found[4096], found[8192], found[16384]), (LEN, 5, 6, 1));
+    place.detach();
+    assert_eq!(fs::read(&path).unwrap(), found);
+}
+
 /// How many pages of a file are not on its storage; `None` where the kernel does not say.
 fn unsynced_pages(file: &File) -> Option<u64> {
     const CACHESTAT: libc::c_long = 451;

@@ -62,7 +62,7 @@ pub enum Error {
     /// Persistent memory was asked for, and the file is not on a DAX file system.
     #[error(
         "{path} is on {file_system}, not on a DAX file system, so what is stored there does not survive a power cut; \
-         mount ext4 or XFS on a PMEM device with `-o dax` and use a file there, give a devdax device, \
+         mount ext4 or XFS on a PMEM device of mode fsdax with `-o dax` and use a file there, give a devdax device, \
          or pass emulate to let this file stand for persistent memory", path = .path.display()
     )]
     NotDax {

@@ -215,8 +215,8 @@ fn not_mappable(path: &Path, metadata: &std::fs::Metadata) -> Error {
     let (found, remedy) = if kind.is_block_device() {
         (
             "a block device",
-            "make a DAX file system on it and give a file there, or turn it into a devdax device with \
-             `ndctl create-namespace --mode=devdax`",
+            "give a file on a DAX file system on it, or a devdax device. A namespace that is raw or sector carries neither: change its mode, which \
+             erases it, with `ndctl create-namespace -f -e NAMESPACE --mode=fsdax` (or devdax; `ndctl list -N` names it)",
         )
     } else if kind.is_fifo() {
         ("a FIFO", "give a file or a DAX character device")

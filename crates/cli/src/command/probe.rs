@@ -147,6 +147,15 @@ fn text(found: &Found, places: &[Place]) -> String {
     } else {
         write_table(&mut out, &pmem);
     }
+    for namespace in &found.namespaces {
+        if matches!(namespace.access_mode.as_str(), "raw" | "sector") {
+            out.push_str(&format!(
+                "{}: {} memory cannot be mapped, so no tier can be there; `ndctl create-namespace -f -e {0} --mode=fsdax` (or devdax) makes it so \
+                 that one can, and erases it\n",
+                namespace.name, namespace.access_mode
+            ));
+        }
+    }
     if !found.dax_devices.is_empty() {
         out.push_str(&format!("DAX devices: {}\n", found.dax_devices.join(", ")));
     }

@@ -148,7 +148,11 @@ fn namespaces(sysfs: &Path) -> Vec<Namespace> {
         Some(Namespace {
             access_mode: text(dir.join("mode")).map_or_else(|| "raw".into(), mode_word),
             persistence_domain: text(devices.join(format!("region{region}/persistence_domain"))),
-            block_device: names_in(&dir.join("block")).into_iter().next(),
+            // One that another driver holds (fsdax, sector) has its device below the holder.
+            block_device: names_in(&dir.join("block")).into_iter().next().or_else(|| {
+                let holder = devices.join(text(dir.join("holder")).filter(|name| !name.contains('/'))?);
+                names_in(&holder.join("block")).into_iter().next()
+            }),
             bytes,
             name,
         })
@@ -189,7 +193,15 @@ mod tests {
         write(root, "block/sr0/size", "0\n");
         write(root, "bus/nd/devices/namespace1.0/size", "1073741824\n");
         write(root, "bus/nd/devices/namespace1.0/mode", "memory\n");
-        write(root, "bus/nd/devices/namespace1.0/block/pmem1/size", "1\n");
+        write(root, "bus/nd/devices/namespace1.0/holder", "pfn1.0\n");
+        write(root, "bus/nd/devices/pfn1.0/block/pmem1/size", "1\n");
+        write(root, "bus/nd/devices/namespace1.1/size", "1048576\n");
+        write(root, "bus/nd/devices/namespace1.1/mode", "raw\n");
+        write(root, "bus/nd/devices/namespace1.1/block/pmem1.1/size", "1\n");
+        write(root, "bus/nd/devices/namespace1.2/size", "1048576\n");
+        write(root, "bus/nd/devices/namespace1.2/mode", "safe\n");
+        write(root, "bus/nd/devices/namespace1.2/holder", "btt1.0\n");
+        write(root, "bus/nd/devices/btt1.0/block/pmem1.2s/size", "1\n");
         write(root, "bus/nd/devices/region1/persistence_domain", "memory_controller\n");
         write(root, "bus/nd/devices/namespace2.0/size", "0\n");
         write(root, "bus/dax/devices/dax0.0/size", "1\n");
@@ -201,7 +213,10 @@ mod tests {
             (1 << 20, Some("Fast One"), Some(false))
         );
         assert_eq!(disk.write_cache, None);
-        assert_eq!(found.namespaces.len(), 1);
+        let shown = |n: &Namespace| (n.access_mode.clone(), n.block_device.clone().unwrap());
+        let shown: Vec<_> = found.namespaces.iter().map(shown).collect();
+        let expected = [("fsdax", "pmem1"), ("raw", "pmem1.1"), ("sector", "pmem1.2s")];
+        assert_eq!(shown, expected.map(|(mode, device)| (mode.into(), device.into())));
         let pmem = &found.namespaces[0];
         assert_eq!((pmem.access_mode.as_str(), pmem.bytes), ("fsdax", 1 << 30));
         assert_eq!(pmem.persistence_domain.as_deref(), Some("memory_controller"));

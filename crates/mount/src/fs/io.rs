@@ -146,7 +146,7 @@ impl Fs {
             let writes = flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
             if opened.is_pass() && self.passes && !self.has_rights(&opened.fd) {
                 opened.backing = self.hand_over(opened.fd.as_fd(), &self.passthrough_refused);
-            } else if self.lends && opened.class == FileClass::Redo && (writes || opened.file.is_lent()) {
+            } else if opened.class == FileClass::Redo && (writes || opened.file.is_lent()) {
                 self.lend(&mut opened);
             }
         }
@@ -172,11 +172,10 @@ impl Fs {
 
     /// Lets the kernel have a redo file, if the store lends it.
     fn lend(&self, opened: &mut Opened) {
-        if self.passthrough.read().is_none() || self.has_rights(&opened.fd) {
-            return;
-        }
-        // Where the kernel has refused one, a lent file would be written by this process, with a sync of its own for each write: slower than not lent.
-        if self.lending_refused.lock().is_some() {
+        // Where the kernel does not take one (it has refused one, it is an older kernel than that of the last mount, or it is not asked), a lent file
+        // would be written by this process, with a sync of its own for each write: slower than not lent.
+        let takes = self.lends && self.passthrough.read().is_some() && self.lending_refused.lock().is_none();
+        if !takes || self.has_rights(&opened.fd) {
             self.take_back(opened);
             return;
         }

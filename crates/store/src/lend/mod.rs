@@ -130,7 +130,7 @@ pub struct LendingStats {
     pub directories: Vec<std::path::PathBuf>,
     /// Bytes there may be.
     pub max_bytes: u64,
-    /// Why the last file that was to be lent was not; `None` when it was.
+    /// Why the last file that was to be lent was not, or why none can be; `None` when it was, or nothing is known against it.
     pub refused: Option<String>,
 }
 
@@ -536,11 +536,23 @@ impl Inner {
         failed.map_or(Ok(()), Err)
     }
 
+    /// Why no file of this home can be lent, whatever it is.
+    fn nowhere_to_lend(&self) -> Option<String> {
+        if self.tiers.iter().any(|tier| tier.lent_dir.is_some()) {
+            return None;
+        }
+        let durable = self.tiers.iter().find(|tier| tier.durable);
+        Some(durable.map_or_else(
+            || "the fast storage keeps clean copies only".into(),
+            |tier| format!("tier `{}` is on a device, beside which there can be no files", tier.name),
+        ))
+    }
+
     pub(crate) fn lending_stats(&self) -> LendingStats {
         // Held while a file goes home, which may take long; nobody waits for that to be told how it is.
         let refused = self.lending.try_lock().map(|lending| lending.refused.clone());
         let mut stats = LendingStats { max_bytes: self.options.lent_max_bytes, ..LendingStats::default() };
-        stats.refused = refused.flatten();
+        stats.refused = refused.flatten().or_else(|| self.nowhere_to_lend());
         for file in self.all_files() {
             let Some(placed) = &file.placed else { continue };
             let Some(plain) = placed.loan.plain() else { continue };
