@@ -12,40 +12,41 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// The commands below one, as its help lists them.
+fn below(command: &[String]) -> Vec<Vec<String>> {
+    let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+    let output = tiersmith(&arguments);
+    assert!(output.status.success(), "{command:?}");
+    let help = text(&output.stdout);
+    let listed =
+        help.split_once("\nCommands:\n").map_or("", |(_, after)| after.split("\n\n").next().unwrap());
+    // Two spaces, the name; a line that is indented further goes on with the sentence of the one before.
+    let name = |line: &str| {
+        line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()).map(str::to_owned)
+    };
+    let names = listed.lines().filter_map(name).filter(|name| name != "help");
+    names.map(|name| [command, &[name]].concat()).collect()
+}
+
 #[test]
-fn every_command_has_help_with_examples_or_exit_codes() {
-    let commands: [&[&str]; 18] = [
-        &["probe"],
-        &["study"],
-        &["awr"],
-        &["awr", "snapshot"],
-        &["awr", "list"],
-        &["awr", "report"],
-        &["awr", "compare"],
-        &["awr", "serve"],
-        &["top"],
-        &["status"],
-        &["check"],
-        &["detach"],
-        &["attach"],
-        &["flush"],
-        &["pin"],
-        &["unpin"],
-        &["move"],
-        &["unmount"],
-    ];
-    for command in commands {
-        let mut arguments = command.to_vec();
-        arguments.push("--help");
-        let output = tiersmith(&arguments);
-        let help = text(&output.stdout);
-        assert!(output.status.success(), "{command:?}");
+fn every_command_has_help_with_examples_exit_codes_and_json() {
+    let mut left = below(&[]);
+    assert!(left.len() >= 13, "{left:?}");
+    let mut looked_at = 0;
+    while let Some(command) = left.pop() {
+        let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+        let help = text(&tiersmith(&arguments).stdout);
         assert!(help.contains("Usage: tiersmith"), "{help}");
-        assert!(help.contains("Examples:") || help.contains("Exit codes:"), "{help}");
+        assert!(help.contains("Examples:"), "no examples: {help}");
+        assert!(help.contains("Exit codes: 0 "), "no exit codes: {help}");
         assert!(help.lines().all(|line| line.chars().count() <= 140), "{help}");
+        let deeper = below(&command);
         // Of the commands that do something, each can print for programs.
-        assert!(command == ["awr"] || help.contains("--json"), "{help}");
+        assert!(!deeper.is_empty() || help.contains("--json"), "no --json: {help}");
+        left.extend(deeper);
+        looked_at += 1;
     }
+    assert!(looked_at >= 26, "{looked_at} commands");
     let help = text(&tiersmith(&["--help"]).stdout);
     assert!(help.contains("Exit codes: 0 good; 1 findings or differences; 2 error"), "{help}");
 }
@@ -56,7 +57,7 @@ fn what_makes_no_sense_is_refused_with_exit_code_2_and_one_sentence() {
     let missing = dir.path().join("missing");
     let missing = missing.to_str().unwrap();
     let here = dir.path().to_str().unwrap();
-    let refused: [(&[&str], &str); 14] = [
+    let refused: [(&[&str], &str); 18] = [
         (&["study", "--nonsense"], "unexpected argument"),
         (&["study", "no-such-case", "--no-html"], "there is no case `no-such-case`"),
         (&["study", "--show", "no-such-case"], "there is no case `no-such-case`"),
@@ -70,6 +71,11 @@ fn what_makes_no_sense_is_refused_with_exit_code_2_and_one_sentence() {
         (&["check", here], "is not attached"),
         (&["check", here, "--fast", missing], "there is no tier member"),
         (&["awr", "list", missing], "is no directory"),
+        (&["awr", "report"], "`tiersmith awr record` takes some"),
+        // No repository is left where nothing was recorded.
+        (&["awr", "record", "--source", missing, "--for", "1s"], "cannot record"),
+        (&["attach", missing, "--fast", here, "--emulate"], "there is no directory"),
+        (&["flush", here], "is not mounted"),
         (&["awr", "report", "--in", missing, "1", "2"], "no snapshot 1"),
     ];
     for (arguments, expected) in refused {

@@ -262,11 +262,46 @@ fn probe_lists_and_measures_and_removes_its_files() {
         let mapped = tiersmith(dir.path(), &["probe", "/dev/shm", "--seconds", "0.01"]);
         let (printed, refused) = (text(&mapped.stdout), text(&mapped.stderr));
         if refused.contains("128 MiB must be free") {
-            println!("skipped: measuring /dev/shm, because it is too small here");
+            eprintln!("skipped: measuring /dev/shm, because it is too small here");
         } else {
             assert!(printed.contains("EMULATED") && printed.contains("mapped"), "{printed}{refused}");
         }
         let left = std::fs::read_dir(shared).unwrap().filter_map(|e| e.ok()).map(|e| e.file_name());
         assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with(".tiersmith-probe")));
     }
+}
+
+/// A file system of 1 MiB is no place to measure in; asked for by name it is an error, found by itself it is a line.
+#[test]
+fn a_place_that_is_too_small_to_measure_is_named_and_the_rest_is_measured() {
+    let dir = place();
+    let tiersmith = env!("CARGO_BIN_EXE_tiersmith");
+    let script = format!(
+        "mount -t tmpfs -o size=1M none /dev/shm || exit 99; '{tiersmith}' probe --seconds 0.01 --json && '{tiersmith}' probe --seconds 0.001; \
+         '{tiersmith}' probe /dev/shm"
+    );
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .current_dir(dir.path().join("home"))
+        .stdin(Stdio::null())
+        .output();
+    let why = match &output {
+        Err(e) => Some(format!("unshare cannot be run: {e}")),
+        Ok(output) if output.status.code() != Some(2) => Some(text(&output.stderr)),
+        Ok(_) => None,
+    };
+    if let Some(why) = why {
+        eprintln!("skipped: a small /dev/shm, because there can be no mount of it here: {}", why.trim());
+        return;
+    }
+    let output = output.unwrap();
+    let (printed, refused) = (text(&output.stdout), text(&output.stderr));
+    let json = printed.find("\n}\n").map(|end| &printed[..end + 2]).unwrap();
+    let probe: Value = serde_json::from_str(json).unwrap();
+    assert!(!probe["measured"].as_array().unwrap().is_empty(), "{json}");
+    let small = probe["skipped"].as_array().unwrap().iter().find(|one| one["path"] == "/dev/shm").unwrap();
+    assert!(small["because"].as_str().unwrap().starts_with("128 MiB must be free"), "{json}");
+    assert!(printed.contains("skipped: measuring /dev/shm, because 128 MiB must be free"), "{printed}");
+    assert!(refused.contains("cannot measure /dev/shm: 128 MiB must be free"), "{refused}");
+    nothing_left(dir.path());
 }

@@ -42,7 +42,10 @@ impl Left {
     fn clean(&self) {
         match self {
             Left::Path(path) => remove(path),
-            Left::Process(process) => process.kill_tree(),
+            Left::Process(process) => {
+                process.end_if_postgres();
+                process.kill_tree();
+            }
             Left::Mount(at) => unmount(at),
         }
     }

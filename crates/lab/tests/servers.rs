@@ -60,6 +60,26 @@ fn wait_until_gone(tree: &[server::process::Identity]) {
     }
 }
 
+/// What a study does with its server when it is interrupted, or ends with an error.
+#[test]
+fn a_postgres_that_is_dropped_leaves_no_shared_memory() {
+    let Some((product, programs)) = installed("postgres") else { return };
+    let ground = Ground::new(product);
+    let site = ground.site(product);
+    server::create(product, &programs, &site).unwrap();
+    let server = Server::start(product, &programs, &site).unwrap();
+    // Its line 7 is key and number of the System V segment. Those in /dev/shm, which this server has none of, go in the same breath.
+    let pid_file = std::fs::read_to_string(ground.dir.path().join("data/postmaster.pid")).unwrap();
+    let number = pid_file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)).unwrap().to_owned();
+    let is_there = || {
+        let all = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
+        all.lines().any(|line| line.split_whitespace().nth(1) == Some(&number))
+    };
+    assert!(is_there());
+    drop(server);
+    assert!(!is_there(), "the segment {number} is left");
+}
+
 /// Loads, changes rows and commits, kills the server, starts it again: what was committed is there.
 fn works_and_survives_a_kill(name: &str) {
     let Some((product, programs)) = installed(name) else { return };

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use tiersmith_lab::case::{self, Case, JournalMode};
 use tiersmith_lab::place::Leftovers;
 use tiersmith_lab::study::result::{RunResult, StudyResult};
+use tiersmith_lab::study::trust::Warning;
 use tiersmith_lab::study::{self, Options, Progress, Silent, html, text};
 use tiersmith_lab::{ByteSize, Error};
 
@@ -100,15 +101,18 @@ fn the_default_set_runs_and_every_case_does_what_it_says() {
         assert_eq!(measured.end.is_emulated(), run.case != "redo-on-home");
         let interval = run.interval().unwrap();
         let (db_time, cpu) = (interval.db_time_ns.unwrap(), interval.db_cpu_ns.unwrap());
-        // Time is counted once: on a mapped medium a wait is processor time too. What is waited for in a statement that has not ended
-        // when the snapshot is taken is in no DB time yet, and a sync of a disk may take long.
+        assert!(db_time > 0, "{}", run.case);
+        // What is waited for in a statement that has not ended when the snapshot is taken is in no DB time yet: where others take the
+        // processors, that is most of so short a run. The study says so of its figures itself.
+        let disturbed = |warning: &&Warning| ["others", "steal"].contains(&warning.code.as_str());
+        if let Some(warning) = run.warnings.iter().find(disturbed) {
+            eprintln!("skipped: that the time of a run is counted once, because {}", warning.sentence);
+            continue;
+        }
+        // Time is counted once: on a mapped medium a wait is processor time too. And a sync of a disk may take long.
         let not_ended_ns = 100_000_000;
         let sum = cpu + interval.waited_ns();
-        assert!(
-            db_time > 0 && sum <= db_time + db_time / 10 + not_ended_ns,
-            "{}: {sum} of {db_time}",
-            run.case
-        );
+        assert!(sum <= db_time + db_time / 10 + not_ended_ns, "{}: {sum} of {db_time}", run.case);
         assert!(cpu > 0 || run.case.starts_with("redo-on-"), "{}", run.case);
     }
     for pct in [100, 25] {

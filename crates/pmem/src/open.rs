@@ -250,7 +250,9 @@ fn check_len(path: &Path, len: u64, max_len: u64) -> Result<(), Error> {
 
 /// Gives the file `len` bytes, with blocks behind all of them when `preallocate`.
 fn lengthen(path: &Path, file: &File, found: u64, len: u64, preallocate: bool) -> Result<(), Error> {
-    let done = if preallocate {
+    let done = if preallocate && beyond_free(file, len) {
+        Err(Errno::NOSPC)
+    } else if preallocate {
         loop {
             match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len) {
                 Err(Errno::INTR) => {}
@@ -269,6 +271,16 @@ fn lengthen(path: &Path, file: &File, found: u64, len: u64, preallocate: bool) -
         }
         Err(errno) => Err(io_error("allocating blocks for", path, errno.into())),
     }
+}
+
+/// Whether more blocks are missing than the file system has free. ext4 takes all there are before it refuses, and meanwhile everybody else's
+/// writes there fail.
+fn beyond_free(file: &File, len: u64) -> bool {
+    let (Ok(metadata), Ok(space)) = (file.metadata(), rustix::fs::fstatvfs(file)) else { return false };
+    let missing = len.saturating_sub(metadata.blocks() * 512);
+    let free = if rustix::process::geteuid().is_root() { space.f_bfree } else { space.f_bavail };
+    // A tmpfs without a limit counts no blocks.
+    space.f_blocks > 0 && missing > free.saturating_mul(space.f_frsize)
 }
 
 /// Makes a new length and a new name durable: `MAP_SYNC` covers the blocks, not these.
@@ -397,5 +409,30 @@ fn huge_pages(
         HugePages::Transparent
     } else {
         HugePages::No
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+    use super::*;
+
+    #[test]
+    fn what_a_file_system_has_not_free_is_not_tried() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tier");
+        let file = File::create(&path).unwrap();
+        assert!(!beyond_free(&file, FRAME as u64));
+        if rustix::fs::fstatvfs(&file).unwrap().f_blocks == 0 {
+            eprintln!("skipped: more than is free, because this file system does not say how much that is");
+            return;
+        }
+        assert!(beyond_free(&file, 1 << 60));
+        assert!(matches!(lengthen(&path, &file, 0, 1 << 60, true), Err(Error::NoSpace { .. })));
+        // What the file has already is not missing.
+        file.set_len(1 << 20).unwrap();
+        lengthen(&path, &file, 1 << 20, 1 << 20, true).unwrap();
+        assert!(!beyond_free(&file, 1 << 20));
     }
 }

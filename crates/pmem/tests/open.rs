@@ -183,7 +183,7 @@ fn dax_access_to_an_ordinary_file_is_refused_with_what_to_do() {
 #[test]
 fn a_file_system_without_room_is_an_error_and_nothing_is_left() {
     let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
-        eprintln!("skipped: no /dev/shm");
+        eprintln!("skipped: a file system without room, because there is no /dev/shm");
         return;
     };
     let path = directory.path().join("huge");

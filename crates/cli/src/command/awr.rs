@@ -49,7 +49,9 @@ Examples:
   tiersmith awr list DIR
   tiersmith awr report --in DIR 1 2            what happened between snapshots 1 and 2
   tiersmith awr compare --in DIR 1 2 3 4       interval 1-2 beside interval 3-4
-  tiersmith awr report begin.json end.json     snapshots by the paths of their files")]
+  tiersmith awr report begin.json end.json     snapshots by the paths of their files
+
+Exit codes: 0 good; 1 something to look at, and each command says what; 2 error.")]
 pub(crate) enum Awr {
     Record(record::Record),
     Snapshot(Take),
@@ -75,7 +77,9 @@ pub(crate) enum Awr {
 Examples:
   tiersmith awr snapshot --source postgresql://monitor@db1/shop --to load.db
   tiersmith awr snapshot app.db --to DIR
-  tiersmith awr snapshot /data/db --fast /mnt/pmem0/db.tier --to DIR")]
+  tiersmith awr snapshot /data/db --fast /mnt/pmem0/db.tier --to DIR
+
+Exit codes: 0 taken; 2 error, and no snapshot was kept.")]
 pub(crate) struct Take {
     /// A SQLite database file, or a database directory
     #[arg(value_name = "PATH")]
@@ -102,6 +106,11 @@ pub(crate) struct Take {
 /// List the snapshots of a repository
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+Examples:
+  tiersmith awr list
+  tiersmith awr list load.db
+  tiersmith awr list postgresql://awr@db0/fleet --json
+
 Exit codes: 0 all could be read; 1 some are damaged, and it says which; 2 error.")]
 pub(crate) struct List {
     /// The repository: a directory, one file, or postgresql://USER@HOST/DB
@@ -119,7 +128,9 @@ Examples:
   tiersmith awr report --in DIR 1 2
   tiersmith awr report --in load.db                  the newest two snapshots of the source recorded last
   tiersmith awr report --in load.db --baseline before
-  tiersmith awr report --in DIR 1 2 --html report.html")]
+  tiersmith awr report --in DIR 1 2 --html report.html
+
+Exit codes: 0 reported, whatever the findings are; 2 error.")]
 pub(crate) struct One {
     /// The first snapshot: its number, or the path of its file
     #[arg(requires = "end")]
@@ -139,7 +150,9 @@ pub(crate) struct One {
 Examples:
   tiersmith awr compare --in DIR 1 2 3 4
   tiersmith awr compare --in load.db --baseline before --baseline after
-  tiersmith awr compare --in load.db --baseline before 7 9")]
+  tiersmith awr compare --in load.db --baseline before 7 9
+
+Exit codes: 0 compared, whatever the differences are; 2 error.")]
 pub(crate) struct Two {
     /// Begin and end of the first interval, then of the second: numbers, or paths of files
     #[arg(value_name = "SNAPSHOT", num_args = 0..=4)]
@@ -271,7 +284,10 @@ impl Output {
     fn newest(&self) -> Result<Interval> {
         let path = self.path();
         let too_few = || {
-            Error::Usage(format!("there are no two snapshots of one source in {}; name two", path.display()))
+            Error::Usage(format!(
+                "there are no two snapshots of one source in {}; `tiersmith awr record` takes some, and --in says where they are",
+                path.display()
+            ))
         };
         let repository = AnyRepository::existing(&path)?;
         let entries = repository.list()?.entries;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 use tiersmith_awr::{Cell, Table, figure, write_table};
 use tiersmith_lab::place::{FileSystem, Leftovers};
@@ -21,7 +22,7 @@ use crate::progress::Line;
 /// both at 512 B, 4 KiB and 512 KiB, one operation at a time: latency and bandwidth.
 ///
 /// Without DIR it measures the current directory (with direct I/O where the file system takes it), every DAX file system that can be
-/// written, and /dev/shm (both mapped). Files made for measuring are removed.
+/// written, and /dev/shm (both mapped); which of these it could not measure, and why, is a line. Files made for measuring are removed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -57,7 +58,8 @@ impl Probe {
         let found = look(Path::new(SYSFS));
         let line = Line::new();
         let mut places = Vec::new();
-        for dir in self.dirs(&found)? {
+        let (dirs, mut skipped) = self.dirs(&found)?;
+        for dir in dirs {
             let progress = |what: &str| line.say(&format!("{}: {what}", dir.display()));
             let is_on = FileSystem::of(&dir);
             let place = if is_on.dax || is_on.in_memory() {
@@ -66,19 +68,29 @@ impl Probe {
                 file::measure(&dir, self.seconds, leftovers, &progress).map_err(Error::from)
             };
             line.clear();
-            places.push(place?);
+            match place {
+                Ok(place) => places.push(place),
+                // Nobody asked for this one: a small /dev/shm, as in a container, is no reason to say nothing of the rest.
+                Err(e) if self.dirs.is_empty() && !leftovers.stopped() => {
+                    skipped.push(Skipped::because(&dir, &e.to_string()));
+                }
+                Err(e) => return Err(e),
+            }
         }
         if self.json {
-            print_json(&json!({ "format": 1, "found": found, "seconds": self.seconds, "measured": places }))?;
+            print_json(&json!({
+                "format": 1, "found": found, "seconds": self.seconds, "measured": places, "skipped": skipped
+            }))?;
         } else {
-            print(&text(&found, &places))?;
+            print(&text(&found, &places, &skipped))?;
         }
         Ok(Outcome::Good)
     }
 
-    fn dirs(&self, found: &Found) -> Result<Vec<PathBuf>> {
+    /// What to measure, and what of the usual places not.
+    fn dirs(&self, found: &Found) -> Result<(Vec<PathBuf>, Vec<Skipped>)> {
         if self.list {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let real = |dir: &Path| {
             std::fs::canonicalize(dir).ok().filter(|dir| dir.is_dir()).ok_or_else(|| {
@@ -89,18 +101,36 @@ impl Probe {
             })
         };
         if !self.dirs.is_empty() {
-            return self.dirs.iter().map(|dir| real(dir)).collect();
+            return Ok((self.dirs.iter().map(|dir| real(dir)).collect::<Result<_>>()?, Vec::new()));
         }
-        let writable = |dir: &PathBuf| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok();
         let mut dirs = vec![real(Path::new("."))?];
         dirs.extend(found.candidates.iter().map(|candidate| candidate.path.clone()));
-        dirs.retain(writable);
         dirs.dedup();
-        Ok(dirs)
+        let writable = |dir: &PathBuf| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok();
+        let (dirs, others): (Vec<_>, Vec<_>) = dirs.into_iter().partition(writable);
+        let skipped =
+            others.iter().map(|dir| Skipped::because(dir, "this user cannot write to it")).collect();
+        Ok((dirs, skipped))
     }
 }
 
-fn text(found: &Found, places: &[Place]) -> String {
+/// A place that was not measured.
+#[derive(Debug, Serialize)]
+struct Skipped {
+    path: String,
+    because: String,
+}
+
+impl Skipped {
+    /// Of an error the reason only: the place is said already.
+    fn because(dir: &Path, why: &str) -> Skipped {
+        let path = dir.display().to_string();
+        let because = why.strip_prefix(&format!("cannot measure {path}: ")).unwrap_or(why).to_owned();
+        Skipped { path, because }
+    }
+}
+
+fn text(found: &Found, places: &[Place], skipped: &[Skipped]) -> String {
     let mut out = String::new();
     let or = |value: &Option<String>| value.clone().unwrap_or_default();
     let mut disks = Table::new("Block devices")
@@ -171,6 +201,9 @@ fn text(found: &Found, places: &[Place]) -> String {
     for place in places {
         out.push('\n');
         write_table(&mut out, &measured(place));
+    }
+    for one in skipped {
+        out.push_str(&format!("\nskipped: measuring {}, because {}\n", one.path, one.because));
     }
     out
 }

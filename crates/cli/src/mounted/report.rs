@@ -1,6 +1,7 @@
 //! What `attach` says when the mount is up.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,14 @@ pub(super) enum FirstWord {
 }
 
 impl Attached {
+    /// Whether a file of the tier is on the home's own file system: a slip, or somebody tries it out.
+    fn one_file_system(&self) -> bool {
+        let device = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.dev());
+        // What is at the home's path now is the mount.
+        let home = device(&self.files);
+        home.is_some() && self.members.iter().any(|member| device(member) == home)
+    }
+
     /// For people.
     pub(crate) fn text(&self) -> String {
         let members: Vec<String> = self.members.iter().map(|member| member.display().to_string()).collect();
@@ -69,6 +78,11 @@ impl Attached {
             out.push_str(&format!("  MODELLED: home is delayed as {model} would be; for studies only\n"));
         }
         out.push_str(&format!("  tier:      {} ({})\n", members.join(", "), super::size(self.tier_bytes)));
+        if self.one_file_system() {
+            out.push_str(
+                "             on the home's own file system: shows how it works, not what faster storage gives\n",
+            );
+        }
         out.push_str(&format!("  files:     {}\n", self.files.display()));
         out.push_str(&format!("  profile:   {} ({})\n", self.profile, self.profile_why));
         for line in self.door.lines() {

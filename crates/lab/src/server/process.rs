@@ -26,6 +26,8 @@ use crate::error::{During, Error, Result};
 const LOOK: Duration = Duration::from_millis(10);
 /// How long a killed process may take to be gone; in a system call that hangs it stays longer, and is left to the kernel.
 const GONE: Duration = Duration::from_secs(60);
+/// How long PostgreSQL may take to end at once: it kills its processes itself after five seconds.
+const AT_ONCE: Duration = Duration::from_secs(10);
 /// Bytes of a log's end in an error.
 const LOG_END: usize = 1500;
 
@@ -100,6 +102,19 @@ impl Identity {
             }
         }
         tree
+    }
+
+    /// Tells a PostgreSQL to end at once, and waits a little; nothing for any other program. Its shared memory has names in the system
+    /// (`/dev/shm/PostgreSQL.*`, System V), which only it takes away: killed, it would leave them.
+    pub fn end_if_postgres(self) {
+        if fs::read_to_string(format!("/proc/{}/comm", self.pid)).is_ok_and(|name| name.trim() == "postgres")
+        {
+            self.signal(Signal::QUIT);
+            let asked = Instant::now();
+            while self.runs() && asked.elapsed() < AT_ONCE {
+                std::thread::sleep(LOOK);
+            }
+        }
     }
 
     /// Kills it and all that descend from it, and waits until they are gone.
@@ -231,6 +246,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.ended().is_none() {
+            self.identity.end_if_postgres();
             self.kill();
             let _ = self.child.wait();
         }

@@ -20,7 +20,9 @@ Examples:
   tiersmith awr baseline add before 1 12 --in load.db
   tiersmith awr baseline add before 1 12 --in postgresql://awr@db0/fleet
   tiersmith awr compare --in load.db --baseline before --baseline after
-  tiersmith awr baseline drop before --in load.db")]
+  tiersmith awr baseline drop before --in load.db
+
+Exit codes: 0 done; 1 named, but there is no report of it; 2 error.")]
 pub(crate) enum Baseline {
     Add(Add),
     Drop(DropIt),
@@ -29,6 +31,9 @@ pub(crate) enum Baseline {
 /// Name the interval between two snapshots
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+Examples:
+  tiersmith awr baseline add before 1 12 --in load.db
+
 Exit codes: 0 named; 1 named, but the source was restarted in it: there is no report of it; 2 error.")]
 pub(crate) struct Add {
     /// The name
@@ -47,6 +52,11 @@ pub(crate) struct Add {
 
 /// Take a name away; the snapshots stay
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tiersmith awr baseline drop before --in load.db
+
+Exit codes: 0 dropped; 2 error.")]
 pub(crate) struct DropIt {
     /// The name
     name: String,
@@ -109,7 +119,9 @@ pub(crate) struct Load {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  tiersmith awr purge --older 30d --in load.db")]
+  tiersmith awr purge --older 30d --in load.db
+
+Exit codes: 0 removed, or nothing was that old; 2 error.")]
 pub(crate) struct Purge {
     /// How old
     #[arg(long, value_name = "TIME", value_parser = duration)]

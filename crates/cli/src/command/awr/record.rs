@@ -230,7 +230,10 @@ impl Record {
         if let Some(reason) = unfit {
             return Err(Error::Usage(format!("cannot name a baseline: {reason}; give another --name")));
         }
-        // A directory of snapshots is refused before anything is asked.
+        // A directory of snapshots is refused before anything is asked. What is not there is made when all sources have answered: a slip in
+        // an address leaves no file behind.
+        let new_file = !Address::is_one(&self.to.to_string_lossy()) && !self.to.exists();
+        let early = if new_file { Some(self.sources()?) } else { None };
         let archive = AnyRepository::open(&self.to)?.archive(&self.to)?;
         if !names.is_empty()
             && let Some(there) = archive.baselines()?.into_iter().find(|of| names.contains(&of.name))
@@ -242,8 +245,7 @@ impl Record {
             )));
         }
         drop(archive);
-        let sources =
-            self.source.iter().map(|source| self.asking.open(source)).collect::<Result<Vec<_>>>()?;
+        let sources = early.map_or_else(|| self.sources(), Ok)?;
         let asked = crate::signals::finish_when_interrupted();
         let recorder = Recorder::begin(sources, &self.to, plan)?;
         let (recorded, failed) = match self.command.split_first() {
@@ -254,6 +256,10 @@ impl Record {
         // What was recorded is said also where it could not be named.
         let outcome = self.say(&recorded, failed.as_deref())?;
         named.map(|all| if all { outcome } else { Outcome::Findings })
+    }
+
+    fn sources(&self) -> Result<Vec<Box<dyn LiveSource>>> {
+        self.source.iter().map(|source| self.asking.open(source)).collect()
     }
 
     /// Two recorders of one source in one repository would count everything twice.
