@@ -56,6 +56,16 @@ enum Flaw {
     ClaimRelaxed,
     /// Destaging lets its view go before it compares the entry.
     ViewGoneEarly,
+    /// Admission, or a read from home, without a look at the count of evictions.
+    NoEvictions,
+    /// A copy of a redo block compares the count of evictions, which moves before the entry does.
+    EvictionsForTurns,
+    /// A read from home looks at the entry after the count, afterwards.
+    EntryAfterEvictions,
+    /// `make_leaf` lets its lock go before others can see the leaf.
+    PagesLetGoEarly,
+    /// A read from home goes by the size that it began with.
+    OldSize,
 }
 
 /// What a lane's lock protects.
@@ -82,6 +92,7 @@ struct Store {
     marks: [Loc; FRAMES],
     evictions: Loc,
     batches: Loc,
+    size: Loc,
     home: [Loc; 2],
     /// The newest version of block 0 that was acknowledged.
     acked: Loc,
@@ -109,6 +120,7 @@ impl Store {
             marks: std::array::from_fn(|_| scene.word(0)),
             evictions: scene.word(0),
             batches: scene.word(0),
+            size: scene.word(1),
             home: [scene.word(0), scene.word(0)],
             acked: scene.word(0),
             lane: Rc::new(RefCell::new(Lane { ready: vec![2, 1], for_batches: vec![3], ..Lane::default() })),
@@ -298,6 +310,24 @@ impl Store {
         }
     }
 
+    /// `Inner::admit_block` of what was read from home when `evictions` was counted.
+    async fn admit(&self, t: &Thread, bytes: u64, evictions: u64) {
+        self.lock_lane(t).await;
+        let unmoved = self.flaw == Flaw::NoEvictions || t.load_own(self.evictions) == evictions;
+        if t.load_own(self.entries[0]) == HOME && unmoved {
+            let frame = self.lane.borrow_mut().ready.pop().unwrap();
+            if self.own(t, frame).await {
+                self.fill(t, frame, bytes).await;
+                self.fence(t);
+                self.release(t, frame).await;
+                t.store(self.entries[0], CACHED + frame as u64, Release).await;
+            } else {
+                self.lane.borrow_mut().ready.push(frame);
+            }
+        }
+        self.unlock_lane(t).await;
+    }
+
     /// `Tier::let_go` of block 0.
     async fn let_go(&self, t: &Thread, looked_at: usize) {
         let locked = self.flaw != Flaw::LetGoUnlocked;
@@ -379,6 +409,48 @@ impl Store {
             t.check(first < 100, || format!("another block is read: {first}"));
             t.check(first >= least, || format!("version {first} is read after {least} was acknowledged"));
         }
+    }
+
+    /// `Inner::read_from_tier` of a block of a redo file, which is written in place and stays claimed.
+    async fn copy_redo(&self, t: &Thread) {
+        let counter = if self.flaw == Flaw::EvictionsForTurns { self.evictions } else { self.turns };
+        let before = t.load(counter, Acquire).await;
+        let entry = t.load(self.entries[0], Acquire).await;
+        if entry == HOME {
+            return;
+        }
+        let found = t.load(self.data[entry as usize % 16][0], Relaxed).await;
+        t.fence_acquire();
+        let same = t.load(self.entries[0], Acquire).await == entry;
+        if same && t.load(counter, Acquire).await == before {
+            t.check(found < 100, || format!("another block is read: {found}"));
+        }
+    }
+
+    /// `Inner::read_from_home` of block 0, whose size was looked at before. What was found, if it is good, and the evictions before.
+    async fn read_home(&self, t: &Thread) -> Option<(u64, u64)> {
+        let evictions = t.load(self.evictions, Acquire).await;
+        let was_home = t.load(self.entries[0], Acquire).await == HOME;
+        let within = self.flaw == Flaw::OldSize || t.load(self.size, Acquire).await > 0;
+        let (first, second) = if within {
+            let first = t.load(self.home[0], Acquire).await;
+            (first, t.load(self.home[1], Acquire).await)
+        } else {
+            (0, 0)
+        };
+        let mut unmoved = true;
+        if self.flaw == Flaw::EntryAfterEvictions {
+            unmoved = t.load(self.evictions, Acquire).await == evictions;
+        }
+        let is_home = t.load(self.entries[0], Acquire).await == HOME;
+        if self.flaw != Flaw::NoEvictions && self.flaw != Flaw::EntryAfterEvictions {
+            unmoved = t.load(self.evictions, Acquire).await == evictions;
+        }
+        if !(was_home && is_home && unmoved) {
+            return None;
+        }
+        t.check(first == second, || format!("a torn block is read from home: {first} and {second}"));
+        Some((first, evictions))
     }
 }
 
@@ -495,6 +567,120 @@ fn a_block_rewritten_while_it_is_destaged_and_evicted_is_not_lost() {
             if t.load_own(observer.entries[0]) & DIRTY == 0 {
                 let home = t.load_own(observer.home[0]);
                 t.check(home == newest, || format!("version {newest} is lost, home has {home}"));
+            }
+        });
+    });
+}
+
+#[test]
+fn a_read_of_home_and_its_admission_never_bring_back_an_older_version() {
+    let flaws = [Flaw::NoEvictions, Flaw::EntryAfterEvictions];
+    prove("home", 2, &flaws, |scene, flaw| {
+        let store = Store::new(scene, flaw);
+        let (mover, reader, observer) = (store.clone(), store.clone(), store);
+        scene.thread(move |t| async move {
+            mover.destage(&t).await;
+            mover.evict(&t).await;
+            mover.write(&t, 0).await;
+            mover.destage(&t).await;
+            mover.evict(&t).await;
+        });
+        scene.thread(move |t| async move {
+            let least = t.load(reader.acked, Acquire).await;
+            if let Some((found, evictions)) = reader.read_home(&t).await {
+                t.check(found >= least, || format!("version {found} is read after {least} was acknowledged"));
+                reader.admit(&t, found, evictions).await;
+            }
+        });
+        scene.observer(move |t| async move {
+            t.lock(observer.lock).await;
+            let entry = t.load_own(observer.entries[0]);
+            let newest = observer.lane.borrow().versions[0];
+            let there = if entry == HOME { observer.home[0] } else { observer.data[entry as usize % 16][0] };
+            let there = t.load_own(there);
+            t.check(there == newest, || format!("version {newest} is followed by {there}"));
+        });
+    });
+}
+
+#[test]
+fn the_first_writers_of_a_map_page_agree_on_one() {
+    // `FileMap::make_leaf` twice: what the medium points to in the end is what everybody uses.
+    prove("map pages", u32::MAX, &[Flaw::PagesLetGoEarly], |scene, flaw| {
+        let (pages, link, leaf) = (scene.word(0), scene.word(0), scene.word(0));
+        for page in [1, 2] {
+            scene.thread(move |t| async move {
+                if t.load(leaf, Acquire).await != 0 {
+                    return;
+                }
+                t.lock(pages).await;
+                if t.load(leaf, Acquire).await == 0 {
+                    t.store(link, page, Release).await;
+                    if flaw == Flaw::PagesLetGoEarly {
+                        t.unlock(pages).await;
+                    }
+                    // Who is second keeps the first one's (`OnceLock::get_or_init`).
+                    let _ = t.modify(leaf, (Acquire, Release), |now| (now == 0).then_some(page)).await;
+                    if flaw == Flaw::PagesLetGoEarly {
+                        return;
+                    }
+                }
+                t.unlock(pages).await;
+            });
+        }
+        scene.observer(move |t| async move {
+            let used = t.newest(leaf);
+            t.check(used == t.newest(link), || format!("page {used} is used, the medium points to another"));
+        });
+    });
+}
+
+#[test]
+fn a_copy_of_a_redo_block_is_never_what_another_file_has_in_its_frame() {
+    prove("redo", u32::MAX, &[Flaw::EvictionsForTurns, Flaw::TurnNotCounted], |scene, flaw| {
+        let store = Store::new(scene, flaw);
+        let mover = store.clone();
+        scene.thread(move |t| async move {
+            // Drained; then another file's, drained; then this one's again.
+            mover.replace(&t, DIRTY, HOME).await;
+            for value in [stamp(9, 1), stamp(9, 0), stamp(0, 1)] {
+                mover.fill(&t, 0, value).await;
+                t.fence_medium();
+            }
+            mover.lock_lane(&t).await;
+            t.store(mover.entries[0], DIRTY, Release).await;
+            mover.unlock_lane(&t).await;
+        });
+        scene.observer(move |t| async move { store.copy_redo(&t).await });
+    });
+}
+
+#[test]
+fn a_read_during_a_cut_never_shows_what_home_had_before_the_block_was_written() {
+    prove("cuts", u32::MAX, &[Flaw::OldSize], |scene, flaw| {
+        let store = Store::new(scene, flaw);
+        let (cutter, reader) = (store.clone(), store);
+        scene.thread(move |t| async move {
+            // Home has an older version; then the file is cut and grows again.
+            for word in cutter.home {
+                t.store(word, stamp(0, 7), Release).await;
+            }
+            cutter.write(&t, 0).await;
+            t.store(cutter.size, 0, Release).await;
+            t.modify(cutter.evictions, (Acquire, Release), |n| Some(n + 1)).await.unwrap();
+            cutter.replace(&t, DIRTY + 1, HOME).await;
+            for word in cutter.home {
+                t.store(word, 0, Release).await;
+            }
+            t.store(cutter.size, 1, Release).await;
+        });
+        scene.observer(move |t| async move {
+            let written = t.load(reader.acked, Acquire).await;
+            if written == 0 || t.load(reader.size, Acquire).await == 0 {
+                return;
+            }
+            if let Some((found, _)) = reader.read_home(&t).await {
+                t.check(found == 0, || format!("version {found} comes back from home"));
             }
         });
     });

@@ -5,18 +5,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod gate;
 mod place;
 
+use gate::Gate;
 use place::Place;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 use tiersmith_store::home::SimHome;
 use tiersmith_store::{AttachedHome, Error, File, OpenMode, Options, TierSpec, testing};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
+const LONG: Duration = Duration::from_secs(120);
 
 /// A part of a block: which one, how new, and whether it is whole.
 fn stamped(which: u64, version: u64, len: usize) -> Vec<u8> {
@@ -241,4 +246,100 @@ fn everything_at_once_keeps_every_part_whole_and_new_and_a_cut_at_the_end_loses_
     drop(attached);
     let attached = open(&again);
     names.iter().for_each(|(parts, name)| parts.check_all(&attached, name));
+}
+
+#[test]
+fn the_first_writers_of_a_map_page_share_it() {
+    const LEAVES: u64 = 511;
+    const WRITERS: u64 = 3;
+    const BLOCK: u64 = 4 * KIB;
+    let home = Arc::new(SimHome::new(None));
+    let mapping = Arc::new(Mapping::in_memory(&vec![0; 16 * MIB as usize], 0));
+    let spec = place::small("fast".into(), 16 * MIB);
+    let open = |mapping: Arc<Mapping>| {
+        let tiers = vec![(spec.clone(), vec![mapping])];
+        testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options()).unwrap()
+    };
+    let attached = open(mapping.clone());
+    let file = attached.open("a.d4", OpenMode::CREATE).unwrap();
+    file.extend(LEAVES * 512 * BLOCK).unwrap();
+    let arrived = AtomicU64::new(0);
+    let bytes = |block: u64| stamped(block, 1, BLOCK as usize);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (file, arrived) = (&file, &arrived);
+            scope.spawn(move || {
+                for leaf in 0..LEAVES {
+                    let block = leaf * 512 + writer;
+                    let data = bytes(block);
+                    arrived.fetch_add(1, SeqCst);
+                    for tries in 0.. {
+                        if arrived.load(SeqCst) >= (leaf + 1) * WRITERS {
+                            break;
+                        }
+                        if tries > 1000 { std::thread::yield_now() } else { std::hint::spin_loop() }
+                    }
+                    file.write(block * BLOCK, &data).unwrap();
+                }
+            });
+        }
+    });
+    // The leaves, and the page above them.
+    assert_eq!(attached.stats().tiers[0].map_bytes, (LEAVES + 1) * BLOCK);
+    drop((file, attached));
+    let attached = open(Arc::new(Mapping::in_memory(&place::image(&mapping), 0)));
+    let file = attached.open("a.d4", OpenMode::WRITE).unwrap();
+    for block in (0..LEAVES).flat_map(|leaf| (0..WRITERS).map(move |writer| leaf * 512 + writer)) {
+        let mut found = vec![0; BLOCK as usize];
+        file.read(block * BLOCK, &mut found).unwrap();
+        assert!(found == bytes(block), "block {block}: an acknowledged write is lost");
+    }
+}
+
+#[test]
+fn a_read_while_a_file_is_cut_does_not_show_what_home_had_before() {
+    for name in ["a.d4", "a.redo"] {
+        let gate = Gate::new(Arc::new(SimHome::new(None)));
+        let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize], 0));
+        let tiers = vec![(place::small("fast".into(), MIB), vec![mapping])];
+        let attached =
+            testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options()).unwrap();
+        let file = attached.open(name, OpenMode::CREATE).unwrap();
+        let parts =
+            |version: u64| -> Vec<u8> { (0..2).flat_map(|part| stamped(part, version, 4096)).collect() };
+        file.write(0, &parts(1)).unwrap();
+        attached.destage(None).unwrap();
+        attached.evict(None, u64::MAX).unwrap();
+        file.write(4096, &parts(2)[4096..]).unwrap();
+        // The reader has block 0 from home and goes on to block 1; the cut has dropped block 1 and not come to home.
+        let (reading, has_read) = channel::<()>();
+        let (cutting, is_cut) = channel::<()>();
+        let (cutter, go) = channel::<()>();
+        std::thread::scope(|scope| {
+            gate.before_next_set_len(move || {
+                cutting.send(()).unwrap();
+                has_read.recv_timeout(LONG).unwrap();
+            });
+            gate.after_next_read(move || {
+                cutter.send(()).unwrap();
+                is_cut.recv_timeout(LONG).unwrap();
+            });
+            let other = file.clone();
+            scope.spawn(move || {
+                go.recv_timeout(LONG).unwrap();
+                other.truncate(0).unwrap();
+            });
+            let mut bytes = vec![0xa5; 8192];
+            let got = file.read(0, &mut bytes).unwrap();
+            reading.send(()).unwrap();
+            for (part, bytes) in bytes[..got].chunks(4096).enumerate() {
+                let found = version(part as u64, bytes);
+                assert!(
+                    part == 0 || found != 1,
+                    "{name}: version 1 of block 1 is read, which version 2 had replaced"
+                );
+            }
+        });
+        assert_eq!(file.len().unwrap(), 0);
+    }
 }

@@ -256,8 +256,9 @@ impl FileMap {
         let Some(at) = new_page(tier, file, Place::Leaf(number), pointer, &mut pages.all) else {
             return Ok(false);
         };
-        drop(pages);
         self.adopt_leaf(number, Leaf::new(at));
+        // Not before: who waits for it looks for the leaf then, and would link a second page over this one.
+        drop(pages);
         Ok(true)
     }
 }

@@ -1,8 +1,8 @@
 //! Reading: from the tier where it has the block, from home where it does not.
 //!
-//! No lock is taken. A block of a data file is copied, and the entry and the turns of its lane are compared afterwards
-//! ([`crate::tier::Tier::turns_of`]); if either has changed it is read through a view, which keeps its frame from being reused; the entry is read again
-//! after the view is there. A block of a redo file is written in place, so it is copied and the entry compared afterwards. A read
+//! No lock is taken. A block is copied, and the entry and the turns of its lane are compared afterwards
+//! ([`crate::tier::Tier::turns_of`]); if either has changed, a block of a data file is read through a view, which keeps its frame from being reused; the
+//! entry is read again after the view is there. A block of a redo file, which is written in place, is copied again. A read
 //! from home is good when the entry still says `Home` and nothing became `Home` meanwhile
 //! (otherwise the block may have been written, destaged and evicted during the read); else it is read again.
 
@@ -57,10 +57,12 @@ impl Inner {
         let len = into.len().min(size.saturating_sub(offset).try_into().unwrap_or(usize::MAX));
         let into = &mut into[..len];
         let mut chunks = placed.chunks(offset, len).peekable();
+        let mut from_home = false;
         while let Some((block, inner, range)) = chunks.next() {
             if self.read_from_tier(placed, block, inner, &mut into[range.clone()]) {
                 continue;
             }
+            from_home = true;
             let mut end = range.end;
             while let Some((_, _, next)) = chunks.next_if(|(next, _, _)| placed.map.get(*next) == Entry::HOME)
             {
@@ -68,13 +70,15 @@ impl Inner {
             }
             self.read_from_home(file, placed, offset + range.start as u64, &mut into[range.start..end])?;
         }
-        Ok(len)
+        // What was cut off meanwhile came as zeros.
+        let now = if from_home { placed.size() } else { size };
+        Ok(len.min(now.saturating_sub(offset).try_into().unwrap_or(usize::MAX)))
     }
 
     /// Reads part of a block from the tier; `false` when the newest version is at home.
     fn read_from_tier(&self, placed: &Placed, block: BlockIndex, inner: usize, into: &mut [u8]) -> bool {
         let Some((leaf, index)) = placed.map.leaf(block) else { return false };
-        if placed.class == FileClass::Data && self.copy_unlocked(placed, leaf, index, block, inner, into) {
+        if self.copy_unlocked(placed, leaf, index, block, inner, into) {
             return true;
         }
         for attempt in 0.. {
@@ -87,13 +91,21 @@ impl Inner {
                 State::Cached => waits::CACHED_READ,
                 State::Dirty => waits::DIRTY_READ,
             };
+            if placed.class == FileClass::Redo {
+                // Its frames stay claimed: there is no view of them.
+                if self.copy_unlocked(placed, leaf, index, block, inner, into) {
+                    return true;
+                }
+                drop(lane);
+                std::hint::spin_loop();
+                continue;
+            }
             let start = self.events.start();
             let (member, at) = placed.locate(entry);
             let mapping = placed.tier.mapping(member);
             if into.len() >= crate::address::FRAME {
                 mapping.prefetch_for_read(at + inner as u64, into.len());
             }
-            let evictions = placed.evictions.load(Ordering::Acquire);
             // Only the frames that are read need to be kept from reuse.
             let first = inner / crate::address::FRAME * crate::address::FRAME;
             let last = (inner + into.len()).next_multiple_of(crate::address::FRAME);
@@ -106,15 +118,11 @@ impl Inner {
                     let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
                     return true;
                 }
-            } else if placed.class == FileClass::Redo || lane.is_some() {
+            } else if lane.is_some() {
                 mapping.read(at + inner as u64, into);
-                // The bytes are read before the entry is looked at again.
-                fence(Ordering::Acquire);
-                if leaf.get(index) == entry && placed.evictions.load(Ordering::Acquire) == evictions {
-                    let bytes = into.len() as u64;
-                    let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
-                    return true;
-                }
+                let bytes = into.len() as u64;
+                let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
+                return true;
             } else {
                 placed.let_go(block);
             }
@@ -124,8 +132,8 @@ impl Inner {
         false
     }
 
-    /// Copies part of a data block without a view, which takes two locked instructions that keep the processor from beginning with the next
-    /// read. `false` when something moved, or may have: then it is read with a view.
+    /// Copies part of a block without a view, which takes two locked instructions that keep the processor from beginning with the next
+    /// read. `false` when something moved, or may have: then a data block is read with a view, a redo block again.
     #[inline]
     fn copy_unlocked(
         &self,
@@ -165,10 +173,12 @@ impl Inner {
         let evictions = placed.evictions.load(Ordering::Acquire);
         let still_home = |b: &BlockIndex| placed.map.get(*b) == Entry::HOME;
         let run_is_home = blocks.iter().all(|(b, _, _)| still_home(b));
-        let got = file.home.read_at(offset, into).map_err(file.io("cannot read"))?;
-        into[got..].fill(0);
-        let unmoved = placed.evictions.load(Ordering::Acquire) == evictions;
-        if run_is_home && unmoved && blocks.iter().all(|(b, _, _)| still_home(b)) {
+        // Up to the size of now: while a file is cut home still has what it had past the new end, older than what the tier had.
+        self.read_home_block(file, placed, offset, into)?;
+        fence(Ordering::Acquire);
+        // The entries first: a block that became `Home` again is counted before it says so.
+        let is_home = run_is_home && blocks.iter().all(|(b, _, _)| still_home(b));
+        if is_home && placed.evictions.load(Ordering::Acquire) == evictions {
             let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
             let _ = self.events.record_and_count(waits::HOME_READ, start, bytes, waits::TIER_MISSES, missed);
             if self.options.admit && placed.admits() && blocks.len() as u64 <= ADMIT_BLOCKS_MAX {
@@ -187,8 +197,8 @@ impl Inner {
                 let evictions = placed.evictions.load(Ordering::Acquire);
                 let part = &mut into[range.clone()];
                 let at = placed.block_size.start_of(block) + inner as u64;
-                let got = file.home.read_at(at, part).map_err(file.io("cannot read"))?;
-                part[got..].fill(0);
+                self.read_home_block(file, placed, at, part)?;
+                fence(Ordering::Acquire);
                 if still_home(&block) && placed.evictions.load(Ordering::Acquire) == evictions {
                     break;
                 }

@@ -158,7 +158,7 @@ impl Tier {
     /// pointed to it has changed. So when this number and the entry are the same before and after, the frame that the entry points to
     /// was written by nobody in between: with the entry alone, the frame could have left it, been another block's, and come back.
     ///
-    /// For data files: a redo file's frames are written in place.
+    /// A redo file's frames are written in place: of them it says that they were this block's all the time.
     #[inline]
     pub(crate) fn turns_of(&self, file: u64, block: BlockIndex) -> &AtomicU64 {
         &self.shown[self.lane_of(file, block) as usize].turns

@@ -212,6 +212,11 @@ impl Thread {
         world.take(self.id, at, newest, Order::Relaxed)
     }
 
+    /// The newest value, for a look at the end that is no part of the program.
+    pub(crate) fn newest(&self, at: Loc) -> u64 {
+        self.world.borrow().memory[at.0].last().map_or(0, |stored| stored.value)
+    }
+
     pub(crate) async fn store(&self, at: Loc, value: u64, order: Order) {
         Turn(false).await;
         self.world.borrow_mut().put(self.id, at, value, order, false, None);
