@@ -131,6 +131,8 @@ impl Inner {
                     let mut meta = placed.meta.lock();
                     meta.line.size = size_after;
                     placed.write_line(&mut meta);
+                    // Before `meta` is let go: the next line of this file must not arrive before this one.
+                    tier.fence();
                     placed.size.store(size_after, Ordering::Release);
                 }
             },
