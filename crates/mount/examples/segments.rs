@@ -2,6 +2,7 @@
 //!
 //!     segments write  DIR [fdatasync|open_datasync]   writes until killed; `wal N` when record N is durable
 //!     segments verify DIR LAST                        every record up to LAST is there, of the segments that are kept
+//!     segments check  DIR                             checks itself, in an empty directory
 //!
 //! Written for `.ci/dax_suite.sh`, in whose guest DIR is on a mount. It knows nothing of tiers: what it does are the calls of a database. A
 //! segment is made under another name, filled with zeros, synced and renamed; a page is written again with each commit that adds to it; an old
@@ -206,7 +207,7 @@ impl Log {
 ///
 /// # Errors
 /// What is not as it must be.
-pub fn check_itself(dir: &Path) -> Result<()> {
+pub(crate) fn check_itself(dir: &Path) -> Result<()> {
     let mut said = Vec::new();
     // Five segments and a part: the oldest was used again.
     Log::new(dir, "fdatasync").write(3 * RECORDS, &mut said)?;
@@ -246,12 +247,13 @@ fn main() -> ExitCode {
         ["write", dir, method @ ("fdatasync" | "open_datasync")] => {
             Log::new(dir, method).write(u64::MAX, &mut io::stdout())
         }
+        ["check", dir] => check_itself(Path::new(dir)),
         ["verify", dir, last] => last
             .parse()
             .map_err(Into::into)
             .and_then(|last| Log::new(dir, "").verify(last))
             .map(|said| println!("{said}")),
-        _ => Err("give `write DIR [fdatasync|open_datasync]` or `verify DIR LAST`".into()),
+        _ => Err("give `write DIR [fdatasync|open_datasync]`, `verify DIR LAST` or `check DIR`".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
