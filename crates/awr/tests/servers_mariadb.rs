@@ -7,7 +7,7 @@ mod servers;
 use mysql::prelude::Queryable;
 use servers::Server;
 use tiersmith_awr::sources::{LiveSource, Surroundings};
-use tiersmith_awr::{Error, Interval, report};
+use tiersmith_awr::{Error, Interval, Snapshot, report};
 
 fn client(server: &Server) -> mysql::Conn {
     let socket = server.path("my.sock");
@@ -39,7 +39,16 @@ fn what_is_counted_is_what_was_committed_and_a_restart_is_an_error() {
     for i in 0..200 {
         work.query_drop(format!("INSERT INTO d.t VALUES ({i}, 'topsecret')")).unwrap();
     }
-    let end = source.snapshot().unwrap();
+    // A statement is among the digests a moment after its client has the answer.
+    let calls = |end: &Snapshot| {
+        let rows = Interval::between(&begin, end).unwrap().statements.rows;
+        rows.iter().find(|row| row.text.contains("INSERT INTO `d` . `t`")).map_or(0, |row| row.calls)
+    };
+    let mut end = source.snapshot().unwrap();
+    servers::until("the last INSERT among the digests", || {
+        end = source.snapshot().unwrap();
+        calls(&end) >= 200
+    });
     let interval = Interval::between(&begin, &end).unwrap();
     // The server's own threads commit now and then (purge, statistics of tables).
     let commits = interval.counter("user commits").unwrap();
