@@ -1,4 +1,6 @@
 #!/bin/busybox sh
+# The names here have no blanks, `off` ends the machine, and one word list is split on purpose.
+# shellcheck shell=dash disable=SC2010,SC2012,SC2013,SC2015,SC2016,SC2086,SC2116
 # What the guest of .ci/dax_suite.sh does from its first instant on: it is /init there.
 #
 # It makes a file system on persistent memory, attaches two directories with tiers on it, lets programs write, and says on the console what each of
@@ -39,7 +41,7 @@ devices() {
 devices
 # What `ndctl create-namespace` does: the medium is taken from the driver of raw persistent memory and given to another one.
 namespace() { # KIND DRIVER
-    cd /sys/bus/nd/devices
+    cd /sys/bus/nd/devices || off "FAILED: no /sys/bus/nd"
     echo namespace0.0 >/sys/bus/nd/drivers/nd_pmem/unbind
     seed=$(cat "region0/$1_seed")
     echo 6f3a1d52-4c1e-4d0a-9a55-1d3c8e0b7a11 >"$seed/uuid"
