@@ -367,9 +367,7 @@ fn take(
             sb.attach_count += 1;
         });
         let count = tier.superblocks.lock()[0].attach_count;
-        let mut slots = tier.slots.lock();
-        slots.next_file = slots.next_file.max(count << 20) & ((1 << 40) - 1);
-        drop(slots);
+        tier.slots.lock().begin(count);
         tier.number_records(count);
         write_owner(tier);
     }

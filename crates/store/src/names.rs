@@ -351,7 +351,7 @@ impl Inner {
         }
         tier.give_claimed(Purpose::Pages, placed.map.take_pages());
         self.forget_loan(placed);
-        tier.slots.lock().free.push(placed.slot);
+        tier.slots.lock().give(placed.slot, placed.id);
     }
 
     /// Pins or unpins a file; see [`crate::AttachedHome::pin`].
@@ -433,8 +433,7 @@ impl Inner {
 /// Takes a free slot for a file and makes it durable. `None` (the file then goes straight to home) when the file table is full.
 fn new_slot(tier: &Arc<Tier>, path: &Path, identity: &Identity, stat: &HomeStat) -> Option<Placed> {
     let (slot, id) = {
-        let mut slots = tier.slots.lock();
-        let Some(slot) = slots.free.pop() else {
+        let Some(numbers) = tier.slots.lock().take() else {
             log::warn!(
                 "the file table of tier `{}` is full: {} goes straight to home; attach with more slots",
                 tier.name,
@@ -442,8 +441,7 @@ fn new_slot(tier: &Arc<Tier>, path: &Path, identity: &Identity, stat: &HomeStat)
             );
             return None;
         };
-        slots.next_file = (slots.next_file + 1) & ((1 << 40) - 1);
-        (slot, slots.next_file)
+        numbers
     };
     let line = StateLine {
         seq: 1,

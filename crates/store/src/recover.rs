@@ -35,8 +35,8 @@ use crate::names;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::stats::RecoveryReport;
-use crate::tier::Tier;
 use crate::tier::alloc::{Census, Purpose};
+use crate::tier::{SlotNumbers, Tier};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -284,7 +284,6 @@ fn lengthen(tier: &Tier, header: &BatchHeader) {
 fn read_files(tier: &Tier, census: &mut Census, report: &mut RecoveryReport) -> Result<Vec<OnTier>> {
     let mut files = Vec::new();
     let mut free = Vec::new();
-    let mut largest = 0;
     for slot in 0..tier.geometry.slots {
         let at = tier.geometry.slot_at(slot);
         let damaged = |what: &str, offset: u64, detail: String| Error::Damaged {
@@ -301,7 +300,6 @@ fn read_files(tier: &Tier, census: &mut Census, report: &mut RecoveryReport) -> 
             free.push(slot);
             continue;
         }
-        largest = largest.max(id);
         let mut bytes = [0; SLOT];
         tier.mapping(0).read(at, &mut bytes);
         let identity =
@@ -322,10 +320,7 @@ fn read_files(tier: &Tier, census: &mut Census, report: &mut RecoveryReport) -> 
         files.push(OnTier { id, slot, identity, line, map, hint });
     }
     free.reverse();
-    let mut slots = tier.slots.lock();
-    slots.free = free;
-    slots.next_file = largest;
-    drop(slots);
+    *tier.slots.lock() = SlotNumbers::found(free, files.iter().map(|file: &OnTier| file.id).collect());
     Ok(files)
 }
 

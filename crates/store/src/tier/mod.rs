@@ -28,6 +28,7 @@ use geometry::Geometry;
 use lane::Lane;
 use parking_lot::Mutex;
 use spin::mutex::SpinMutex;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -79,11 +80,64 @@ pub(crate) struct Tier {
     pub(crate) planted: Planted,
 }
 
-/// Free file slots and the next file id.
+/// Free file slots, and the ids of files.
+///
+/// An id has 40 bits and is never 0, which is a free slot. New ids begin anew at each attach, far behind those of the attach before: what a power cut left
+/// of a file that never was is then nobody's. After a million attaches the numbers come again, so ids that files have are passed over.
 #[derive(Default)]
 pub(crate) struct SlotNumbers {
     pub(crate) free: Vec<u64>,
-    pub(crate) next_file: u64,
+    last_file: u64,
+    files: HashSet<u64>,
+}
+
+impl SlotNumbers {
+    const FILE_MASK: u64 = (1 << 40) - 1;
+
+    /// What recovery found: free slots, and the ids of the files that have one.
+    pub(crate) fn found(free: Vec<u64>, files: HashSet<u64>) -> Self {
+        let last_file = files.iter().copied().max().unwrap_or(0);
+        Self { free, last_file, files }
+    }
+
+    /// Begins the ids of an attach.
+    pub(crate) fn begin(&mut self, attach_count: u64) {
+        self.last_file = self.last_file.max(attach_count << 20) & Self::FILE_MASK;
+    }
+
+    /// A slot and an id for a new file; `None` when no slot is free.
+    pub(crate) fn take(&mut self) -> Option<(u64, u64)> {
+        let slot = self.free.pop()?;
+        loop {
+            self.last_file = (self.last_file + 1) & Self::FILE_MASK;
+            if self.last_file != 0 && self.files.insert(self.last_file) {
+                return Some((slot, self.last_file));
+            }
+        }
+    }
+
+    /// The file is gone, durably.
+    pub(crate) fn give(&mut self, slot: u64, file: u64) {
+        self.free.push(slot);
+        self.files.remove(&file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SlotNumbers;
+
+    #[test]
+    fn an_id_is_never_zero_nor_that_of_a_file_that_is_there_when_the_numbers_come_again() {
+        let first = (1 << 20) + 1;
+        let mut numbers = SlotNumbers::found((0..9).collect(), [first, first + 1].into());
+        numbers.begin((1 << 20) + 1);
+        assert_eq!(numbers.take(), Some((8, first + 2)));
+        numbers.give(8, first + 2);
+        numbers.begin(1 << 20);
+        numbers.last_file = SlotNumbers::FILE_MASK;
+        assert_eq!(numbers.take(), Some((8, 1)));
+    }
 }
 
 impl Tier {
