@@ -278,8 +278,8 @@ impl Inner {
                 leaf.set(index, Entry::dirty(frame));
                 words.push((leaf.word_at(index), word));
             }
-            // Behind the last locked instruction, which would wait for them. `sizing` and `meta` are held until the fence, and the entry of a redo
-            // block changes under one of them only.
+            // Behind the last locked instruction, which would wait for them. `meta` is held until the fence, and the entry of a redo
+            // block changes under it, or, when the file is cut, under `sizing`.
             words.iter().for_each(|(at, word)| tier.stream_word(*at, *word));
             for (block, inner, range) in placed.chunks(offset, data.len()) {
                 let (member, at) = placed.locate(placed.map.get(block));
@@ -364,12 +364,15 @@ impl Inner {
                 self.read_home_block(file, placed, start_of_block, &mut bytes)?;
                 home = Some(bytes);
             }
+            // The drain stores the words of the blocks it frees after it has let their lanes go, before it lets this go.
+            let mut meta = placed.meta.lock();
             let mut guard = tier.lock_lane(placed.id, block);
             if leaf.get(index) != seen || placed.evictions.load(Ordering::Acquire) != evictions {
                 continue;
             }
             let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else {
                 drop(guard);
+                drop(meta);
                 self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 continue;
             };
@@ -384,7 +387,7 @@ impl Inner {
             leaf.set(index, Entry::dirty(frame));
             drop(guard);
             // From here on the drain knows it, also when the write that wanted it fails.
-            placed.meta.lock().redo.note(block);
+            meta.redo.note(block);
             return Ok(());
         }
     }
@@ -489,7 +492,7 @@ impl Inner {
                     words.push((leaf.word_at(index), word));
                     freed.push(entry.frame());
                 }
-                // As where they were made: before `meta` is let go. `moving` keeps a cut away.
+                // As where blocks are added: before `meta` is let go, so that nobody makes one of these `Dirty` meanwhile. `moving` keeps a cut away.
                 words.iter().for_each(|(at, word)| tier.stream_word(*at, *word));
                 tier.fence();
             }

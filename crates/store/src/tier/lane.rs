@@ -180,7 +180,8 @@ impl Tier {
     /// The piece that a lane will most likely have laid out, if it is of this size; asked without its lock.
     #[inline]
     pub(crate) fn guess_next_piece(&self, number: u32, size: BlockSize) -> Option<Frame> {
-        let word = self.shown[number as usize].next.load(Ordering::Relaxed);
+        // Acquire, and release where it is stored: the mapping is as long as the one that laid it out knew.
+        let word = self.shown[number as usize].next.load(Ordering::Acquire);
         let frame = Frame(word >> 3);
         (word == Shown::word(frame, size)).then_some(frame)
     }
@@ -367,7 +368,7 @@ impl Tier {
                 next.frame = other;
             }
         }
-        self.shown[number as usize].next.store(Shown::word(next.frame, next.size), Ordering::Relaxed);
+        self.shown[number as usize].next.store(Shown::word(next.frame, next.size), Ordering::Release);
     }
 
     /// Asks for the address translations of a piece that is about to be filled.
