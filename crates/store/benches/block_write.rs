@@ -15,6 +15,7 @@
 //! | `overwrite_{4,8,16}k_over_raw`, `.._over_libpmemblk` | time of an atomic durable overwrite over that of the peer |
 //! | `batch_2x4k_over_raw` | time of a batch of two blocks over two raw writes with one fence |
 //! | `redo_512_over_raw`, `redo_512_in_place_over_raw` | time of a durable append (rewrite) of 512 bytes over a raw write at a random place |
+//! | `redo_512_draining_over_raw` | the first while the background drains what is older to home, which the limit does not have beside it |
 //! | `redo_512_over_raw_sequential` | the same over a raw write behind the one before |
 //! | `two_threads_over_one` | throughput of 8 KiB overwrites of one file by two threads over that of one |
 //! | `two_threads_two_files_over_one`, `raw_two_threads_over_one` | the same for a file each, and for the limit |

@@ -20,6 +20,7 @@ pub(crate) struct Subject {
     home: PathBuf,
     spec: TierSpec,
     block_size: u32,
+    redo_keep: u64,
 }
 
 impl Subject {
@@ -34,7 +35,13 @@ impl Subject {
         let mut spec = TierSpec::new("fast", tier, Medium::Emulated, tier_bytes);
         // Small units waste little of a tier that is only a little larger than what is in it.
         spec.unit = 256 << 10;
-        Ok(Subject { home: scratch.home(name)?, spec, block_size })
+        Ok(Subject { home: scratch.home(name)?, spec, block_size, redo_keep: REDO_KEEP })
+    }
+
+    /// Keeps all redo in the tier: nothing is drained.
+    pub(crate) fn undrained(mut self) -> Subject {
+        self.redo_keep = self.spec.size;
+        self
     }
 
     /// A tier that takes no memory for what is not written.
@@ -53,7 +60,7 @@ impl Subject {
         let options = Options {
             profile: Some(Profile::parse("block_write", &rules)?),
             guard: Guard::Door,
-            redo_keep_bytes: REDO_KEEP,
+            redo_keep_bytes: self.redo_keep,
             record_waits,
             ..Options::default()
         };
