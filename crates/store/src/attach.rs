@@ -23,7 +23,7 @@ use crate::address::FRAME;
 use crate::attached::{AttachedHome, Inner, Running, spawn_background};
 use crate::error::{Error, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
-use crate::home::{Home, HomeError, HomeStat, RealHome};
+use crate::home::{Home, HomeError, HomeStat, NoteOf, RealHome};
 use crate::lend::place::{BesideMember, LentDir};
 use crate::note::Note;
 use crate::profile::Profile;
@@ -365,6 +365,12 @@ fn take(
             sb.state = TierState::Attached;
             sb.version = crate::lend::version_for(lent);
             sb.attach_count += 1;
+            // The home may have moved, and one that a tier was formatted for and not used yet may be another directory now.
+            sb.home_ino = identity.ino;
+            if identity.btime_ns != 0 {
+                sb.home_btime_ns = identity.btime_ns;
+            }
+            sb.home_path = path.as_os_str().as_bytes().to_vec();
         });
         let count = tier.superblocks.lock()[0].attach_count;
         tier.slots.lock().begin(count);
@@ -422,7 +428,7 @@ fn reopens(
     for (spec, tier) in found {
         let Some(sb) = tier.superblocks.as_ref().map(|sb| &sb[0]) else { continue };
         let state = newest_state(tier);
-        refuse_noted(sb, state, path)?;
+        refuse_noted(sb, state, identity, note, path)?;
         if state == TierState::Detached || (state == TierState::Detaching && note.is_none()) {
             continue;
         }
@@ -460,22 +466,49 @@ fn newest_state(tier: &Found) -> TierState {
 }
 
 /// A tier between the first and the last step of attaching or detaching holds nothing that home lacks; but as long as the other home's note names it,
-/// that home needs it to be attached or detached to the end.
-fn refuse_noted(sb: &Superblock, state: TierState, path: &Path) -> Result<()> {
+/// that home needs it to be attached or detached to the end. The home itself is never refused here, wherever it was moved and whatever is at its old
+/// place now.
+fn refuse_noted(
+    sb: &Superblock,
+    state: TierState,
+    identity: &HomeStat,
+    note: Option<&[u8; 16]>,
+    path: &Path,
+) -> Result<()> {
     let was = PathBuf::from(std::ffi::OsString::from_vec(sb.home_path.clone()));
-    if !matches!(state, TierState::Attaching | TierState::Detaching) || was == path {
+    let in_the_middle = matches!(state, TierState::Attaching | TierState::Detaching);
+    if !in_the_middle || was == path || is_home_of(sb, identity) {
         return Ok(());
     }
-    let names_it = crate::note::attachment(&was)
-        .is_ok_and(|note| note.is_some_and(|note| note.id == crate::note::hex(&sb.attachment)));
-    if !names_it {
-        return Ok(());
-    }
+    let why = match noted_at(&was) {
+        Ok(attachment) if attachment != Some(sb.attachment) => return Ok(()),
+        Ok(_) => String::new(),
+        // It was copied to another place in the middle: what cannot be read where it was is no reason to refuse what its own note names.
+        Err(_) if note == Some(&sb.attachment) => return Ok(()),
+        Err(reason) => format!(". Whether that home still needs it cannot be seen: {reason}"),
+    };
     Err(Error::WrongTier(format!(
-        "tier `{}` is in the middle of being attached to {} or detached from it, which was interrupted; attach or detach that first",
+        "tier `{}` is in the middle of being attached to {} or detached from it, which was interrupted; attach or detach that first{why}",
         sb.name,
         was.display()
     )))
+}
+
+/// The attachment that the note of the home at `path` names; `None` where there is no home, or one without a note. The error is why that cannot
+/// be seen.
+fn noted_at(path: &Path) -> std::result::Result<Option<[u8; 16]>, String> {
+    let found = match NoteOf::read(path) {
+        Err(HomeError::Missing { .. } | HomeError::NotADirectory { .. }) => return Ok(None),
+        other => other.map_err(|e| e.to_string())?,
+    };
+    let note = found.note.map(|bytes| Note::parse(&bytes, &found.home)).transpose();
+    Ok(note.map_err(|e| e.to_string())?.map(|note| note.attachment))
+}
+
+/// Whether the tier's superblock names this very directory as its home, under whatever name.
+fn is_home_of(sb: &Superblock, identity: &HomeStat) -> bool {
+    let born = (sb.home_btime_ns, identity.btime_ns);
+    sb.home_ino == identity.ino && (born.0 == born.1 || born.0 == 0 || born.1 == 0)
 }
 
 fn refuse_foreign(
@@ -495,9 +528,7 @@ fn refuse_foreign(
             path.display()
         )));
     }
-    let same = sb.home_ino == identity.ino
-        && (sb.home_btime_ns == identity.btime_ns || sb.home_btime_ns == 0 || identity.btime_ns == 0);
-    if same {
+    if is_home_of(sb, identity) {
         return Ok(());
     }
     if note.is_some() {

@@ -116,7 +116,8 @@ impl Inner {
         meta.line.flags |= flag;
         meta.line.mtime = word;
         if !goes_on {
-            meta.line.since_ns = now;
+            // Not `now`: the sync above may have taken minutes.
+            meta.line.since_ns = self.home.now_ns();
         }
         if let Some(size) = size {
             meta.line.size = size;
@@ -223,7 +224,8 @@ impl Inner {
                 // Of a thousand scattered writes to slow storage the last may be minutes after the first word of them.
                 let now = self.home.now_ns();
                 if now.saturating_sub(said_ns) >= RENEW_AFTER_NS {
-                    (mtime, said_ns) = (self.begin_home_change(file, placed, DESTAGING)?, now);
+                    mtime = self.begin_home_change(file, placed, DESTAGING)?;
+                    said_ns = self.home.now_ns();
                 }
                 file.home.write_at(at, &run).map_err(file.io("cannot destage to"))?;
             }

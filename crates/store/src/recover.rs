@@ -606,7 +606,7 @@ fn changed(file: &Recovered) -> Option<String> {
                         && t - stat.mtime_ns < 1_000_000_000
                         && stat.mtime_ns.is_multiple_of(1_000_000_000))
             })
-            || (from..=line.since_ns + OURS_FOR_NS).contains(&stat.mtime_ns)
+            || (from..=line.since_ns.saturating_add(OURS_FOR_NS)).contains(&stat.mtime_ns)
         {
             return None;
         }

@@ -28,6 +28,7 @@ fn shape_for(seed: u64) -> Shape {
         redo_keep: [8192, 0, 16384][(seed / 2 % 3) as usize],
         // A few changes of such a home, and recovery would take them for somebody else's, were they announced but once.
         change_takes_ms: if seed % 16 == 5 { 45_000 } else { 1 },
+        sync_takes_ms: 0,
     }
 }
 

@@ -12,6 +12,10 @@ mod image;
 
 use fastrand::Rng;
 
+/// Where a state line has its flags, and its sizes and times: [`tiersmith_store`]'s `format/slot.rs`.
+const LINE_FLAGS: u32 = 16;
+const LINE_NUMBERS: [u32; 5] = [8, 24, 32, 40, 48];
+
 /// An input as the fuzzer might make it: a moment, a home, and edits, most of them in the metadata.
 fn input(rng: &mut Rng) -> Vec<u8> {
     let home = if rng.u8(..4) == 0 { rng.u8(..) } else { 0 };
@@ -66,6 +70,26 @@ fn the_largest_numbers_under_a_right_checksum_are_refused_or_work() {
                 image::attach_and_use(&[&[moment, 0], &edit[..], &seal].concat());
                 image::attach_and_use(&[&[moment, 0], &edit[..], &both, &seal].concat());
             }
+        }
+    }
+}
+
+/// The largest numbers in the state lines of the first slots, any of them together, and with a flag that makes recovery count on from them.
+#[test]
+fn the_largest_numbers_beside_each_flag_of_a_state_line_are_refused_or_work() {
+    let [byte, number, seal] = [0, 5, 6];
+    let place = |at: u32| at.to_le_bytes()[..3].to_vec();
+    for (moment, slot, flag) in (0..6).flat_map(|m| (0..3).flat_map(move |s| (0..6).map(move |f| (m, s, f))))
+    {
+        for fields in 1..1 << LINE_NUMBERS.len() {
+            let mut input = vec![moment, 0];
+            for line in (0..4).map(|line| 20480 + slot * 1024 + 128 + line * 64) {
+                input.extend([&[byte], &place(line + LINE_FLAGS)[..], &[0, 1 << flag]].concat());
+                for (_, at) in LINE_NUMBERS.iter().enumerate().filter(|(n, _)| fields >> n & 1 == 1) {
+                    input.extend([&[number], &place(line + at)[..], &[0, 11, 0]].concat());
+                }
+            }
+            image::attach_and_use(&[&input, &[seal, 0, 0, 0, 0][..]].concat());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A tier that a cut left between the states, given to another home.
+//! A tier that a cut left between the states, given to another home, and to its own in another place.
 
 use super::{Medium, Options, TierSpec, attach};
 use crate::attached::AttachedHome;
@@ -7,7 +7,8 @@ use crate::format::superblock::{COPY_AT, SUPERBLOCK, Superblock, TierState};
 use crate::profile::Profile;
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 fn try_attach(dir: &Path, home: &str) -> Result<AttachedHome> {
     let mut spec = TierSpec::new("fast", dir.join("fast"), Medium::Emulated, 4 << 20);
@@ -55,5 +56,137 @@ fn a_tier_in_the_middle_of_attaching_or_detaching_is_not_given_to_another_home_w
         set_state(&member, state);
         fs::remove_file(dir.join("one.tiersmith-home/.tiersmith")).unwrap();
         try_attach(&dir, "two").unwrap().detach().unwrap();
+    }
+}
+
+/// A directory with homes in it, each with a file.
+fn homes(names: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let guard = tempfile::tempdir().unwrap();
+    let dir = guard.path().canonicalize().unwrap();
+    for home in names {
+        fs::create_dir_all(dir.join(home)).unwrap();
+        fs::write(dir.join(home).join("file"), home).unwrap();
+    }
+    (guard, dir)
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for name in ["file", ".tiersmith"] {
+        fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_home_that_was_moved_with_a_link_at_its_old_place_is_not_locked_out_of_its_tier() {
+    for (state, attached_between) in
+        [TierState::Attaching, TierState::Detaching].iter().flat_map(|s| [(*s, false), (*s, true)])
+    {
+        let (_guard, dir) = homes(&["old/one"]);
+        drop(try_attach(&dir, "old/one").unwrap());
+        if !attached_between {
+            set_state(&dir.join("fast"), state);
+        }
+        fs::rename(dir.join("old"), dir.join("new")).unwrap();
+        symlink(dir.join("new"), dir.join("old")).unwrap();
+        if attached_between {
+            drop(try_attach(&dir, "old/one").unwrap());
+            set_state(&dir.join("fast"), state);
+        }
+        for home in ["old/one", "new/one"] {
+            let attached = try_attach(&dir, home).unwrap();
+            assert_eq!(attached.home_path(), dir.join("new/one"), "what it says of its place is where it is");
+            drop(attached);
+            set_state(&dir.join("fast"), state);
+        }
+        try_attach(&dir, "old/one").unwrap().detach().unwrap();
+        assert_eq!(fs::read_to_string(dir.join("new/one/file")).unwrap(), "old/one");
+    }
+}
+
+#[test]
+fn a_home_that_was_renamed_keeps_its_tier_when_a_copy_of_it_is_at_its_old_place() {
+    let (_guard, dir) = homes(&["one"]);
+    drop(try_attach(&dir, "one").unwrap());
+    set_state(&dir.join("fast"), TierState::Detaching);
+    for aside in ["", ".tiersmith-home"] {
+        fs::rename(dir.join(format!("one{aside}")), dir.join(format!("moved{aside}"))).unwrap();
+    }
+    copy(&dir.join("moved.tiersmith-home"), &dir.join("one"));
+    let said = try_attach(&dir, "one").map(drop).unwrap_err().to_string();
+    assert!(said.contains("is a copy of"), "{said}");
+    try_attach(&dir, "moved").unwrap().detach().unwrap();
+    assert_eq!(fs::read_to_string(dir.join("moved/file")).unwrap(), "one");
+}
+
+#[test]
+fn a_home_that_was_copied_to_another_place_in_the_middle_of_attaching_stays_attached_there() {
+    // What is at the old place then: nothing, or something that cannot be read.
+    for unreadable in [false, true] {
+        let (_guard, dir) = homes(&["one"]);
+        drop(try_attach(&dir, "one").unwrap());
+        set_state(&dir.join("fast"), TierState::Attaching);
+        copy(&dir.join("one.tiersmith-home"), &dir.join("other"));
+        fs::remove_dir_all(dir.join("one.tiersmith-home")).unwrap();
+        fs::remove_dir_all(dir.join("one")).unwrap();
+        if unreadable {
+            fs::create_dir_all(dir.join("one/.tiersmith")).unwrap();
+        }
+        drop(try_attach(&dir, "other").unwrap());
+        // By now it says `attached`, and that of this directory.
+        drop(try_attach(&dir, "other").unwrap());
+        try_attach(&dir, "other").unwrap().detach().unwrap();
+        assert_eq!(fs::read_to_string(dir.join("other/file")).unwrap(), "one");
+    }
+}
+
+#[test]
+fn a_tier_in_the_middle_is_not_given_away_while_it_cannot_be_seen_whether_its_home_needs_it() {
+    type Hide = fn(&Path, &Path);
+    let hidden: [(&str, Hide); 4] = [
+        ("note .tiersmith cannot be read", |_, note| fs::write(note, "attachment = 7").unwrap()),
+        ("newer Tiersmith", |_, note| {
+            let text = fs::read_to_string(note).unwrap();
+            fs::write(note, text.replace("version = 2", "version = 3")).unwrap();
+        }),
+        ("cannot read the note of", |_, note| {
+            fs::remove_file(note).unwrap();
+            fs::create_dir(note).unwrap();
+        }),
+        ("bring that directory back", |dir, _| {
+            fs::rename(dir.join("one.tiersmith-home"), dir.join("elsewhere")).unwrap();
+        }),
+    ];
+    for state in [TierState::Attaching, TierState::Detaching] {
+        for (reason, hide) in hidden {
+            let (_guard, dir) = homes(&["one", "two"]);
+            drop(try_attach(&dir, "one").unwrap());
+            set_state(&dir.join("fast"), state);
+            let note = dir.join("one.tiersmith-home/.tiersmith");
+            let kept = fs::read(&note).unwrap();
+            hide(&dir, &note);
+            let before = fs::read(dir.join("fast")).unwrap();
+            let said = try_attach(&dir, "two").map(drop).unwrap_err().to_string();
+            assert!(said.contains(reason) && said.contains("cannot be seen"), "{state:?} {reason}: {said}");
+            assert!(fs::read(dir.join("fast")).unwrap() == before, "nothing was changed");
+            // It comes back, and needs the tier.
+            let _ = fs::rename(dir.join("elsewhere"), dir.join("one.tiersmith-home"));
+            let _ = fs::remove_dir(&note);
+            fs::write(&note, kept).unwrap();
+            try_attach(&dir, "one").unwrap().detach().unwrap();
+            try_attach(&dir, "two").unwrap().detach().unwrap();
+        }
+        // No home there: a file, or nothing.
+        for file in [true, false] {
+            let (_guard, dir) = homes(&["one", "two"]);
+            drop(try_attach(&dir, "one").unwrap());
+            set_state(&dir.join("fast"), state);
+            fs::remove_dir_all(dir.join("one")).unwrap();
+            fs::remove_dir_all(dir.join("one.tiersmith-home")).unwrap();
+            if file {
+                fs::write(dir.join("one"), "").unwrap();
+            }
+            try_attach(&dir, "two").unwrap().detach().unwrap();
+        }
     }
 }

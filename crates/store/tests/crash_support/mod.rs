@@ -221,7 +221,8 @@ impl Run {
     pub fn new(shape: Shape, files: &[(&'static str, usize)], ops: &[Op], planted: Planted) -> Self {
         let recorder = Recorder::new();
         let clock_step_ns = shape.change_takes_ms * 1_000_000;
-        recorder.home().set_options(SimOptions { clock_step_ns, ..SimOptions::default() });
+        let sync_takes_ns = shape.sync_takes_ms * 1_000_000;
+        recorder.home().set_options(SimOptions { clock_step_ns, sync_takes_ns, ..SimOptions::default() });
         let mut start = Files::default();
         for (id, (name, len)) in files.iter().enumerate() {
             let bytes = pattern(1000 + id, 0, *len);

@@ -66,6 +66,8 @@ pub struct Shape {
     pub redo_keep: u64,
     /// What each change of home takes.
     pub change_takes_ms: u64,
+    /// What each sync of home takes.
+    pub sync_takes_ms: u64,
 }
 
 impl Default for Shape {
@@ -78,6 +80,7 @@ impl Default for Shape {
             lanes: 2,
             redo_keep: 8192,
             change_takes_ms: 1,
+            sync_takes_ms: 0,
         }
     }
 }

@@ -38,6 +38,8 @@ pub type Hook = Arc<dyn Fn(u64) + Send + Sync>;
 pub struct SimOptions {
     /// What the clock advances by with each change; 0: all changes carry one time stamp.
     pub clock_step_ns: u64,
+    /// What the clock advances by with each sync of a file or directory, whether it works or fails.
+    pub sync_takes_ns: u64,
     /// Give a new file the lowest inode number that a removed one had.
     pub reuse_inos: bool,
     /// Report generations of inode numbers (a real home reports 0).
@@ -52,6 +54,7 @@ impl Default for SimOptions {
     fn default() -> Self {
         Self {
             clock_step_ns: 1_000_000,
+            sync_takes_ns: 0,
             reuse_inos: false,
             generations: false,
             capacity: None,
@@ -333,6 +336,7 @@ impl Inner {
     }
 
     fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.state.clock_ns += self.options.sync_takes_ns;
         if countdown(&mut self.fail_sync_in) {
             return Err(Errno::IO.into());
         }
@@ -624,6 +628,8 @@ impl HomeFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut inner = self.disk.inner.lock();
+        let takes_ns = inner.options.sync_takes_ns;
+        inner.state.clock_ns += takes_ns;
         if countdown(&mut inner.fail_sync_in) {
             inner.happen(HomeEvent::SyncFileFailed { id: self.id });
             return Err(Errno::IO.into());
