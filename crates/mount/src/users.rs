@@ -27,8 +27,7 @@ pub(crate) fn of(at: &Path) -> String {
             let mut files = files.filter(|file| inside(&file.path()));
             if files.any(|file| !covered(&file.file_name())) { "open files" } else { continue }
         };
-        let name = std::fs::read_to_string(dir.join("comm")).unwrap_or_default();
-        found.push(format!("{} (process {pid}) has {how} there", name.trim()));
+        found.push(format!("{} (process {pid}) has {how} there", name_in(&dir)));
     }
     let more = found.len().saturating_sub(5);
     found.truncate(5);
@@ -41,6 +40,12 @@ pub(crate) fn of(at: &Path) -> String {
     } else {
         found.join(", ")
     }
+}
+
+/// A process's name, which it may choose, in one line.
+fn name_in(process: &Path) -> String {
+    let name = std::fs::read(process.join("comm")).unwrap_or_default();
+    crate::fs::one_line(String::from_utf8_lossy(&name).trim())
 }
 
 /// The numbers of what is mounted at `at`, in this process's mount namespace.
@@ -82,8 +87,7 @@ pub(crate) fn elsewhere(at: &Path) -> String {
         }
         seen.push(own);
         if std::fs::read(dir.join("mountinfo")).is_ok_and(|mounts| has(&mounts)) {
-            let name = std::fs::read_to_string(dir.join("comm")).unwrap_or_default();
-            found.push(format!("{} (process {pid})", name.trim()));
+            found.push(format!("{} (process {pid})", name_in(&dir)));
         }
     }
     if found.is_empty() {

@@ -26,8 +26,9 @@ use crate::error::{During, Error, Result};
 const LOOK: Duration = Duration::from_millis(10);
 /// How long a killed process may take to be gone; in a system call that hangs it stays longer, and is left to the kernel.
 const GONE: Duration = Duration::from_secs(60);
-/// How long PostgreSQL may take to end at once: it kills its processes itself after five seconds.
-const AT_ONCE: Duration = Duration::from_secs(10);
+/// How long PostgreSQL may take to end at once: it kills its processes itself after five seconds, and on a busy machine comes to the rest later. One that
+/// is killed by us leaves its shared memory, so only one that hangs is.
+const AT_ONCE: Duration = Duration::from_secs(60);
 /// Bytes of a log's end in an error.
 const LOG_END: usize = 1500;
 

@@ -187,18 +187,19 @@ impl Fs {
         }
     }
 
-    /// Ends the loan of a file that the kernel did not take.
+    /// Ends the loan of a file that the kernel did not take, if home has all of it. Else the file stays lent, right and slow: `renames` and the node's
+    /// `open` are held here, and home may take its time, or be full. The background brings it home, and a later opening comes here again.
     fn take_back(&self, opened: &Opened) {
         if !opened.file.is_lent() {
             return;
         }
-        match opened.file.give_back() {
+        match opened.file.give_back_at_once() {
             Ok(true) => {}
-            // It stays right as it is: through the plain file, and slow.
-            Ok(false) => log::warn!(
-                "a file that the kernel did not take stays lent: another program has it open or mapped"
-            ),
-            Err(e) => log::warn!("a file that the kernel did not take stays lent: {e}"),
+            Ok(false) => {
+                log::debug!("a file that the kernel did not take stays lent until home has all of it")
+            }
+            // In the log, at most once a second.
+            Err(e) => drop(self.failed(&e)),
         }
     }
 

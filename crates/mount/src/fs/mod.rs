@@ -102,12 +102,13 @@ pub(crate) struct Fs {
     durable: bool,
 }
 
-/// Names of files are in it, which may hold anything: a line stays one line, and a terminal that shows it shows only letters.
-fn one_line(message: &str) -> String {
-    message
-        .chars()
-        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
-        .collect()
+/// Names of files and programs are in it, which may hold anything: a line stays one line, and a terminal that shows it neither obeys it nor turns it
+/// round.
+pub(crate) fn one_line(message: &str) -> String {
+    let turns = |c| matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown =
+        |c: char| if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.to_string() };
+    message.chars().map(shown).collect()
 }
 
 /// Whether it is a name and not a way to somewhere else. The kernel sends nothing else; were it to, the way could lead out of the home.
@@ -456,6 +457,7 @@ mod tests {
     #[test]
     fn a_name_cannot_make_a_line_of_the_log() {
         assert_eq!(one_line("cannot open a\nb\u{1b}[2J: \u{e4}"), "cannot open a\\nb\\u{1b}[2J: \u{e4}");
+        assert_eq!(one_line("a\u{202e}gpj.exe\u{2066}"), "a\\u{202e}gpj.exe\\u{2066}");
     }
 
     #[test]
