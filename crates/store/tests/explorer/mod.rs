@@ -310,6 +310,11 @@ impl Thread {
         }
     }
 
+    /// Something that may be either way.
+    pub(crate) fn either(&self) -> bool {
+        self.world.borrow_mut().decisions.choose(2) == 0
+    }
+
     pub(crate) fn check(&self, holds: bool, otherwise: impl FnOnce() -> String) {
         if !holds {
             self.world.borrow_mut().fail(otherwise());
