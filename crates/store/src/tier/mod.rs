@@ -123,23 +123,6 @@ impl SlotNumbers {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::SlotNumbers;
-
-    #[test]
-    fn an_id_is_never_zero_nor_that_of_a_file_that_is_there_when_the_numbers_come_again() {
-        let first = (1 << 20) + 1;
-        let mut numbers = SlotNumbers::found((0..9).collect(), [first, first + 1].into());
-        numbers.begin((1 << 20) + 1);
-        assert_eq!(numbers.take(), Some((8, first + 2)));
-        numbers.give(8, first + 2);
-        numbers.begin(1 << 20);
-        numbers.last_file = SlotNumbers::FILE_MASK;
-        assert_eq!(numbers.take(), Some((8, 1)));
-    }
-}
-
 impl Tier {
     /// It gets another one when it is formatted.
     pub(crate) fn uuid(&self) -> [u8; 16] {
@@ -221,5 +204,22 @@ impl Tier {
     /// Bytes of all members in use now.
     pub(crate) fn len(&self) -> u64 {
         self.members.iter().map(|m| m.mapping.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SlotNumbers;
+
+    #[test]
+    fn an_id_is_never_zero_nor_that_of_a_file_that_is_there_when_the_numbers_come_again() {
+        let first = (1 << 20) + 1;
+        let mut numbers = SlotNumbers::found((0..9).collect(), [first, first + 1].into());
+        numbers.begin((1 << 20) + 1);
+        assert_eq!(numbers.take(), Some((8, first + 2)));
+        numbers.give(8, first + 2);
+        numbers.begin(1 << 20);
+        numbers.last_file = SlotNumbers::FILE_MASK;
+        assert_eq!(numbers.take(), Some((8, 1)));
     }
 }
