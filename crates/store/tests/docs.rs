@@ -1,4 +1,5 @@
-//! What the documents say of the code is so: named tests and files exist, the example in the README is the one that is compiled.
+//! What the documents say of the code is so: named tests, files and headings exist, the example of
+//! the guide is compiled, the first page is short, and no document says what nobody says.
 //!
 //! Deliberately absent: whether a sentence is true. That is for readers.
 
@@ -101,7 +102,7 @@ fn every_planted_bug_is_in_the_table_of_crash_safety() {
 }
 
 #[test]
-fn the_example_in_the_readme_is_the_one_that_is_compiled() {
+fn the_example_in_the_guide_is_the_one_that_is_compiled() {
     let library = text("crates/store/src/lib.rs");
     let compiled: Vec<&str> = library
         .lines()
@@ -112,49 +113,139 @@ fn the_example_in_the_readme_is_the_one_that_is_compiled() {
         .take_while(|line| *line != "```")
         .filter(|line| !line.starts_with("# "))
         .collect();
-    let readme = text("README.md");
-    let (_, rest) = readme.split_once("```rust\n").expect("the README has an example in Rust");
+    let guide = text("docs/guide/rust.md");
+    let (_, rest) = guide.split_once("```rust\n").expect("the guide has an example in Rust");
     let shown: Vec<&str> = rest.lines().take_while(|line| *line != "```").collect();
     assert_eq!(shown, compiled);
 }
 
-#[test]
-fn every_file_the_documents_name_exists() {
-    let mut faults = Vec::new();
-    let mut documents = vec!["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-        .into_iter()
-        .map(PathBuf::from)
-        .collect::<Vec<_>>();
-    for folder in ["docs", "docs/decisions", "docs/guide"] {
-        documents.extend(fs::read_dir(root().join(folder)).unwrap().filter_map(|entry| {
-            let path = entry.unwrap().path();
-            path.extension()
-                .is_some_and(|e| e == "md")
-                .then(|| path.strip_prefix(root()).unwrap().to_path_buf())
-        }));
+/// Every Markdown file of the project but the fuzzer's, relative to the root.
+fn documents() -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in ["", "docs", "docs/decisions", "docs/guide", "results"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") {
+                found.push(Path::new(folder).join(name).to_str().unwrap().to_owned());
+            }
+        }
     }
-    for document in documents {
-        let text = text(document.to_str().unwrap());
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
-            let target = root().join(&document).parent().unwrap().join(link.split('#').next().unwrap());
+    found.sort();
+    found
+}
+
+/// What a document links to: in the text, and in definitions (`[name]: target`).
+fn links(text: &str) -> Vec<&str> {
+    let definition = |line: &'_ str| line.starts_with('[').then(|| line.find("]: ")).flatten();
+    let defined = text.lines().filter_map(|line| definition(line).map(|at| &line[at + 3..]));
+    let inline = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    inline.chain(defined).filter(|link| !link.contains("://")).collect()
+}
+
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |line: &str| -> String {
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_file_and_heading_the_documents_name_exists() {
+    let mut faults = Vec::new();
+    for document in documents() {
+        let text = text(&document);
+        for link in links(&text) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = root().join(&document).parent().unwrap().join(file);
+            let target = if file.is_empty() { root().join(&document) } else { target };
             if !target.exists() {
-                faults.push(format!("{}: the link {link} leads nowhere", document.display()));
+                faults.push(format!("{document}: the link {link} leads nowhere"));
+            } else if !anchor.is_empty() && !anchors(&fs::read_to_string(target).unwrap()).contains(anchor) {
+                faults.push(format!("{document}: the link {link} names no heading"));
             }
         }
         for name in quoted(&text) {
-            let a_path = ["crates/", "docs/", "examples/", "benches/", ".ci/"]
+            let a_path = ["crates/", "docs/", "examples/", "benches/", "results/", ".ci/"]
                 .iter()
                 .any(|start| name.starts_with(start));
             if a_path
                 && !(name.contains(['*', ' ', '<']) || name.contains("NNNN"))
                 && !root().join(name).exists()
             {
-                faults.push(format!("{}: there is no {name}", document.display()));
+                faults.push(format!("{document}: there is no {name}"));
             }
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Documents whose margin and words are not held yet.
+const NOT_HELD: [&str; 5] = [
+    "ARCHITECTURE.md",
+    "docs/crash-safety.md",
+    "docs/format.md",
+    "docs/guide/mount.md",
+    "docs/guide/sqlite.md",
+];
+
+/// Lines of a document that people wrote: with their numbers, without blocks of generated tables.
+fn written(text: &str) -> Vec<(usize, &str)> {
+    let mut generated = false;
+    let mut lines = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        generated =
+            (generated || line.starts_with("<!-- results: ")) && !line.starts_with("<!-- end of results");
+        if !generated {
+            lines.push((number, line));
+        }
+    }
+    lines
+}
+
+#[test]
+fn documents_keep_the_right_margin() {
+    let mut faults = Vec::new();
+    for document in documents().into_iter().filter(|name| !NOT_HELD.contains(&name.as_str())) {
+        let text = text(&document);
+        let too_long = written(&text).into_iter().filter(|(_, line)| line.chars().count() > 100);
+        faults.extend(too_long.map(|(number, _)| format!("{document}:{number}")));
+    }
+    assert!(faults.is_empty(), "lines of more than 100 columns:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn no_document_or_help_text_says_what_nobody_says() {
+    const PHRASES: [&str; 7] =
+        ["mended", "to be had", "comes in", "so many", "is said", "not told", "of no use"];
+    let mut faults = Vec::new();
+    let scripts = ["check", "study"].map(str::to_owned);
+    for document in documents().into_iter().chain(scripts) {
+        if NOT_HELD.contains(&document.as_str()) {
+            continue;
+        }
+        // A phrase may go on in the next line.
+        let words = text(&document).to_lowercase();
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let words = words.join(" ");
+        let said = PHRASES.iter().filter(|phrase| words.contains(**phrase));
+        faults.extend(said.map(|phrase| format!("{document}: \"{phrase}\"")));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_readme_is_one_screen_that_answers_and_one_that_shows() {
+    let readme = text("README.md");
+    assert!(readme.lines().count() <= 90, "README.md has {} lines", readme.lines().count());
+    let first: Vec<&str> = readme.lines().take(40).collect();
+    for answer in ["For whom", "How it works", "What it costs", "What it is not"] {
+        let found = first.iter().any(|line| line.contains(answer));
+        assert!(found, "the first 40 lines of README.md do not answer: {answer}");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
 fn sources(endings: &[&str]) -> Vec<(PathBuf, String)> {
     let root = root();
     let mut files = Vec::new();
-    for folder in [".ci", "benches", "cases", "crates", "docs", "examples", "fuzz"] {
+    for folder in [".ci", "benches", "cases", "crates", "docs", "examples", "fuzz", "results"] {
         if root.join(folder).is_dir() {
             files_below(&root.join(folder), &mut files);
         }
