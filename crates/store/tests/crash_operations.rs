@@ -322,6 +322,25 @@ fn power_cut_while_scattered_blocks_go_to_a_home_that_takes_minutes_finds_home_a
 }
 
 #[test]
+fn power_cut_while_ranges_of_a_home_that_takes_minutes_are_punched_finds_home_as_ours() {
+    // Every other block is a hole already, so that home is cleared in many pieces.
+    let hole = |block: u64| Op::Punch { name: "a.db", at: block * 4096, len: 4096 };
+    let ops = [
+        hole(1),
+        hole(3),
+        hole(5),
+        Op::Punch { name: "a.db", at: 0, len: 28672 },
+        write("a.db", 32768, 4096),
+    ];
+    for shape in slow_homes() {
+        let run = Run::new(shape, &[("a.db", 49152)], &ops, Planted::None);
+        let report = run.explore(60, 1, Planted::None);
+        print_count("punched, slowly home", &report);
+        report.assert_sound();
+    }
+}
+
+#[test]
 fn power_cut_while_a_lent_file_goes_to_a_home_that_takes_minutes_finds_home_as_ours() {
     const LEN: usize = 1 << 20;
     let ops = [

@@ -5,7 +5,7 @@
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
 //! | 1 | each block that may hold something becomes a block of zeros in the tier, as by a write of it | each block old or zero |
-//! | 2 | the state line says `destaging`, then a fence | zeros |
+//! | 2 | the state line says `destaging`, and again when clearing takes long; a fence | zeros |
 //! | 3 | home's blocks are punched (or zeroed) and home is synced | zeros, at home too or not yet |
 //! | 4 | entries that still point to the zeros of step 1 become `Home`; a fence; their frames are free | zeros |
 //! | 5 | the state line gets home's stamp and loses the flag | zeros |
@@ -168,9 +168,11 @@ impl Inner {
         if views.is_empty() {
             return Ok(());
         }
-        let mtime = self.begin_home_change(file, placed, DESTAGING)?;
+        let mut mtime = self.begin_home_change(file, placed, DESTAGING)?;
         for run in views.chunk_by(|a, b| a.0.0 + 1 == b.0.0) {
             let at = size.start_of(run[0].0);
+            // Said again for each run: of many, on slow storage, the first word would be too old for the last.
+            mtime = self.begin_home_change(file, placed, DESTAGING)?;
             match file.home.clear(at, (run.len() * size.bytes()) as u64, how) {
                 Ok(()) => {}
                 // The range reads as zeros already, durable; the rest is the destaging's, as for any block.

@@ -647,12 +647,20 @@ impl HomeFile for SimFile {
         Ok(())
     }
 
-    /// Writes zeros where the file is: what is found after a power cut may be torn, as any write may.
-    fn clear(&self, off: u64, len: u64, _: Clear) -> io::Result<()> {
+    /// Zeros where the file is: what is found after a power cut may be torn, as after any write.
+    fn clear(&self, off: u64, len: u64, how: Clear) -> io::Result<()> {
         let mut inner = self.disk.inner.lock();
         let size = inner.stat_file(self.id).size;
         let len = len.min(size.saturating_sub(off));
-        inner.write(self.id, off, &vec![0; len as usize])
+        if how == Clear::Zero || len == 0 {
+            return inner.write(self.id, off, &vec![0; len as usize]);
+        }
+        if countdown(&mut inner.fail_write_in) {
+            return Err(Errno::IO.into());
+        }
+        let time_ns = inner.tick();
+        inner.happen(HomeEvent::Punch { id: self.id, at: off, len, time_ns });
+        Ok(())
     }
 
     /// Says whether there is room, and moves the time stamps; what is reserved is not kept from others.
@@ -673,12 +681,15 @@ impl HomeFile for SimFile {
     }
 
     fn next_data(&self, off: u64) -> io::Result<Option<u64>> {
-        let size = self.stat()?.size;
-        Ok((off < size).then_some(off))
+        let inner = self.disk.inner.lock();
+        let size = inner.stat_file(self.id).size;
+        Ok(inner.state.node(self.id).next(off, true).filter(|at| *at < size))
     }
 
     fn next_hole(&self, off: u64) -> io::Result<Option<u64>> {
-        let size = self.stat()?.size;
-        Ok((off < size).then_some(size))
+        let inner = self.disk.inner.lock();
+        let size = inner.stat_file(self.id).size;
+        let hole = inner.state.node(self.id).next(off, false).unwrap_or(size);
+        Ok((off < size).then_some(hole.min(size)))
     }
 }

@@ -227,6 +227,7 @@ fn tick_to(state: &mut State, event: &HomeEvent) {
         | HomeEvent::Exchange { time_ns, .. }
         | HomeEvent::SetTimes { time_ns, .. }
         | HomeEvent::Write { time_ns, .. }
+        | HomeEvent::Punch { time_ns, .. }
         | HomeEvent::SetLen { time_ns, .. } => state.clock_ns = *time_ns,
         _ => {}
     }

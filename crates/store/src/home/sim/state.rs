@@ -70,6 +70,8 @@ pub enum HomeEvent {
     Link { from: Arc<Path>, to: Arc<Path>, time_ns: u64 },
     /// Bytes were written.
     Write { id: FileId, at: u64, data: Bytes, time_ns: u64 },
+    /// Bytes became zero, and the space of whole allocation units was given back.
+    Punch { id: FileId, at: u64, len: u64, time_ns: u64 },
     /// A file was cut or extended.
     SetLen { id: FileId, len: u64, time_ns: u64 },
     /// The guard moved the directory, or made or removed the note.
@@ -210,6 +212,11 @@ impl Names {
             HomeEvent::Write { id, at, data, time_ns } => {
                 if let Some(a) = self.files.get_mut(id) {
                     a.size = a.size.max(at + data.0.len() as u64);
+                    (a.mtime_ns, a.ctime_ns) = (*time_ns, *time_ns);
+                }
+            }
+            HomeEvent::Punch { id, time_ns, .. } => {
+                if let Some(a) = self.files.get_mut(id) {
                     (a.mtime_ns, a.ctime_ns) = (*time_ns, *time_ns);
                 }
             }
@@ -360,6 +367,7 @@ impl State {
                 Arc::make_mut(&mut self.nodes).insert(*id, node);
             }
             HomeEvent::Write { id, at, data, .. } => self.node_mut(*id).write(*at, data),
+            HomeEvent::Punch { id, at, len, .. } => self.node_mut(*id).punch(*at, *len),
             HomeEvent::SetLen { id, len, .. } => {
                 let op = self.first_op + self.journal.len() as u64;
                 self.node_mut(*id).set_len(*len, op);
@@ -436,6 +444,7 @@ impl State {
             if blocks.len() > (a.size as usize).div_ceil(ALLOCATION) {
                 Arc::make_mut(&mut blocks).truncate((a.size as usize).div_ceil(ALLOCATION));
             }
+            give_space(&mut blocks, &bytes);
             nodes.insert(*id, Node { durable: bytes.clone(), current: bytes, past: Vec::new(), blocks });
         }
         if names.files.len() > nodes.len() {
@@ -495,6 +504,23 @@ impl Node {
             blocks[units].fill(true);
         }
         self.past.push(Past::Write { at, data: data.clone(), fate: Fate::Pending });
+    }
+
+    fn punch(&mut self, at: u64, len: u64) {
+        self.write(at, &Bytes(vec![0; len as usize].into()));
+        let whole = (at as usize).div_ceil(ALLOCATION)..(at + len) as usize / ALLOCATION;
+        if !whole.is_empty() {
+            Arc::make_mut(&mut self.blocks)[whole].fill(false);
+        }
+    }
+
+    /// The first byte from `from` on that is in an allocation unit with space, or in one without; past the last unit there is none.
+    pub(super) fn next(&self, from: u64, with_space: bool) -> Option<u64> {
+        let first = usize::try_from(from).unwrap_or(usize::MAX) / ALLOCATION;
+        let units = first..self.blocks.len().max(first);
+        let mut found = units.filter(|unit| self.blocks[*unit] == with_space);
+        let past = (!with_space).then_some(self.blocks.len().max(first));
+        found.next().or(past).map(|unit| from.max((unit * ALLOCATION) as u64))
     }
 
     fn set_len(&mut self, len: u64, op: u64) {
@@ -597,6 +623,17 @@ impl Node {
         }
         bytes.resize(size, 0);
         Arc::new(bytes)
+    }
+}
+
+/// After a power cut there is space wherever there are bytes: a hole that was not durable is none.
+fn give_space(blocks: &mut Arc<Vec<bool>>, bytes: &[u8]) {
+    for (unit, held) in bytes.chunks(ALLOCATION).enumerate() {
+        if blocks.get(unit) != Some(&true) && held.iter().any(|b| *b != 0) {
+            let blocks = Arc::make_mut(blocks);
+            blocks.resize(blocks.len().max(unit + 1), false);
+            blocks[unit] = true;
+        }
     }
 }
 

@@ -306,3 +306,18 @@ fn a_sample_has_no_choice_twice_and_is_the_same_for_the_same_seed() {
     assert_eq!(sample, player.choices(200, 9));
     assert_ne!(sample, player.choices(200, 10));
 }
+
+#[test]
+fn a_hole_is_found_where_space_was_given_back_and_after_a_cut_only_where_the_zeros_are() {
+    let (home, file) = home();
+    file.write_at(0, &[2; 12288]).unwrap();
+    home.rebase();
+    file.clear(4000, 4200, Clear::Punch).unwrap();
+    assert_eq!((file.next_hole(0).unwrap(), file.next_data(4096).unwrap()), (Some(4096), Some(8192)));
+    assert_eq!((file.next_data(100).unwrap(), file.next_hole(8192).unwrap()), (Some(100), Some(12288)));
+    for cut in images(&home) {
+        let bytes = cut.contents(p("a")).unwrap();
+        let hole = cut.open(p("a"), OpenMode::READ).unwrap().next_hole(4096).unwrap();
+        assert_eq!(hole == Some(4096), bytes[4096..8192].iter().all(|b| *b == 0));
+    }
+}
