@@ -403,7 +403,7 @@ impl MapReader<'_> {
 
     /// The page a pointer leads to.
     fn page(&mut self, map: &FileMap, place: Place, word: u64, at: WordAt) -> Result<Option<Frame>> {
-        let name = || format!("pointer to map page {place:?}");
+        let name = || format!("pointer to {place}");
         let entry = unseal(self.tier.seed, self.id, place, word)
             .ok_or_else(|| self.damaged(at, &name(), word, None))?;
         if entry == Entry::HOME {

@@ -26,6 +26,29 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
 /// Parts that may have `unsafe` code: the instructions, and the foreign borders.
 const UNSAFE_PARTS: &[&str] = &["pmem", "sqlite", "mount"];
 
+/// Where `{:?}` stands in a message on purpose: text that is to be shown quoted and escaped, and durations, which Rust writes as people do.
+/// File, and the end of its path; then what is printed.
+const SHOWN_QUOTED: &[(&str, &[&str])] = &[
+    ("awr/src/snapshot.rs", &["{key:?}"]),
+    // The names of the protocol's own alerts.
+    ("awr/src/sources/tls/refusal.rs", &["{alert:?}"]),
+    ("lab/src/server/client.rs", &["{text:?}"]),
+    ("lab/src/server/postgres.rs", &["{PATIENCE:?}"]),
+    ("lab/src/server/running.rs", &["{PATIENCE:?}"]),
+    ("lab/src/target/server/keys.rs", &["{other:?}"]),
+    // No messages: a key, and a column.
+    ("lab/src/target/server/mod.rs", &["{:?}"]),
+    ("lab/src/target/sqlite/mod.rs", &["{:?}"]),
+    ("lab/src/target/server/program.rs", &["{:?}"]),
+    ("mount/src/ring/mod.rs", &["{text:?}"]),
+    ("sqlite/src/place/record.rs", &["{:?}", "{VERSION:?}", "{line:?}"]),
+    ("sqlite/src/inspect.rs", &["{question:?}"]),
+    ("store/src/home/mod.rs", &["{:?}"]),
+    ("store/src/check/report.rs", &["{directory:?}", "{path:?}", "{:?}"]),
+    ("store/src/check/table.rs", &["{:?}"]),
+    ("store/src/check/superblock.rs", &["{:?}"]),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -68,6 +91,16 @@ fn sources(endings: &[&str]) -> Vec<(PathBuf, String)> {
             (path.strip_prefix(&root).unwrap().to_path_buf(), text)
         })
         .collect()
+}
+
+/// A source file up to its module of tests, if it has one.
+fn without_tests(text: &str) -> &str {
+    let begins_tests = |at: &usize| {
+        let mut after = text[*at..].lines().skip(1).skip_while(|line| line.starts_with("#["));
+        after.next().is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
+    };
+    let tests = text.match_indices("#[cfg(test)]").map(|(at, _)| at).find(begins_tests);
+    &text[..tests.unwrap_or(text.len())]
 }
 
 fn assert_none(claim: &str, faults: &[String]) {
@@ -179,4 +212,33 @@ fn unsafe_code_is_forbidden_outside_the_parts_that_need_it() {
         }
     }
     assert_none("crate roots without `#![forbid(unsafe_code)]`", &faults);
+}
+
+/// `{:?}` of an error or of a structure prints Rust: `Os { code: 28, kind: StorageFull, .. }`, `RealHome { path: .. }`.
+#[test]
+fn no_message_shows_the_debug_text_of_rust() {
+    let mut faults = Vec::new();
+    for (path, text) in sources(&[".rs"]) {
+        let name = path.to_string_lossy().into_owned();
+        let tests = ["tests.rs", "_test.rs", "suite.rs", "/versions.rs", "/layouts.rs"]
+            .iter()
+            .any(|end| name.ends_with(end));
+        if !name.starts_with("crates/") || !name.contains("/src/") || tests {
+            continue;
+        }
+        let allowed =
+            SHOWN_QUOTED.iter().find(|(file, _)| name.ends_with(file)).map_or(&[][..], |(_, of)| of);
+        for (n, line) in without_tests(&text).lines().enumerate() {
+            let is_comment = line.trim_start().starts_with("//");
+            let shown = line.match_indices(":?}").map(|(end, _)| {
+                let begin = line[..end].rfind('{').unwrap_or(0);
+                &line[begin..end + 3]
+            });
+            let fault = |shown: &str| !allowed.contains(&shown);
+            if !is_comment && (shown.into_iter().any(fault) || line.contains(":#?}")) {
+                faults.push(format!("{name}:{}: {}", n + 1, line.trim()));
+            }
+        }
+    }
+    assert_none("messages with Rust's debug text; use Display, or say it in words", &faults);
 }

@@ -33,7 +33,7 @@ fn unpack_within(bytes: &[u8], most: usize, place: &str) -> Result<Snapshot> {
         Some(b'{') => bytes.to_vec(),
         _ => decompress_to_vec_zlib_with_limit(bytes, most).map_err(|error| match error.status {
             TINFLStatus::HasMoreOutput => damaged(format!("it is larger than {most} bytes")),
-            status => damaged(format!("its {} bytes are no whole zlib stream: {status:?}", bytes.len())),
+            _ => damaged(format!("its {} bytes are no whole zlib stream", bytes.len())),
         })?,
     };
     let text = std::str::from_utf8(&text)

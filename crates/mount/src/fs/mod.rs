@@ -248,7 +248,7 @@ impl Fs {
             log::error!("the mount answered {left_out} more requests with errors than the log says");
         }
         if says {
-            log::error!("the mount answers {errno:?}: {message}");
+            log::error!("the mount answers a request with an error: {message}");
         }
     }
 

@@ -99,7 +99,7 @@ pub(super) fn clean_up(
     transition: Transition,
     fold: Fold<'_>,
 ) -> Result<(), PlaceError> {
-    log::info!("{}: finishing what was cut ({state:?})", layout.database.display());
+    log::info!("{}: finishing an attach or detach that was interrupted", layout.database.display());
     match state {
         State::HalfAttached => {
             give_tier_back(layout);

@@ -241,7 +241,7 @@ impl Visitor for Reader<'_, '_> {
             meaning: "where the newest versions of the blocks below are, is not known; the home file may hold older ones".into(),
             remedy: "restore the member from a copy of the medium, or the file from a backup",
         };
-        self.checker.add(Severity::Damage, 7, self.place(&format!("map page ({level:?})"), spot, None), text);
+        self.checker.add(Severity::Damage, 7, self.place(&level.to_string(), spot, None), text);
     }
 }
 

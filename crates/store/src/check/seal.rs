@@ -89,6 +89,18 @@ pub(super) enum Level {
     Slot(u64),
 }
 
+impl std::fmt::Display for Level {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Level::Block(n) => write!(f, "entry of block {n}"),
+            Level::Leaf(n) => write!(f, "leaf page {n} of the block map"),
+            Level::Middle(n) => write!(f, "middle page {n} of the block map"),
+            Level::Top => f.write_str("top page of the block map"),
+            Level::Slot(n) => write!(f, "file slot {n}"),
+        }
+    }
+}
+
 impl Level {
     fn bits(self) -> u64 {
         match self {

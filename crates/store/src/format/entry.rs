@@ -102,6 +102,18 @@ pub(crate) enum Place {
     Slot(u64),
 }
 
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Block(n) => write!(f, "block {n}"),
+            Place::Leaf(n) => write!(f, "leaf page {n} of the block map"),
+            Place::Middle(n) => write!(f, "middle page {n} of the block map"),
+            Place::Top => f.write_str("the top page of the block map"),
+            Place::Slot(n) => write!(f, "file slot {n}"),
+        }
+    }
+}
+
 fn key24(seed: u64, file: u64, place: Place) -> u64 {
     let (level, index) = match place {
         Place::Block(n) => (0u64, n),

@@ -24,6 +24,15 @@ pub(crate) enum Purpose {
     Blocks(BlockSize),
 }
 
+impl std::fmt::Display for Purpose {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Purpose::Pages => f.write_str("map pages"),
+            Purpose::Blocks(size) => write!(f, "blocks of {} bytes", size.bytes()),
+        }
+    }
+}
+
 impl Purpose {
     const COUNT: usize = 5;
 
@@ -103,7 +112,7 @@ impl Census {
         match self.purposes[unit] {
             None => self.purposes[unit] = Some(purpose),
             Some(p) if p == purpose => {}
-            Some(p) => return Err(format!("it points into unit {unit}, which holds {p:?}, not {purpose:?}")),
+            Some(p) => return Err(format!("it points into unit {unit}, which holds {p}, not {purpose}")),
         }
         for f in frame.0..frame.0 + count {
             let (word, bit) = ((f / 64) as usize, 1u64 << (f % 64));
