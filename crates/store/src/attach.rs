@@ -146,7 +146,8 @@ fn raise_file_limit() {
     if limit.current != limit.maximum {
         let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
         if let Err(e) = setrlimit(Resource::Nofile, most) {
-            log::warn!("the limit of open files stays {:?}: {e}", limit.current);
+            let current = limit.current.map_or("unlimited".to_owned(), |files| files.to_string());
+            log::warn!("the limit of open files stays {current}: {e}");
         }
     }
 }
@@ -390,7 +391,7 @@ fn take(
         recovery: report,
         admissions: Default::default(),
         lending: Mutex::default(),
-        last_background_error: Mutex::new(None),
+        refused: Default::default(),
         wake: Arc::new((Mutex::new(false), Condvar::new())),
         options,
     });
@@ -597,8 +598,8 @@ pub(crate) fn undo_detach(inner: &Arc<Inner>) {
         && let Err(e) = inner.home.close_door(&people_note(&home_path(inner), &inner.tiers))
     {
         log::error!(
-            "{:?}: the door could not be closed again: {e}; do not use the directory before it is attached",
-            inner.home
+            "{}: the door could not be closed again: {e}; do not use the directory before it is attached",
+            home_path(inner).display()
         );
     }
     for tier in &inner.tiers {

@@ -12,6 +12,7 @@ use crate::file::resize::Resize;
 use crate::home::{Home, HomeStat, RenameFlags};
 use crate::lend::Lending;
 use crate::profile::{FileClass, Profile};
+use crate::refused::Refused;
 use crate::stats::{RecoveryReport, Stats};
 use crate::tier::Tier;
 use parking_lot::{Condvar, Mutex};
@@ -45,7 +46,8 @@ pub(crate) struct Inner {
     pub(crate) lending: Mutex<Lending>,
     pub(crate) closed: AtomicBool,
     pub(crate) recovery: RecoveryReport,
-    pub(crate) last_background_error: Mutex<Option<String>>,
+    /// What home does not take at present.
+    pub(crate) refused: Refused,
     pub(crate) wake: Arc<(Mutex<bool>, Condvar)>,
 }
 
@@ -95,7 +97,8 @@ impl Running {
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {
-            log::error!("the background thread of {:?} had panicked", self.inner.home);
+            let home = crate::attach::home_path(&self.inner);
+            log::error!("the background thread of {} had panicked", home.display());
         }
     }
 }
@@ -108,7 +111,10 @@ impl Running {
         if self.inner.options.background {
             match spawn_background(&self.inner, &self.stop) {
                 Ok(thread) => *self.thread.lock() = Some(thread),
-                Err(e) => log::error!("no thread for the background work of {:?}: {e}", self.inner.home),
+                Err(e) => {
+                    let home = crate::attach::home_path(&self.inner);
+                    log::error!("cannot start a thread for the background work of {}: {e}", home.display());
+                }
             }
         }
     }
@@ -284,7 +290,8 @@ impl AttachedHome {
     pub fn grow(&self, tier: &str) -> Result<bool> {
         self.inner.usable()?;
         let tier = self.inner.tiers.iter().find(|t| t.name == tier).ok_or_else(|| {
-            Error::Options(format!("there is no tier `{tier}`; the tiers here are {:?}", self.tier_names()))
+            let known = self.tier_names().join("`, `");
+            Error::Options(format!("there is no tier `{tier}`; the tiers here are `{known}`"))
         })?;
         let start = self.inner.events.start();
         let grown = tier.grow_step()?;
@@ -552,21 +559,7 @@ pub(crate) fn spawn_background(
             if stop.load(Ordering::Acquire) {
                 return;
             }
-            let result = inner.background_step();
-            let mut last = inner.last_background_error.lock();
-            match result {
-                Ok(()) => *last = None,
-                Err(e) => {
-                    let message = e.to_string();
-                    if last.as_ref() != Some(&message) {
-                        log::error!(
-                            "background work of {:?}: {message}; nothing is lost, it is tried again",
-                            inner.home
-                        );
-                    }
-                    *last = Some(message);
-                }
-            }
+            inner.note_step(inner.background_step());
         }
     })
 }

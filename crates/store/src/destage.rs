@@ -36,11 +36,18 @@ impl Inner {
     /// When home cannot be written or synced (full, failing): the blocks stay dirty, nothing is lost.
     pub(crate) fn destage_file(&self, file: &FileState, most: u64) -> Result<u64> {
         let Some(placed) = &file.placed else { return Ok(0) };
+        let result = self.destage_placed(file, placed, most);
+        let all = result.as_ref().is_ok_and(|done| *done < most);
+        self.note_destaged(file, all, &result);
+        result
+    }
+
+    fn destage_placed(&self, file: &FileState, placed: &Placed, most: u64) -> Result<u64> {
         if placed.loan.is_lent() {
             return self.destage_lent(file, placed);
         }
         if placed.class == FileClass::Redo {
-            let done = self.drain_redo(file, placed, 0)?;
+            let done = self.drain_oldest(file, placed, 0)?;
             let _moving = placed.moving.lock();
             if !placed.is_gone() && !placed.loan.is_lent() {
                 self.lengthen_home(file, placed)?;
@@ -331,6 +338,7 @@ impl Inner {
     /// One step of background work; see [`crate::AttachedHome::background_step`].
     pub(crate) fn background_step(&self) -> Result<()> {
         let mut failed = self.retry_unlinks().err();
+        failed = self.retry_refused().err().or(failed);
         self.admit_waiting();
         failed = self.lending_step().err().or(failed);
         for tier in &self.tiers {

@@ -51,6 +51,7 @@ mod options;
 mod planted;
 pub mod profile;
 mod recover;
+mod refused;
 mod room;
 mod stats;
 #[cfg(any(test, feature = "testing"))]

@@ -106,8 +106,10 @@ pub struct Stats {
     pub home_model: Option<String>,
     /// Files that the kernel writes itself.
     pub lending: LendingStats,
-    /// The last error of background work, if it has not succeeded since.
+    /// What destaging or other background work failed with, until it succeeds: home is full or failing, say.
     pub background_error: Option<String>,
+    /// Files of which home took no blocks when it was last tried.
+    pub refused_files: u64,
 }
 
 impl Stats {
@@ -149,7 +151,8 @@ impl Stats {
             profile: inner.profile.name().to_owned(),
             home_model: inner.options.home_model.as_ref().map(|model| model.name().to_owned()),
             lending: inner.lending_stats(),
-            background_error: inner.last_background_error.lock().clone(),
+            background_error: inner.refused.message(),
+            refused_files: inner.refused.count(),
         }
     }
 }

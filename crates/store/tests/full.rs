@@ -244,6 +244,49 @@ fn home_running_full_gives_enospc_to_the_writer_and_loses_nothing() {
 }
 
 #[test]
+fn a_full_home_is_told_of_until_it_takes_the_blocks_again() {
+    let simulated = Simulated::new(MIB);
+    let limit = |capacity| SimOptions { capacity, ..SimOptions::default() };
+    simulated.home.set_options(limit(Some(64 * KIB)));
+    let attached = simulated.attach();
+    let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
+    let redo = attached.open("a.redo", OpenMode::CREATE).unwrap();
+    assert_eq!(attached.stats().background_error, None);
+    write_until_refused(&file, 0, 30);
+    redo.write(0, &place::pattern(77, 0, 90_000)).unwrap();
+    let destage = |path: &str| attached.destage(Some(Path::new(path)));
+    let told_of = |files: u64, what: &str| {
+        let stats = attached.stats();
+        assert_eq!(stats.refused_files, files, "{what}: {:?}", stats.background_error);
+        let Some(error) = stats.background_error else { return assert_eq!(files, 0, "{what}") };
+        assert!(error.contains("a.d8") && error.contains("free space there"), "{what}: {error}");
+        assert!(!error.contains('{'), "{what}: {error}");
+    };
+    // Most of the tier is free: these steps of the background have nothing to do, and prove nothing.
+    let idle = |steps| (0..steps).for_each(|_| drop(attached.background_step()));
+    assert_no_space(&destage("a.d8").unwrap_err());
+    idle(10);
+    told_of(1, "after a destage by command");
+    assert_no_space(&destage("a.redo").unwrap_err());
+    idle(200);
+    told_of(2, "while it is tried again");
+    simulated.home.set_options(limit(None));
+    idle(100);
+    told_of(0, "when home has room, without a command");
+    assert_eq!(file.blocks_in_tier().0, 0, "it was not tried again");
+    // A file that is gone is no reason to worry.
+    simulated.home.set_options(limit(Some(0)));
+    write_until_refused(&file, 30, 40);
+    assert_no_space(&destage("a.d8").unwrap_err());
+    told_of(1, "before the file is removed");
+    drop(file);
+    simulated.home.set_options(limit(None));
+    attached.unlink("a.d8").unwrap();
+    idle(60);
+    told_of(0, "after the file was removed");
+}
+
+#[test]
 fn home_failing_to_write_or_sync_leaves_the_blocks_dirty_and_the_next_try_takes_them_all() {
     for syncs in [false, true] {
         let mut simulated = Simulated::new(MIB);

@@ -300,6 +300,7 @@ fn started_unix_s(known: &Known) -> u64 {
 pub(crate) fn fill(snapshot: &mut Snapshot, stats: &Stats) {
     snapshot.add_waits(&stats.waits);
     snapshot.add_counters(&stats.waits);
+    snapshot.add_level("files home takes no blocks of", "", stats.refused_files);
     for tier in &stats.tiers {
         snapshot.add_io_of(&stats.waits, &tier.name);
         snapshot.add_medium(MediumStat {

@@ -423,6 +423,15 @@ impl Inner {
     /// # Durability
     /// Home is synced before an entry changes.
     pub(crate) fn drain_redo(&self, file: &FileState, placed: &Placed, keep: usize) -> Result<u64> {
+        let result = self.drain_oldest(file, placed, keep);
+        // What home refuses stays the oldest, and would have gone first.
+        let all = result.as_ref().is_ok_and(|drained| *drained > 0);
+        self.note_destaged(file, all, &result);
+        result
+    }
+
+    /// The same, for a caller that notes how it ended.
+    pub(crate) fn drain_oldest(&self, file: &FileState, placed: &Placed, keep: usize) -> Result<u64> {
         let _moving = placed.moving.lock();
         if placed.is_gone() || placed.loan.is_lent() {
             return Ok(0);

@@ -518,7 +518,7 @@ impl Inner {
             if placed.loan.plain().is_none_or(|plain| self.in_use(placed, &plain)) {
                 continue;
             }
-            match self.destage_lent(file, placed) {
+            match self.destage_file(file, u64::MAX) {
                 Ok(_) => break,
                 Err(e) => failed = Some(e),
             }
