@@ -2,9 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod gate;
+
+use gate::Gate;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tiersmith_pmem::Mapping;
 use tiersmith_store::check::{CheckOptions, Severity, check};
+use tiersmith_store::home::SimHome;
 use tiersmith_store::{AttachedHome, Error, Medium, OpenMode, Options, Profile, TierSpec, attach, testing};
 
 const LEN: usize = 64 << 10;
@@ -435,4 +441,43 @@ fn a_file_that_the_kernel_refused_is_given_back_as_it_was_and_can_be_lent_again(
     assert_eq!(bytes[..12], [7, 1, 2, 3, 3, 7, 7, 7, 7, 9, 9, 7]);
     home.detach().unwrap();
     assert_eq!(fs::read(place.home().join("0.seg")).unwrap(), bytes);
+}
+
+#[test]
+fn lent_files_that_nobody_has_open_are_not_looked_at_again_and_again() {
+    let plains = Gate::new(Arc::new(SimHome::new(None)));
+    let mapping = Arc::new(Mapping::in_memory(&vec![0; 4 << 20], 0));
+    let mut spec = TierSpec::new("fast", "fast", Medium::Emulated, 4 << 20);
+    (spec.unit, spec.lanes, spec.slots) = (64 << 10, 4, 16);
+    let options = Options { background: false, ..Options::default() };
+    let home = testing::attach_simulated_lending(
+        Arc::new(SimHome::new(None)),
+        plains.clone(),
+        vec![(spec, vec![mapping])],
+        &profile(),
+        options,
+    )
+    .unwrap();
+    let steps = |count| (0..count).for_each(|_| home.background_step().unwrap());
+    for n in 0..5 {
+        assert!(lend(&home, &format!("{n}.seg"), n));
+    }
+    // Each step takes one of them home.
+    steps(10);
+    assert_eq!(home.stats().lending.not_home_bytes, 0);
+    let before = plains.stats();
+    steps(100);
+    assert_eq!(home.stats().lending.bytes, 5 * LEN as u64);
+    assert_eq!(plains.stats(), before, "files that nobody has were asked for their size");
+    // What was said of a file holds no longer than the file stays as it is.
+    let file = home.open("3.seg", OpenMode::WRITE).unwrap();
+    file.write(LEN as u64, &[9; 4096]).unwrap();
+    assert_eq!(home.stats().lending.bytes, 5 * LEN as u64 + 4096);
+    let lent = file.lend().unwrap().unwrap();
+    testing::kernel_write(&lent, LEN as u64 + 4096, &[9; 4096]).unwrap();
+    assert_eq!(home.stats().lending.bytes, 5 * LEN as u64 + 8192);
+    drop((lent, file));
+    steps(10);
+    assert_eq!(home.stats().lending.bytes, 5 * LEN as u64 + 8192);
+    home.detach().unwrap();
 }

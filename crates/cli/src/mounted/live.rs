@@ -174,9 +174,8 @@ pub(super) struct DirtySince {
 impl DirtySince {
     /// Looks at all files. A file's time is that of the look before it was found dirty, so an age is never too small.
     pub(super) fn look(&mut self, home: &AttachedHome, last_look: Instant) {
-        let dirty: Vec<PathBuf> = home.files().into_iter().filter(|f| f.dirty > 0).map(|f| f.path).collect();
         let before = std::mem::take(&mut self.since);
-        for path in dirty {
+        for path in home.dirty_files() {
             let since = before.get(&path).copied().unwrap_or(last_look);
             let _ = self.since.insert(path, since);
         }

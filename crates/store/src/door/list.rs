@@ -3,9 +3,11 @@
 use crate::address::BlockSize;
 use crate::attached::AttachedHome;
 use crate::error::{Error, Result};
+use crate::file::FileState;
 use crate::profile::FileClass;
 use globset::GlobBuilder;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A file that the tier knows.
@@ -51,6 +53,14 @@ pub struct Candidate {
 }
 
 impl AttachedHome {
+    /// The paths of the files with blocks that home does not have. Asks nothing of the file system.
+    pub fn dirty_files(&self) -> Vec<PathBuf> {
+        let is_dirty = |file: &Arc<FileState>| {
+            file.placed.as_ref().is_some_and(|p| !p.is_gone() && p.map.counts().0 > 0)
+        };
+        self.inner.all_files().iter().filter(|f| is_dirty(f)).map(|f| f.path.lock().clone()).collect()
+    }
+
     /// The files that the tier knows, by path.
     pub fn files(&self) -> Vec<FileInTier> {
         let files = self.inner.all_files();

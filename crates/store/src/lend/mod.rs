@@ -69,8 +69,8 @@ pub(crate) struct Loan {
     borrowers: AtomicUsize,
     /// Counts what may have changed the plain file, each when it is done.
     changes: AtomicU64,
-    /// The `changes` up to which home has everything.
-    at_home: Mutex<Option<u64>>,
+    /// The `changes` up to which home has everything, and how long the plain file was then.
+    at_home: Mutex<Option<(u64, u64)>>,
     /// Home may show what its storage does not have: a sync failed, or who knows. Then it is written, not compared.
     home_in_doubt: AtomicBool,
     /// When the last borrower went.
@@ -112,7 +112,18 @@ impl Loan {
     }
 
     fn is_at_home(&self) -> bool {
-        *self.at_home.lock() == Some(self.changes.load(Ordering::Acquire))
+        self.size_at_home().is_some()
+    }
+
+    /// How long the plain file is, if home has all of it: nobody has it then, and nobody has changed it since.
+    fn size_at_home(&self) -> Option<u64> {
+        let (changes, size) = (*self.at_home.lock())?;
+        (changes == self.changes.load(Ordering::Acquire)).then_some(size)
+    }
+
+    /// How long the plain file is. The file system is asked only if that may have changed: the background wants to know at each step, for ever.
+    fn plain_bytes(&self, plain: &Plain) -> u64 {
+        self.size_at_home().unwrap_or_else(|| plain.file.stat().map_or(0, |stat| stat.size))
     }
 }
 
@@ -313,8 +324,8 @@ impl Inner {
     /// Bytes of all plain files.
     pub(crate) fn lent_bytes(&self) -> u64 {
         let files = self.all_files();
-        let plains = files.iter().filter_map(|f| f.placed.as_ref()?.loan.plain());
-        plains.map(|plain| plain.file.stat().map_or(0, |stat| stat.size)).sum()
+        let loans = files.iter().filter_map(|f| Some(&f.placed.as_ref()?.loan));
+        loans.filter_map(|loan| Some(loan.plain_bytes(&loan.plain()?))).sum()
     }
 
     fn no_room(&self, size: u64) -> String {
@@ -419,7 +430,7 @@ impl Inner {
         self.stamp(file, placed, &mut placed.meta.lock())?;
         loan.home_in_doubt.store(false, Ordering::Release);
         if quiet {
-            *loan.at_home.lock() = Some(changes);
+            *loan.at_home.lock() = Some((changes, stat.size));
         }
         Ok(copied)
     }
@@ -556,7 +567,7 @@ impl Inner {
         for file in self.all_files() {
             let Some(placed) = &file.placed else { continue };
             let Some(plain) = placed.loan.plain() else { continue };
-            let bytes = plain.file.stat().map_or(0, |stat| stat.size);
+            let bytes = placed.loan.plain_bytes(&plain);
             stats.files += 1;
             stats.bytes += bytes;
             if placed.loan.borrowers.load(Ordering::Acquire) > 0 || !placed.loan.is_at_home() {

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use tiersmith_store::home::{Clear, FileTime, Home, HomeFile, HomeStat, OpenMode, RenameFlags, SimHome};
 
@@ -21,6 +22,7 @@ struct Rules {
     before_write: Mutex<Option<Once>>,
     before_now: Mutex<Option<Once>>,
     refuse_open: Mutex<Option<i32>>,
+    stats: AtomicU64,
 }
 
 /// The home with its gate.
@@ -84,6 +86,11 @@ impl Gate {
         self.home.contents(path).map(|bytes| bytes.to_vec()).unwrap_or_default()
     }
 
+    /// How often an open file was asked for its size and times.
+    pub(crate) fn stats(&self) -> u64 {
+        self.rules.stats.load(Ordering::Relaxed)
+    }
+
     /// Opening a file fails with this error number; `None`: no longer.
     pub(crate) fn refuse_open(&self, errno: Option<i32>) {
         *locked(&self.rules.refuse_open) = errno;
@@ -104,6 +111,7 @@ impl std::fmt::Debug for Rules {
 
 impl HomeFile for GateFile {
     fn stat(&self) -> io::Result<HomeStat> {
+        self.rules.stats.fetch_add(1, Ordering::Relaxed);
         self.file.stat()
     }
     fn read_at(&self, off: u64, into: &mut [u8]) -> io::Result<usize> {
