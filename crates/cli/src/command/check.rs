@@ -10,7 +10,7 @@ use super::home::{Home, Subject};
 use super::print;
 use crate::Outcome;
 use crate::error::{Error, Result};
-use crate::mounted::control::is_served;
+use crate::mounted::control::{Request, ask};
 use crate::mounted::place::Place;
 
 /// Check a tier that nobody uses: every invariant, and its clean blocks against the home
@@ -95,7 +95,7 @@ impl Check {
     /// A tier that is written meanwhile looks damaged to a reader that stops nobody.
     fn refuse_served(&self) -> Result<()> {
         let place = Place::find(&self.home.path)?;
-        if !is_served(&place) {
+        if ask(&place, &Request::Status)?.is_none() {
             return Ok(());
         }
         let path = place.path().display();

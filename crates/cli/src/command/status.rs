@@ -14,7 +14,7 @@ use crate::Outcome;
 use crate::error::Result;
 use crate::mounted::control::{Reply, Request, ask};
 use crate::mounted::place::Place;
-use crate::mounted::{Live, unexpected};
+use crate::mounted::{Live, unexpected, unreachable};
 
 /// Say whether a database or directory is attached, to what, and what is in its tier
 ///
@@ -121,6 +121,15 @@ impl Status {
     /// No daemon serves it.
     fn at_rest(&self, place: &Place) -> Result<Outcome> {
         let path = place.path().display();
+        if let Some(why) = unreachable(place) {
+            if self.json {
+                let standing = "mounted, and not to be asked";
+                print_json(&json!({ "home": place.path(), "standing": standing, "trouble": why }))?;
+            } else {
+                print(&format!("{why}\n"))?;
+            }
+            return Ok(Outcome::Findings);
+        }
         let note = self.home.note()?;
         if note.is_none() && self.home.fast.is_empty() {
             let left = place.to_remove().symlink_metadata().is_ok();

@@ -29,6 +29,9 @@ pub(super) const REQUEST_MAX: u32 = 64 << 10;
 const REPLY_MAX: u32 = 64 << 20;
 /// How long the daemon waits for a request that has begun, and for a reply to be taken.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a command waits for a daemon to take its request, and for an answer that needs no work. A daemon that is stopped, or waits for storage that
+/// hangs, must not make `status` hang.
+const ANSWER: Duration = Duration::from_secs(10);
 /// How many commands may wait to be taken.
 const BACKLOG: i32 = 128;
 
@@ -123,19 +126,28 @@ pub(crate) struct Done {
 /// The daemon's own sentence, or why it could not be asked.
 pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
     let Some(mut stream) = connect(place)? else { return Ok(None) };
-    let cannot = |source| Error::Io { what: "ask the daemon at", path: place.control(), source };
-    // Bringing a tier home takes as long as it takes; a look does not.
-    let patience = matches!(request, Request::Status | Request::Snapshot).then_some(PATIENCE);
+    let daemon = rustix::net::sockopt::socket_peercred(&stream).ok().map(|peer| peer.pid.as_raw_pid());
+    if daemon.is_some_and(is_stopped) {
+        // Not asked at all: it would do later what the user was told was not done.
+        return Err(silent(place, daemon));
+    }
+    let cannot = |source: std::io::Error| match source.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => silent(place, daemon),
+        _ => Error::Io { what: "ask the daemon at", path: place.control(), source },
+    };
     stream
-        .set_read_timeout(patience)
-        .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+        .set_read_timeout(Some(ANSWER))
+        .and_then(|()| stream.set_write_timeout(Some(ANSWER)))
         .map_err(cannot)?;
     match send(&mut stream, request) {
         // It has ended since; reading says the same.
         Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {}
         other => other.map_err(cannot)?,
     }
-    let reply = match receive::<Reply>(&mut stream, REPLY_MAX) {
+    // Bringing a tier home takes as long as it takes; a look does not.
+    let is_a_look = matches!(request, Request::Status | Request::Snapshot);
+    let waits = || !is_a_look && !daemon.is_some_and(is_stopped);
+    let reply = match receive::<Reply>(&mut Patient { stream: &mut stream, waits }, REPLY_MAX) {
         Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => None,
         other => other.map_err(cannot)?,
     };
@@ -171,11 +183,65 @@ pub(crate) fn is_served(place: &Place) -> bool {
     matches!(ask(place, &Request::Status), Ok(Some(_)))
 }
 
+/// Reads on after a time limit for as long as `waits` says so.
+struct Patient<'a, F> {
+    stream: &'a mut UnixStream,
+    waits: F,
+}
+
+impl<F: Fn() -> bool> Read for Patient<'_, F> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.stream.read(into) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock && (self.waits)() => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Whether a process is stopped, by a signal or a debugger.
+fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before it is in brackets, and may hold anything.
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 't']))
+}
+
+/// A daemon that takes connections and says nothing.
+fn silent(place: &Place, daemon: Option<i32>) -> Error {
+    let home = place.path().display();
+    let seconds = ANSWER.as_secs();
+    Error::Usage(match daemon {
+        Some(pid) if is_stopped(pid) => format!(
+            "the daemon of {home} does not answer: process {pid} is stopped, and so is everything that uses {home}; `kill -CONT {pid}` lets it go on"
+        ),
+        Some(pid) => format!(
+            "the daemon of {home} (process {pid}) has not answered for {seconds} s; if the storage below it hangs, it waits for that: {} may say more",
+            place.log().display()
+        ),
+        None => format!(
+            "the daemon of {home} has taken no request for {seconds} s; try again, and see {}",
+            place.log().display()
+        ),
+    })
+}
+
+/// A connection, if somebody listens. Of a stopped daemon whose queue is full, connecting would wait for ever without a limit.
+fn connect_to(path: &Path) -> std::io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
+}
+
 fn connect(place: &Place) -> Result<Option<UnixStream>> {
     let cannot = |source| Error::Io { what: "ask the daemon at", path: place.control(), source };
     let Ok(address) = Address::of(place) else { return Ok(None) };
-    let stream = match UnixStream::connect(&address.path) {
+    let stream = match connect_to(&address.path) {
         Ok(stream) => stream,
+        Err(e) if e.kind() == ErrorKind::WouldBlock => return Err(silent(place, None)),
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {
             return Err(Error::Usage(format!(

@@ -90,6 +90,9 @@ fn files_by_note(place: &Place) -> Option<PathBuf> {
 fn detach_unserved(place: &Place, fast: &[PathBuf], emulate: bool, without_tier: bool) -> Result<Detached> {
     let mut done = Detached::of(place);
     let Some(note) = attachment(place.path())? else {
+        if let Some(why) = super::unreachable(place) {
+            return Err(Error::Usage(why));
+        }
         done.was_attached = finish_interrupted(place)?;
         if done.was_attached {
             done.remarks.push("an earlier detach had been interrupted; what it had left is removed".into());

@@ -23,10 +23,11 @@ mod tier;
 use std::path::Path;
 
 use tiersmith_awr::Snapshot;
+use tiersmith_store::attachment;
 
 use crate::error::{Error, Result};
 use control::{Reply, Request};
-use place::Place;
+use place::{Place, Standing};
 
 pub(crate) use answer::fill;
 pub(crate) use give_back::{Detached, detach};
@@ -55,8 +56,37 @@ pub(crate) fn unexpected(path: &Path) -> Error {
     ))
 }
 
+/// What is wrong when a file system of ours is mounted at the home's path and no daemon answers at the socket. `None`: nothing is mounted there, or
+/// what is there is the mount of a daemon that has died, which `attach` and `detach` clear.
+pub(crate) fn unreachable(place: &Place) -> Option<String> {
+    let Standing::Mounted(at) = place.standing(None) else { return None };
+    let (path, at) = (place.path().display(), at.display());
+    let daemon = refuse::daemon_of(place);
+    let pid = daemon.as_ref().map_or("PID".to_owned(), |daemon| daemon.pid.to_string());
+    let by = daemon.as_ref().map_or("a process that cannot be seen from here".to_owned(), |daemon| {
+        format!("process {} (its daemon)", daemon.pid)
+    });
+    if attachment(place.path()).is_ok_and(|note| note.is_none()) {
+        return Some(format!(
+            "{path} is mounted at {at} by {by}, but the home's files are gone: {} was removed while it was attached. What is shown at {at} cannot be kept. \
+             End the daemon (kill {pid}; or umount -l {at}), and restore the database from a backup",
+            place.aside().display()
+        ));
+    }
+    daemon.is_some().then(|| {
+        format!(
+            "{path} is mounted at {at} by {by}, which cannot be asked: its socket {} was removed. Nothing is lost. Stop the database, end the daemon \
+             (kill {pid}), and `tiersmith attach {path}` mounts it again",
+            place.control().display()
+        )
+    })
+}
+
 /// That no daemon serves an attached home, and what to do.
 pub(crate) fn not_served(place: &Place) -> Error {
+    if let Some(why) = unreachable(place) {
+        return Error::Usage(why);
+    }
     let path = place.path().display();
     Error::Usage(format!(
         "{path} is not mounted; if it is attached, `tiersmith attach {path}` mounts it again"

@@ -95,6 +95,11 @@ impl Plan {
             }));
         }
         let note = attachment(path)?;
+        if note.is_none()
+            && let Some(why) = super::unreachable(&place)
+        {
+            return Err(Error::Usage(why));
+        }
         let again = note.is_some();
         let files = note
             .as_ref()

@@ -19,10 +19,15 @@ use crate::error::{Error, Result};
 /// How many of those who hold files are named.
 const NAMED_MAX: usize = 5;
 
+/// What the daemon's process is called.
+const DAEMON: &str = "tiersmith";
+/// What the kernel adds to the name of a directory that was removed.
+const REMOVED: &str = " (deleted)";
+
 /// A process that has something of a directory open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
-    pid: u32,
+    pub(crate) pid: u32,
     name: String,
     /// One of the things it holds.
     what: PathBuf,
@@ -36,6 +41,11 @@ impl fmt::Display for Holder {
 
 /// The processes that have something at or below `directory` open, are in it or run from it, as far as they can be seen.
 pub(crate) fn holders(directory: &Path) -> Vec<Holder> {
+    // A shell may stand in the directory above; in the directory itself it would be left behind.
+    holders_of(|target| target.starts_with(directory))
+}
+
+fn holders_of(is_sought: impl Fn(&Path) -> bool) -> Vec<Holder> {
     let own = std::process::id();
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -48,16 +58,23 @@ pub(crate) fn holders(directory: &Path) -> Vec<Holder> {
         let process = entry.path();
         let open = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|fd| fd.path());
         let links = ["cwd", "root", "exe"].into_iter().map(|link| process.join(link)).chain(open);
-        let held = links
-            .filter_map(|link| std::fs::read_link(link).ok())
-            // A shell may stand in the directory above; in the directory itself it would be left behind.
-            .find(|target| target.starts_with(directory));
+        let held = links.filter_map(|link| std::fs::read_link(link).ok()).find(|target| is_sought(target));
         if let Some(what) = held {
             found.push(Holder { pid, name: name_of(pid), what });
         }
     }
     found.sort_by_key(|holder| holder.pid);
     found
+}
+
+/// The daemon that serves the home at `place`, found by what it has open: for when it cannot be asked. `None` when there is none, or this user may not
+/// look at it.
+pub(crate) fn daemon_of(place: &Place) -> Option<Holder> {
+    let aside = place.aside();
+    let mut removed = aside.clone().into_os_string();
+    removed.push(REMOVED);
+    let of_home = |target: &Path| target.starts_with(&aside) || target.as_os_str() == removed;
+    holders_of(of_home).into_iter().find(|holder| holder.name == DAEMON)
 }
 
 /// What a process is called.
@@ -84,7 +101,7 @@ pub(crate) fn said(holders: &[Holder]) -> String {
 pub(crate) fn in_use(home: &Path, files: &Path, plain: bool) -> Result<()> {
     let mut holders = holders(files);
     // A daemon at its beginning or end: the home's lock decides about those.
-    holders.retain(|holder| holder.name != "tiersmith");
+    holders.retain(|holder| holder.name != DAEMON);
     if !holders.is_empty() {
         return Err(Error::Usage(format!(
             "cannot attach {}: it is in use ({}); stop the database, or whatever uses it, and attach again",

@@ -80,6 +80,26 @@ impl Site {
         site
     }
 
+    /// An empty home on a file system of its own with room for `mib` MiB; the fast storage is elsewhere. `None`, said on standard error, where root
+    /// is needed for that and is not to be had.
+    pub(crate) fn on_small_disk(mib: u32) -> Option<Site> {
+        let mut site = Site::new();
+        let disk = site.home.with_file_name("disk");
+        fs::create_dir(&disk).unwrap();
+        let options = format!("size={mib}m");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&disk).output();
+        if !mounted.as_ref().is_ok_and(|done| done.status.success()) {
+            eprintln!(
+                "skipped: a file system of its own for the home, because it cannot be mounted: {mounted:?}"
+            );
+            return None;
+        }
+        site.home = disk.join("db");
+        fs::create_dir(&site.home).unwrap();
+        Some(site)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.home.parent().unwrap()
     }

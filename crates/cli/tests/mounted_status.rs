@@ -1,0 +1,121 @@
+//! What `status` and `attach` tell of a home that is mounted, above all when something is wrong with it.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+mod daemon;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use daemon::{Site, blocks, can_mount, good, is_alive, json, kill, refused, text, tiersmith, wait_until};
+use serde_json::Value;
+
+/// What `status` says of a home that is mounted, whether all is well or not.
+fn look(site: &Site) -> (i32, Value) {
+    let status = tiersmith(&["status", site.home_str(), "--json"]);
+    (status.status.code().unwrap(), json(&status))
+}
+
+#[test]
+fn a_full_home_is_told_of_by_status_until_it_takes_the_blocks() {
+    if !can_mount("a full home") {
+        return;
+    }
+    let Some(site) = Site::on_small_disk(12) else { return };
+    fs::write(site.home.with_file_name("ballast"), vec![1; 8 << 20]).unwrap();
+    let _ = site.attach(&["--profile", "postgres"]);
+    fs::create_dir_all(site.home.join("base/1")).unwrap();
+    fs::write(site.home.join("base/1/1259"), blocks(3, 800)).unwrap();
+    assert_eq!(look(&site).0, 0, "6.3 MiB are in a tier of 24, home has nothing to do yet");
+    let said = refused(&["flush", site.home_str()]);
+    assert!(said.contains("No space left"), "{said}");
+    // Long enough for the background to have nothing to do.
+    std::thread::sleep(Duration::from_secs(3));
+    let (code, status) = look(&site);
+    let error = status["live"]["background_error"].as_str().unwrap_or_default().to_owned();
+    assert!(error.contains("base/1/1259") && error.contains("free space there"), "{status}");
+    assert_eq!(code, 1, "{status}");
+    let shown = text(&tiersmith(&["status", site.home_str()]));
+    assert!(shown.contains("TO MEND") && shown.contains("base/1/1259"), "{shown}");
+    let log = fs::read_to_string(site.path().join("db.tiersmith-log")).unwrap();
+    assert!(log.contains("base/1/1259"), "{log}");
+    for debug in ["{ code:", "kind: StorageFull", "RealHome"] {
+        assert!(!log.contains(debug) && !error.contains(debug), "{debug}: {log}");
+    }
+    fs::remove_file(site.home.with_file_name("ballast")).unwrap();
+    wait_until("home has taken the blocks", || look(&site).0 == 0);
+    assert_eq!(site.live()["classes"][1]["dirty_bytes"], 0);
+    good(&["detach", site.home_str()]);
+    assert_eq!(fs::read(site.home.join("base/1/1259")).unwrap(), blocks(3, 800));
+}
+
+#[test]
+fn commands_of_a_stopped_daemon_end_soon_and_say_that_it_is_stopped() {
+    if !can_mount("a stopped daemon") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let pid = site.attach(&[])["pid"].as_u64().unwrap();
+    kill("STOP", pid);
+    for command in ["status", "check", "flush", "unmount", "detach", "attach"] {
+        let began = Instant::now();
+        let said = refused(&[command, site.home_str()]);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(25), "{command} took {took:?}");
+        let remedy = format!("kill -CONT {pid}");
+        assert!(said.contains("is stopped") && said.contains(&remedy), "{command}: {said}");
+    }
+    kill("CONT", pid);
+    assert_eq!(site.live()["pid"], pid, "what was refused was done all the same");
+    good(&["detach", site.home_str()]);
+    site.assert_plain();
+}
+
+#[test]
+fn a_mounted_home_whose_files_were_removed_is_not_called_unattached() {
+    if !can_mount("a home that was removed while it was mounted") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let pid = site.attach(&[])["pid"].as_u64().unwrap();
+    // What `rm -rf` of the tree does: the mount point itself is busy, and stays.
+    for entry in fs::read_dir(&site.home).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+    }
+    fs::remove_dir_all(site.path().join("db.tiersmith-home")).unwrap();
+    for left in ["db.tiersmith-control", "db.tiersmith-log"] {
+        fs::remove_file(site.path().join(left)).unwrap();
+    }
+    let status = tiersmith(&["status", site.home_str()]);
+    let said = text(&status);
+    assert_eq!(status.status.code(), Some(1), "{said}");
+    assert!(said.contains("files are gone") && said.contains(&format!("kill {pid}")), "{said}");
+    assert_eq!(look(&site).0, 1);
+    for command in ["unmount", "detach", "flush"] {
+        assert!(refused(&[command, site.home_str()]).contains("files are gone"), "{command}");
+    }
+    let again = ["attach", site.home_str(), "--fast", site.fast_str(), "--emulate"];
+    assert!(refused(&again).contains("files are gone"));
+    kill("TERM", pid);
+    wait_until("the daemon ends", || !is_alive(pid));
+}
+
+#[test]
+fn a_daemon_whose_socket_was_removed_is_not_called_unmounted() {
+    if !can_mount("a daemon without its socket") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let pid = site.attach(&[])["pid"].as_u64().unwrap();
+    fs::remove_file(site.path().join("db.tiersmith-control")).unwrap();
+    let status = tiersmith(&["status", site.home_str()]);
+    let said = text(&status);
+    assert_eq!(status.status.code(), Some(1), "{said}");
+    assert!(said.contains("its socket") && said.contains(&format!("kill {pid}")), "{said}");
+    kill("TERM", pid);
+    wait_until("the daemon ends", || !is_alive(pid));
+    let _ = site.attach_again();
+    good(&["detach", site.home_str()]);
+    site.assert_plain();
+}
