@@ -1,6 +1,6 @@
-//! Byte sizes as people write them: `64M`, `1G`, `8192`.
+//! Byte sizes as people write them: `64M`, `64MB`, `64MiB`, `1G`, `8192`.
 //!
-//! Deliberately absent: decimal units. K, M, G and T are powers of 1024, as in SLOB's and Oracle's parameters.
+//! Deliberately absent: decimal units. K, M, G and T are powers of 1024, as in SLOB's and Oracle's parameters, and so are KB and MB, as in PostgreSQL's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,18 +26,19 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let trimmed = text.trim();
-        let letter = trimmed.chars().last().map(|c| c.to_ascii_uppercase());
-        let factor = UNITS.iter().find(|(unit, _)| Some(*unit) == letter).map_or(1, |(_, factor)| *factor);
-        let digits = if factor > 1 { &trimmed[..trimmed.len() - 1] } else { trimmed };
-        digits
-            .trim()
-            .parse::<u64>()
-            .ok()
-            .and_then(|number| number.checked_mul(factor))
-            .map(ByteSize)
-            .ok_or_else(|| {
-                format!("`{text}` is not a size; write a number of bytes, or one with K, M, G or T behind it")
-            })
+        let end = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+        let (digits, unit) = trimmed.split_at(end);
+        let unit = unit.trim_start().to_ascii_uppercase();
+        let letter = ["IB", "B"].iter().find_map(|end| unit.strip_suffix(end)).unwrap_or(&unit);
+        let factor = match letter {
+            // Bytes; "iB" alone is nothing.
+            "" if unit != "IB" => Some(1),
+            letter => UNITS.iter().find(|(known, _)| letter == known.to_string()).map(|(_, factor)| *factor),
+        };
+        let number = digits.parse::<u64>().ok();
+        number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor)).map(ByteSize).ok_or_else(
+            || format!("`{text}` is not a size; write a number of bytes, or one with K, M, G or T behind it"),
+        )
     }
 }
 
@@ -80,13 +81,18 @@ mod tests {
         for (text, bytes) in [("64M", 64 << 20), ("1g", 1 << 30), ("8192", 8192), (" 3 K ", 3072), ("0", 0)] {
             assert_eq!(text.parse::<ByteSize>(), Ok(ByteSize(bytes)), "{text}");
         }
+        for text in ["256M", "256MB", "256MiB", "256 mb", "268435456", "268435456B"] {
+            assert_eq!(text.parse::<ByteSize>(), Ok(ByteSize(256 << 20)), "{text}");
+        }
         assert_eq!(ByteSize(64 << 20).to_string(), "64M");
         assert_eq!(ByteSize(1000).to_string(), "1000");
     }
 
     #[test]
     fn what_is_no_size_is_refused_with_a_sentence() {
-        for text in ["", "M", "-1", "1.5G", "99999999999T", "8 potatoes", "é"] {
+        for text in
+            ["", "M", "-1", "1.5G", "99999999999T", "8 potatoes", "é", "1iB", "1BB", "1MBB", "1 M B", "MB"]
+        {
             let error = text.parse::<ByteSize>().unwrap_err();
             assert!(error.contains("is not a size"), "{text}: {error}");
         }
