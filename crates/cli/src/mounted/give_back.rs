@@ -273,7 +273,8 @@ fn remove_what_daemons_leave(place: &Place) -> Result<()> {
     {
         remove(&control)?;
     }
-    remove(&place.log())
+    remove(&place.log())?;
+    remove(&place.log_old())
 }
 
 fn remove(path: &Path) -> Result<()> {

@@ -13,6 +13,7 @@ pub(crate) mod control;
 mod give_back;
 mod launch;
 mod live;
+mod log;
 pub(crate) mod place;
 mod plan;
 mod refuse;

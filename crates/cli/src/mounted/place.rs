@@ -1,6 +1,7 @@
 //! Where a mounted home is: its path, its names beside it, and what stands there now.
 //!
-//! Beside a home `PATH` there are, while it is attached: `PATH.tiersmith-home` (the files) and `PATH.tiersmith-log`; while its daemon runs
+//! Beside a home `PATH` there are, while it is attached: `PATH.tiersmith-home` (the files), `PATH.tiersmith-log` and, when that was long,
+//! `PATH.tiersmith-log.old`; while its daemon runs
 //! `PATH.tiersmith-control` (a socket); while it is being detached `PATH.tiersmith-detach` (what is still to be removed).
 //!
 //! **Invariant**: nothing here asks a file system that a daemon serves: a daemon that died or hangs cannot make these calls fail or wait.
@@ -119,6 +120,11 @@ impl Place {
     /// The daemon's messages.
     pub(crate) fn log(&self) -> PathBuf {
         self.beside(".tiersmith-log")
+    }
+
+    /// Its messages before those.
+    pub(crate) fn log_old(&self) -> PathBuf {
+        self.beside(".tiersmith-log.old")
     }
 
     /// The name of the daemon's socket in the parent directory.

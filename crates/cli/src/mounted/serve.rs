@@ -13,8 +13,7 @@
 //! that fails leaves a plain home.
 //! **Deliberately absent**: what requests of commands do (`answer.rs`), what was decided (`plan.rs`).
 
-use std::io::{IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,6 +30,7 @@ use super::answer::{self, LOOK_EVERY, Order, Shared};
 use super::control::{self, Listener, Reply, Request};
 use super::give_back::{attach_patiently, clear_dead_mounts, finish_interrupted, give_back};
 use super::live::{Door, Known};
+use super::log::{Log, say};
 use super::place::Place;
 use super::plan::Plan;
 use super::refuse;
@@ -61,6 +61,8 @@ struct Daemon {
     shared: Arc<Shared>,
     reporter: Arc<Mutex<Reporter>>,
     orders: Receiver<Order>,
+    /// None in the foreground.
+    log: Option<Log>,
 }
 
 /// Attaches, mounts and serves until the end.
@@ -204,9 +206,7 @@ fn mount(
     // Whoever opened a file between the first look and the move aside would write past the tier.
     refuse::in_use(place.path(), &place.aside(), false)?;
     let listener = Listener::bind(&place)?;
-    if wish.as_daemon {
-        log_to_file(&place)?;
-    }
+    let log = wish.as_daemon.then(|| Log::begin(&place)).transpose()?;
     let stats = home.stats();
     let mounted = mount_at(&place, home.clone(), &plan.at, &plan.mount)?;
     let door = door(&mounted, plan);
@@ -252,6 +252,7 @@ fn mount(
         shared,
         reporter,
         orders: received,
+        log,
         place,
     };
     Ok((daemon, mounted, attached))
@@ -295,28 +296,6 @@ fn door(mounted: &Mounted, plan: &Plan) -> Door {
         sync_on_write: !report.fsync_reaches_server,
         sync_why: plan.sync_why.clone(),
     }
-}
-
-/// Standard error becomes the log: messages of all crates, and a panic's.
-fn log_to_file(place: &Place) -> Result<()> {
-    let path = place.log();
-    let cannot = |source| Error::Io { what: "write the log", path: place.log(), source };
-    let no_follow = rustix::fs::OFlags::NOFOLLOW.union(rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
-    let file = std::fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .custom_flags(no_follow)
-        .open(&path)
-        .map_err(cannot)?;
-    let metadata = file.metadata().map_err(cannot)?;
-    if !metadata.is_file() || !super::plan::is_trusted(&metadata) {
-        return Err(Error::Usage(format!(
-            "cannot write the log: {} is not a file of yours alone; remove it",
-            path.display()
-        )));
-    }
-    rustix::stdio::dup2_stderr(&file).map_err(|e| cannot(e.into()))
 }
 
 /// Says that the mount is up, to whoever waits for it. `false`: the command that started this daemon was interrupted meanwhile.
@@ -367,15 +346,6 @@ fn notify_service_manager() {
     }
 }
 
-/// A message of the daemon's own, with the time.
-fn say(message: &str) {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let now = tiersmith_awr::figure::instant(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
-    let mut error = std::io::stderr();
-    let prefix = if error.is_terminal() { String::new() } else { format!("{now} UTC ") };
-    let _ = writeln!(error, "{prefix}tiersmith: {message}");
-}
-
 /// How an attempt to end ended.
 enum Attempt {
     Ended,
@@ -411,6 +381,9 @@ impl Daemon {
             if mounted.has_ended() {
                 say("somebody else has unmounted it; the home stays attached");
                 return self.finish(order, Ok(()));
+            }
+            if let Some(log) = &mut self.log {
+                log.keep_short();
             }
             if looked.elapsed() > LOOK_EVERY {
                 self.shared.look();
