@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
-use tiersmith_store::home::ATTACHMENT;
+use tiersmith_store::home::{ATTACHMENT, RealHome};
 use tiersmith_store::{Attachment, HomeModel, Medium, Profile, TierSpec, attachment};
 
 use super::place::{FS_NAME, Place, Standing};
@@ -149,6 +149,11 @@ impl Plan {
             if let Some(value) = value.or_else(|| door.get(key).cloned()) {
                 let _ = noted.insert(key.to_owned(), value);
             }
+        }
+        if note.is_none() {
+            // A home that cannot be written, say: refused before the tier's file is made.
+            RealHome::open(path)
+                .map_err(|e| tiersmith_store::Error::Home { path: path.into(), reason: e.to_string() })?;
         }
         let (tiers, made) = tiers(wish, note.as_ref(), &place, &owner)?;
         if made.is_some() || door.get(key::MADE).is_some() {
