@@ -5,6 +5,7 @@
 mod daemon;
 
 use std::fs;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use daemon::{Site, blocks, can_mount, good, is_alive, json, kill, refused, text, tiersmith, wait_until};
@@ -118,4 +119,69 @@ fn a_daemon_whose_socket_was_removed_is_not_called_unmounted() {
     let _ = site.attach_again();
     good(&["detach", site.home_str()]);
     site.assert_plain();
+}
+
+#[test]
+fn the_log_of_a_daemon_that_runs_is_bounded_and_one_older_one_is_kept() {
+    if !can_mount("the daemon's log") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let _ = site.attach(&[]);
+    let (log, old) = (site.path().join("db.tiersmith-log"), site.path().join("db.tiersmith-log.old"));
+    // What the daemon would have said in a bad month.
+    for line in ["the first", "the second"] {
+        let mut file = fs::OpenOptions::new().append(true).open(&log).unwrap();
+        file.write_all(format!("{line}\n").repeat(1 << 19).as_bytes()).unwrap();
+        wait_until("the log begins anew", || fs::metadata(&log).is_ok_and(|m| m.len() < 1 << 20));
+        assert!(fs::read_to_string(&old).unwrap().ends_with(&format!("{line}\n")));
+    }
+    // What it says from now on is in the new one.
+    good(&["unmount", site.home_str()]);
+    assert!(fs::read_to_string(&log).unwrap().contains("stays attached"));
+    let _ = site.attach_again();
+    good(&["detach", site.home_str()]);
+    site.assert_plain();
+}
+
+#[test]
+fn an_attach_refused_by_its_home_leaves_no_tier() {
+    if !can_mount("a home that cannot be written") {
+        return;
+    }
+    let Some(site) = Site::on_small_disk(8) else { return };
+    let disk = site.path().to_owned();
+    let remount = |how: &str| {
+        let done = std::process::Command::new("mount").args(["-o", how]).arg(&disk).status();
+        assert!(done.unwrap().success());
+    };
+    remount("remount,ro");
+    let said = refused(&["attach", site.home_str(), "--fast", site.fast_str(), "--emulate"]);
+    assert!(said.contains("cannot be written") && said.contains("read-write"), "{said}");
+    assert_eq!(fs::read_dir(&site.fast).unwrap().count(), 0, "a tier was left");
+    remount("remount,rw");
+}
+
+#[test]
+fn what_redo_may_take_beside_the_tier_is_said_and_can_be_bounded() {
+    if !can_mount("the bound of lent redo") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let attached = site.attach_sized("24MB", &["--passthrough-max", "32MiB"]);
+    assert_eq!(
+        (&attached["tier_bytes"], &attached["passthrough_max_bytes"]),
+        (&(24 << 20).into(), &(32 << 20).into())
+    );
+    assert_eq!(site.live()["lent"]["max_bytes"], 32 << 20);
+    good(&["unmount", site.home_str()]);
+    // Remembered, and printed where it matters.
+    let again = text(&good(&["attach", site.home_str()]));
+    if site.live()["door"]["lends"] == true {
+        assert!(again.contains("up to 32M") && again.contains("--passthrough-max"), "{again}");
+    }
+    assert_eq!(site.live()["lent"]["max_bytes"], 32 << 20);
+    good(&["detach", site.home_str()]);
+    site.assert_plain();
+    assert!(text(&tiersmith(&["attach", "--help"])).contains("--passthrough-max"));
 }

@@ -36,6 +36,7 @@ pub(super) mod key {
     pub(in crate::mounted) const TRANSPORT: &str = "mount.transport";
     pub(in crate::mounted) const SYNC: &str = "mount.sync_on_write";
     pub(in crate::mounted) const LEND: &str = "mount.lend";
+    pub(in crate::mounted) const PASSTHROUGH_MAX: &str = "mount.passthrough_max";
     pub(in crate::mounted) const MODEL: &str = "mount.home_model";
     /// The tier's file was made by `attach` and goes with `detach`.
     pub(in crate::mounted) const MADE: &str = "mount.made_tier";
@@ -143,6 +144,7 @@ impl Plan {
             (key::TRANSPORT, wish.transport.map(word)),
             (key::SYNC, wish.sync_on_write.map(word)),
             (key::LEND, wish.lend.map(word)),
+            (key::PASSTHROUGH_MAX, wish.passthrough_max.map(|most| most.bytes().to_string())),
             (key::MODEL, model),
         ];
         for (key, value) in numbers {
@@ -150,6 +152,8 @@ impl Plan {
                 let _ = noted.insert(key.to_owned(), value);
             }
         }
+        // What was lent before and must not be any more is given back.
+        let lent_max_bytes = if mount.lend { passthrough_max(wish, door) } else { 0 };
         if note.is_none() {
             // A home that cannot be written, say: refused before the tier's file is made.
             RealHome::open(path)
@@ -164,8 +168,7 @@ impl Plan {
             profile_file: chosen.file,
             door: noted,
             home_model,
-            // What was lent before and must not be any more is given back.
-            lent_max_bytes: if mount.lend { tiersmith_store::Options::default().lent_max_bytes } else { 0 },
+            lent_max_bytes,
             ..tiersmith_store::Options::default()
         };
         Ok(Plan {
@@ -343,6 +346,15 @@ fn mount_options(wish: &Attach, door: &BTreeMap<String, String>) -> Result<tiers
         };
     options.lend = wish.lend.or_else(|| noted(door, key::LEND)).unwrap_or(Lend::Auto) == Lend::Auto;
     Ok(options)
+}
+
+/// Bytes of redo files that the kernel may write beside the tier.
+fn passthrough_max(wish: &Attach, door: &BTreeMap<String, String>) -> u64 {
+    let noted = || door.get(key::PASSTHROUGH_MAX)?.parse().ok();
+    wish.passthrough_max
+        .map(|most| most.bytes())
+        .or_else(noted)
+        .unwrap_or(tiersmith_store::Options::default().lent_max_bytes)
 }
 
 /// Whether every change is durable on return, and why.

@@ -24,6 +24,9 @@ pub(crate) struct Attached {
     pub(crate) members: Vec<PathBuf>,
     /// Bytes of them.
     pub(crate) tier_bytes: u64,
+    /// Bytes that redo files may take beside them, on the same storage, while the kernel writes them itself.
+    #[serde(default)]
+    pub(crate) passthrough_max_bytes: u64,
     /// Whether they only stand for persistent memory.
     pub(crate) emulated: bool,
     /// Whether they hold clean copies only.
@@ -78,6 +81,12 @@ impl Attached {
             out.push_str(&format!("  MODELLED: home is delayed as {model} would be; for studies only\n"));
         }
         out.push_str(&format!("  tier:      {} ({})\n", members.join(", "), super::size(self.tier_bytes)));
+        if self.door.lends && self.passthrough_max_bytes > 0 {
+            out.push_str(&format!(
+                "             besides, up to {} for redo the kernel writes itself, in TIER.lent (--passthrough-max)\n",
+                super::size(self.passthrough_max_bytes)
+            ));
+        }
         if self.one_file_system() {
             out.push_str(
                 "             on the home's own file system: shows how it works, not what faster storage gives\n",

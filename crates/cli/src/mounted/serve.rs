@@ -232,6 +232,7 @@ fn mount(
         log: wish.as_daemon.then(|| place.log()),
         members: plan.tiers.iter().flat_map(|spec| spec.members.clone()).collect(),
         tier_bytes: stats.tiers.iter().map(|tier| tier.bytes).sum(),
+        passthrough_max_bytes: stats.lending.max_bytes,
         emulated: stats.tiers.iter().any(|tier| tier.emulated),
         volatile: plan.tiers.iter().any(|spec| spec.medium == Medium::Volatile),
         profile: plan.profile.name().to_owned(),
