@@ -30,6 +30,7 @@ mod kernel;
 mod mapping;
 mod memory;
 mod open;
+pub mod process;
 mod report;
 pub mod sim;
 mod sysfs;

@@ -10,6 +10,8 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::ptr::NonNull;
 
+use crate::process::CloseOnFork;
+
 /// Alignment of heap memory: a frame, as a mapped file has it.
 const HEAP_ALIGN: usize = 4096;
 /// Heap blocks up to this size are kept for reuse, ...
@@ -46,6 +48,8 @@ enum Kind {
 
 /// A file mapped at the start of a reservation.
 pub(crate) struct Mapped {
+    /// Goes before `file`.
+    pub(crate) close_on_fork: CloseOnFork,
     pub(crate) file: File,
     /// What `munmap` needs: the whole reservation, of which `base` is the first aligned byte.
     #[cfg_attr(miri, allow(dead_code, reason = "Miri maps no files"))]
@@ -123,6 +127,9 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         match &self.kind {
+            // A child has neither the mapping nor the lock: what it has at these addresses by now is not ours to unmap.
+            #[cfg(not(miri))]
+            Kind::Mapped(mapped) if !mapped.close_on_fork.is_ours() => {}
             #[cfg(not(miri))]
             Kind::Mapped(mapped) => {
                 // SAFETY: the reservation was made by `open.rs` for this value alone; views borrow the mapping that

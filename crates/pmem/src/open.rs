@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions as StdOpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -15,6 +16,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::memory::{Mapped, Memory};
+use crate::process::CloseOnFork;
 use crate::report::{HugePages, Report};
 use crate::sysfs::{self, DaxDevice, SYSFS};
 use crate::{Access, Error, FRAME, OpenOptions, kernel::Kernel};
@@ -56,6 +58,8 @@ impl Drop for Undo<'_> {
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> {
     let sysfs = Path::new(SYSFS);
     let (file, created) = open_file(path, options)?;
+    // Before the lock, of which a child must have no part.
+    let _kept = CloseOnFork::new(file.as_fd());
     let metadata = file.metadata().map_err(|source| io_error("reading the metadata of", path, source))?;
     let device = if metadata.file_type().is_char_device() {
         Some(DaxDevice::find(sysfs, path, metadata.rdev())?)
@@ -99,8 +103,10 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
     let unit = device.as_ref().map_or(FRAME as u64, |device| device.align);
     let (reserved_at, reserved_len, base) = reserve(path, max_len, unit)?;
     let device_len = device.as_ref().map(|device| device.len);
+    let copy = file.try_clone().map_err(|source| io_error("duplicating the descriptor of", path, source))?;
     let mapped = Mapped {
-        file: file.try_clone().map_err(|source| io_error("duplicating the descriptor of", path, source))?,
+        close_on_fork: CloseOnFork::new(copy.as_fd()),
+        file: copy,
         reserved_at,
         reserved_len,
         sync: access == Access::Dax,
@@ -350,8 +356,13 @@ fn map_range(path: &Path, base: NonNull<u8>, mapped: &Mapped, at: u64, len: u64)
         }
         Err(errno) => return Err(io_error("mapping", path, errno.into())),
     }
-    // Both are advice: a kernel that does not take it leaves a mapping that works.
+    // All are advice: a kernel that does not take it leaves a mapping that works.
     let start = base.as_ptr().wrapping_add(at as usize).cast();
+    if !crate::process::forks_are_unseen() {
+        // A child that gets here past every check ends with a fault, and does not write to its parent's medium.
+        // SAFETY: the range was mapped just above; the advice changes only what a child gets.
+        let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxDontFork) };
+    }
     if mapped.huge_pages {
         // SAFETY: the range was mapped just above; the advice does not change contents.
         let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxHugepage) };
