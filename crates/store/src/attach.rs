@@ -20,7 +20,7 @@
 //! | 5 | the superblocks say `detached` | the same |
 
 use crate::address::FRAME;
-use crate::attached::{AttachedHome, Inner, Running, spawn_background};
+use crate::attached::{AttachedHome, Inner, Opener, Running, spawn_background};
 use crate::error::{Error, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeStat, NoteOf, RealHome};
@@ -394,6 +394,7 @@ fn take(
         refused: Default::default(),
         wake: Arc::new((Mutex::new(false), Condvar::new())),
         options,
+        opener: Opener::here(path),
     });
     let mut report = inner.recovery.clone();
     crate::recover::finish(&inner, recovered, &mut report)?;

@@ -17,11 +17,12 @@ use crate::stats::{RecoveryReport, Stats};
 use crate::tier::Tier;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use tiersmith_events::Registry;
+use tiersmith_pmem::process::Process;
 
 pub use crate::file::read::BlockRef;
 pub use crate::home::OpenMode;
@@ -49,6 +50,21 @@ pub(crate) struct Inner {
     /// What home does not take at present.
     pub(crate) refused: Refused,
     pub(crate) wake: Arc<(Mutex<bool>, Condvar)>,
+    pub(crate) opener: Opener,
+}
+
+/// Who attached; in another process nothing is touched.
+pub(crate) struct Opener {
+    process: Process,
+    pid: u32,
+    home: PathBuf,
+}
+
+impl Opener {
+    /// This process, of the home at this path.
+    pub(crate) fn here(home: &Path) -> Self {
+        Self { process: Process::current(), pid: std::process::id(), home: home.to_path_buf() }
+    }
 }
 
 impl Inner {
@@ -64,8 +80,30 @@ impl Inner {
         self.wake.1.notify_one();
     }
 
+    /// Whether the home is attached, and by this process. Before any lock: a thread that held it may not be there after a fork.
+    #[inline]
     pub(crate) fn usable(&self) -> Result<()> {
+        self.ours()?;
         if self.closed.load(Ordering::Acquire) { Err(Error::Detached) } else { Ok(()) }
+    }
+
+    /// Whether this is the process that attached the home.
+    #[inline]
+    pub(crate) fn is_ours(&self) -> bool {
+        self.opener.process.is_current()
+    }
+
+    /// As [`Inner::is_ours`], with the error to answer with.
+    #[inline]
+    pub(crate) fn ours(&self) -> Result<()> {
+        if self.is_ours() { Ok(()) } else { Err(self.forked()) }
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        let Opener { pid, home, .. } = &self.opener;
+        let what = format!("the home {}", home.display());
+        Error::Forked { what, opener: *pid, process: std::process::id() }
     }
 }
 
@@ -122,6 +160,11 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if !self.inner.is_ours() {
+            // The thread, the lanes and the times are the parent's.
+            std::mem::forget(self.thread.get_mut().take());
+            return;
+        }
         self.stop();
         if !self.inner.closed.swap(true, Ordering::AcqRel) {
             self.inner.keep_times();
@@ -313,6 +356,7 @@ impl AttachedHome {
     /// # Durability
     /// Durable on return. After a cut before that the home is attached still, or detached; the next attach knows.
     pub fn detach(self) -> Result<()> {
+        self.inner.ours()?;
         {
             // Files are opened and closed under this lock, so nothing is written between the last destage and the end.
             let _names = self.inner.names.lock();
@@ -351,7 +395,15 @@ impl AttachedHome {
         self.inner.background_step()
     }
 
-    /// Sizes, block states and waits.
+    /// Whether this is the process that attached the home, and not a child that was forked later, where every call that could
+    /// change or read a file is refused ([`Error::Forked`]).
+    #[inline]
+    #[must_use]
+    pub fn is_of_this_process(&self) -> bool {
+        self.inner.is_ours()
+    }
+
+    /// Sizes, block states and waits; in a forked child those of the moment of the fork.
     pub fn stats(&self) -> Stats {
         Stats::of(&self.inner)
     }
@@ -389,7 +441,9 @@ impl Clone for File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        self.inner.close(&self.state);
+        if self.inner.is_ours() {
+            self.inner.close(&self.state);
+        }
     }
 }
 
@@ -503,6 +557,7 @@ impl File {
     /// # Errors
     /// Those of the home's file system (pass files).
     pub fn len(&self) -> Result<u64> {
+        self.inner.ours()?;
         match &self.state.placed {
             Some(placed) => self.inner.size_of(&self.state, placed),
             None => Ok(self.state.home.stat().map_err(self.state.io("cannot stat"))?.size),
@@ -522,6 +577,7 @@ impl File {
     /// # Errors
     /// Those of the home's file system.
     pub fn stat(&self) -> Result<HomeStat> {
+        self.inner.ours()?;
         self.inner.stat_of(&self.state)
     }
 

@@ -144,6 +144,20 @@ pub enum Error {
     /// The home was detached (or the store closed) while a handle was still held.
     #[error("the home is no longer attached; open it again")]
     Detached,
+    /// A forked child uses what its parent attached.
+    #[error(
+        "{what} was opened by process {opener}, and this is process {process}, which was forked later: a fork copies an open \
+         database, and two copies would overwrite each other. Open it after the fork, in one process: in the initializer of a \
+         multiprocessing pool, in post_fork of gunicorn"
+    )]
+    Forked {
+        /// The home, as it was given.
+        what: String,
+        /// The process that attached it.
+        opener: u32,
+        /// This one.
+        process: u32,
+    },
     /// Files are still open.
     #[error("cannot detach: {0} file handles are still open; close them first")]
     Busy(usize),
@@ -203,7 +217,7 @@ impl Error {
             Error::TierFull { .. } | Error::BatchTooLarge { .. } => Errno::NOSPC,
             Error::Options(_) | Error::Invalid { .. } => Errno::INVAL,
             Error::Owned { .. } | Error::Busy(_) => Errno::BUSY,
-            Error::Detached => Errno::BADF,
+            Error::Detached | Error::Forked { .. } => Errno::BADF,
             _ => Errno::IO,
         };
         errno.raw_os_error()

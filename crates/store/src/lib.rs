@@ -78,3 +78,5 @@ pub use stats::{RecoveryReport, Stats, TierStats};
 pub use tiersmith_events as events;
 /// Whether an open file is open anywhere else, for doors that keep files of their own.
 pub use tiersmith_pmem::is_only_opening;
+/// What a forked child must not use, for doors that keep things of one process.
+pub use tiersmith_pmem::process;

@@ -123,6 +123,7 @@ impl AttachedHome {
     /// # Errors
     /// Those of the home's file system.
     pub fn in_tier(&self, path: impl AsRef<Path>) -> Result<bool> {
+        self.inner.ours()?;
         let path = path.as_ref();
         let stat = self.inner.home.stat(path).map_err(Error::io("cannot stat", path))?;
         Ok(self.inner.find(&stat).is_some_and(|file| file.placed.is_some()))

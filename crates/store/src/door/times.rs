@@ -342,6 +342,7 @@ impl File {
     /// # Errors
     /// Those of the home's file system.
     pub fn overlay(&self) -> Result<Option<Overlay>> {
+        self.inner.ours()?;
         Ok(self.inner.overlay(&self.state)?.1)
     }
 
@@ -362,12 +363,16 @@ impl File {
 impl AttachedHome {
     /// Size and times of the file with this device and inode number at home, where the tier knows better than home; `None`: it does not.
     pub fn overlay(&self, dev: u64, ino: u64) -> Option<Overlay> {
+        self.inner.ours().ok()?;
         let file = self.inner.files.lock().get(&(dev, ino)).cloned()?;
         self.inner.overlay(&file).ok()?.1
     }
 
     /// Says that mode, owner or extended attributes of this file were changed at home: its ctime is now.
     pub fn attributes_changed(&self, dev: u64, ino: u64) {
+        if self.inner.ours().is_err() {
+            return;
+        }
         let file = self.inner.files.lock().get(&(dev, ino)).cloned();
         if let Some(file) = file {
             self.inner.mark_changed(&file);
@@ -382,6 +387,9 @@ impl AttachedHome {
     /// # Durability
     /// As [`File::set_times`].
     pub fn set_times(&self, dev: u64, ino: u64, atime: SetTime, mtime: SetTime) -> Option<Result<()>> {
+        if let Err(e) = self.inner.ours() {
+            return Some(Err(e));
+        }
         let file = self.inner.files.lock().get(&(dev, ino)).cloned()?;
         file.placed.as_ref()?;
         Some(self.inner.usable().and_then(|()| self.inner.set_times(&file, atime, mtime)))

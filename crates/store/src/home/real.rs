@@ -21,6 +21,7 @@ use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp,
 };
 use rustix::io::Errno;
+use tiersmith_pmem::process::CloseOnFork;
 
 use super::{
     ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat, OpenMode,
@@ -30,6 +31,8 @@ use super::{
 /// A home on a real file system.
 #[derive(Debug)]
 pub struct RealHome {
+    /// Of `dir` and `parent`; go before them.
+    close_on_fork: (CloseOnFork, Option<CloseOnFork>),
     /// The path that programs know the home by, without symbolic links.
     pub(super) path: PathBuf,
     /// The directory itself, wherever it is; also carries the owner's lock.
@@ -59,6 +62,10 @@ impl RealHome {
             Err(e) => return Err(HomeError::Io { what: "read the attributes of", path, source: e.into() }),
         };
         Ok(Self {
+            close_on_fork: (
+                CloseOnFork::new(dir.as_fd()),
+                parent.as_ref().map(|parent| CloseOnFork::new(parent.as_fd())),
+            ),
             path,
             dir,
             parent,
@@ -95,7 +102,7 @@ impl RealHome {
 
     /// An open file that is of no home, behind the same calls.
     pub(crate) fn file(file: File) -> Arc<dyn HomeFile> {
-        Arc::new(RealFile { file })
+        Arc::new(RealFile::new(file))
     }
 
     /// Behaves as on a kernel without `openat2`.
@@ -191,8 +198,10 @@ impl RealHome {
 impl Drop for RealHome {
     fn drop(&mut self) {
         // Closing would do, but for a child that some thread has just forked: until it executes its program it has a copy of the descriptor,
-        // and would keep the home locked. Nothing is to be done where it fails.
-        let _ = rustix::fs::flock(&self.dir, FlockOperation::Unlock);
+        // and would keep the home locked. Nothing is to be done where it fails. In a child that goes on, it is the parent's lock.
+        if self.close_on_fork.0.is_ours() {
+            let _ = rustix::fs::flock(&self.dir, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -219,7 +228,7 @@ impl Home for RealHome {
         if let Ok(flags) = rustix::fs::fcntl_getfl(&fd) {
             let _ = rustix::fs::fcntl_setfl(&fd, flags | OFlags::NOATIME);
         }
-        Ok(Arc::new(RealFile { file: File::from(fd) }))
+        Ok(Arc::new(RealFile::new(File::from(fd))))
     }
 
     fn stat(&self, path: &Path) -> io::Result<HomeStat> {
@@ -366,7 +375,15 @@ const NOTE_MAX: u64 = 1 << 20;
 /// An open file of a [`RealHome`].
 #[derive(Debug)]
 struct RealFile {
+    /// Goes before `file`.
+    _close_on_fork: CloseOnFork,
     file: File,
+}
+
+impl RealFile {
+    fn new(file: File) -> Self {
+        Self { _close_on_fork: CloseOnFork::new(file.as_fd()), file }
+    }
 }
 
 impl HomeFile for RealFile {
@@ -415,7 +432,7 @@ impl HomeFile for RealFile {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOATIME;
         let opened = rustix::fs::open(link, flags, Mode::empty());
         rustix::fs::fchmod(&self.file, mode)?;
-        Ok(Arc::new(Self { file: File::from(opened?) }))
+        Ok(Arc::new(Self::new(File::from(opened?))))
     }
 
     fn clear(&self, off: u64, len: u64, how: Clear) -> io::Result<()> {

@@ -168,7 +168,9 @@ impl LentFile {
 
 impl Drop for LentFile {
     fn drop(&mut self) {
-        let Some(placed) = &self.file.state.placed else { return };
+        let Some(placed) = self.file.state.placed.as_ref().filter(|_| self.file.inner.is_ours()) else {
+            return;
+        };
         placed.loan.idle_since_ns.store(self.file.inner.home.now_ns(), Ordering::Release);
         placed.loan.changed();
         placed.loan.borrowers.fetch_sub(1, Ordering::AcqRel);
