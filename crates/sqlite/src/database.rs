@@ -21,8 +21,9 @@ use parking_lot::{Mutex, RwLock};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
-use tiersmith_store::Result;
+use std::sync::{Arc, Weak};
+use tiersmith_store::process::{PerProcess, Process};
+use tiersmith_store::{Error, Result};
 
 /// The part of a [`Place`] that belongs to the VFS.
 #[derive(Default)]
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
 /// A file of an attached database is open: keeps its place, and with the first and last of them looks at the home and cleans up.
 pub(crate) struct User {
     place: Arc<Place>,
+    /// Which process's it is: a forked child has a copy, and must touch nothing.
+    process: Process,
 }
 
 impl User {
@@ -54,7 +57,20 @@ impl User {
         }
         *users += 1;
         drop(users);
-        Ok(Self { place })
+        Ok(Self { place, process: Process::current() })
+    }
+
+    /// Whether this is the process that opened the file.
+    #[inline]
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process.is_current()
+    }
+
+    /// Why a forked child may not use it. Takes no lock: a thread that held one may not be there.
+    #[cold]
+    pub(crate) fn forked(&self) -> Error {
+        let what = self.place.database().display().to_string();
+        Error::Forked { what, opener: self.place.opener, process: std::process::id() }
     }
 
     pub(crate) fn place(&self) -> &Arc<Place> {
@@ -93,6 +109,9 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
+        if !self.is_of_this_process() {
+            return;
+        }
         let mut users = self.place.shared.users.lock();
         *users -= 1;
         if *users > 0 {
@@ -115,12 +134,13 @@ struct Known {
     opened: usize,
 }
 
-static NAMES: LazyLock<RwLock<HashMap<Vec<u8>, Known>>> = LazyLock::new(RwLock::default);
+static NAMES: PerProcess<RwLock<HashMap<Vec<u8>, Known>>> = PerProcess::new(RwLock::default);
 /// How often a name was added or taken away.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// What a thread asked for last.
 struct Last {
+    process: Process,
     changes: u64,
     name: Vec<u8>,
     place: Option<Weak<Place>>,
@@ -136,7 +156,7 @@ pub(crate) struct Name(Vec<u8>);
 impl Name {
     /// `name` as SQLite spells it; `place` is `None` for a plain database.
     pub(crate) fn keep(name: &[u8], place: Option<&Arc<Place>>) -> Self {
-        let mut names = NAMES.write();
+        let mut names = NAMES.get().write();
         let known = names.entry(name.to_vec()).or_insert(Known { place: None, opened: 0 });
         known.opened += 1;
         known.place = place.map(Arc::downgrade);
@@ -147,7 +167,7 @@ impl Name {
 
 impl Drop for Name {
     fn drop(&mut self) {
-        let mut names = NAMES.write();
+        let mut names = NAMES.get().write();
         if let Some(known) = names.get_mut(&self.0) {
             known.opened -= 1;
             if known.opened == 0 {
@@ -182,7 +202,10 @@ pub(crate) fn owner(name: &[u8]) -> Owner {
     let changes = CHANGES.load(Ordering::Acquire);
     let remembered = LAST.try_with(|last| {
         let last = last.borrow();
-        let last = last.as_ref().filter(|l| l.changes == changes && l.name == database)?;
+        let last = last.as_ref()?;
+        if last.changes != changes || last.name != database || !last.process.is_current() {
+            return None;
+        }
         Some(last.place.as_ref().map(Weak::upgrade))
     });
     if let Ok(Some(found)) = remembered {
@@ -197,13 +220,14 @@ pub(crate) fn owner(name: &[u8]) -> Owner {
 
 #[cold]
 fn look_up(database: &[u8], role: Role, changes: u64) -> Owner {
-    let names = NAMES.read();
+    let names = NAMES.get().read();
     let Some(known) = names.get(database) else { return Owner::Closed(database.to_vec(), role) };
     let place = known.place.clone();
     drop(names);
     // The thread-local is gone when the thread's end closes a connection.
     let _ = LAST.try_with(|last| {
-        *last.borrow_mut() = Some(Last { changes, name: database.to_vec(), place: place.clone() });
+        let process = Process::current();
+        *last.borrow_mut() = Some(Last { process, changes, name: database.to_vec(), place: place.clone() });
     });
     match place {
         None => Owner::Plain,

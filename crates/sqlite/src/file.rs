@@ -47,6 +47,8 @@ pub(crate) trait Storage {
     fn size(&mut self) -> Result<u64>;
     /// `SQLITE_IOCAP` flags.
     fn characteristics(&self) -> c_int;
+    /// Whose file it is.
+    fn user(&self) -> &User;
     /// Ends the use of the file; the object goes after it.
     fn close(&mut self) -> Result<()>;
 }
@@ -253,6 +255,11 @@ impl Storage for Main {
         self.characteristics
     }
 
+    #[inline]
+    fn user(&self) -> &User {
+        &self.user
+    }
+
     fn close(&mut self) -> Result<()> {
         self.shm_unmap();
         self.unlock(ffi::LOCK_NONE);
@@ -362,6 +369,11 @@ impl Storage for Side {
                 }
                 _ => 0,
             }
+    }
+
+    #[inline]
+    fn user(&self) -> &User {
+        &self.user
     }
 
     /// Frames that still wait are those of a transaction that is still open: the connection that has the write lock says what becomes of them.

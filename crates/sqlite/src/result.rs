@@ -8,6 +8,7 @@
 //! |---|---|
 //! | tier full, home full | `SQLITE_FULL` |
 //! | in use by another process | `SQLITE_BUSY` |
+//! | a connection that a forked child inherited | `SQLITE_MISUSE` |
 //! | cannot be written | `SQLITE_READONLY`; at open `SQLITE_CANTOPEN` |
 //! | damaged tier | `SQLITE_CORRUPT` |
 //! | wrong tier, changed home, bad parameters | `SQLITE_CANTOPEN` |
@@ -22,9 +23,10 @@ use std::cell::RefCell;
 use std::ffi::c_int;
 use std::io;
 use tiersmith_store::Error;
+use tiersmith_store::process::PerProcess;
 
 /// The last error of the process: errno and sentence.
-static LAST: Mutex<Option<(c_int, String)>> = Mutex::new(None);
+static LAST: PerProcess<Mutex<Option<(c_int, String)>>> = PerProcess::new(Default::default);
 
 thread_local! {
     /// The last error of the thread.
@@ -40,14 +42,14 @@ pub(crate) fn report(code: c_int, errno: c_int, sentence: &str) -> c_int {
     log::warn!("{sentence}");
     // The thread-local is gone when a thread's end closes a connection.
     let _ = LAST_HERE.try_with(|last| *last.borrow_mut() = Some((errno, sentence.clone())));
-    *LAST.lock() = Some((errno, sentence));
+    *LAST.get().lock() = Some((errno, sentence));
     code
 }
 
 /// The last error of this thread, else of the process.
 pub(crate) fn last_error() -> Option<(c_int, String)> {
     let here = LAST_HERE.try_with(|last| last.borrow().clone()).ok().flatten();
-    here.or_else(|| LAST.lock().clone())
+    here.or_else(|| LAST.get().lock().clone())
 }
 
 /// The code for an error of the store; `otherwise` is the code of the operation that failed.
@@ -55,6 +57,7 @@ fn code_of(error: &Error, otherwise: c_int) -> c_int {
     match error {
         Error::TierFull { .. } | Error::BatchTooLarge { .. } => ffi::FULL,
         Error::Owned { .. } | Error::Busy(_) => ffi::BUSY,
+        Error::Forked { .. } => ffi::MISUSE,
         Error::Damaged { .. } => ffi::CORRUPT,
         Error::WrongTier(_)
         | Error::NotATier { .. }

@@ -2,40 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
-use std::path::{Path, PathBuf};
+#[path = "support/programs.rs"]
+mod programs;
+
+use programs::{library, program, run};
 use std::process::Command;
-
-/// The library that was built with this test, or why there is none.
-fn library() -> Option<PathBuf> {
-    let exe = std::env::current_exe().unwrap();
-    let deps = exe.parent().unwrap();
-    let found = [deps, deps.parent().unwrap()]
-        .into_iter()
-        .map(|dir| dir.join("libtiersmith_sqlite.so"))
-        .find(|library| library.exists());
-    if found.is_none() {
-        eprintln!(
-            "skipped: the extension, because there is no libtiersmith_sqlite.so in {}: cargo build -p tiersmith-sqlite makes it",
-            deps.display()
-        );
-    }
-    found
-}
-
-fn program(path: &str) -> Option<&Path> {
-    let path = Path::new(path);
-    if !path.exists() {
-        eprintln!("skipped: the extension in {}, because it is not installed", path.display());
-    }
-    path.exists().then_some(path)
-}
-
-fn run(command: &mut Command) -> String {
-    let done = command.output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout).into_owned();
-    assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
-    said
-}
 
 #[test]
 fn the_sqlite3_shell_attaches_by_the_extension_and_is_refused_without() {

@@ -91,14 +91,34 @@ const fn methods<T: Object>() -> IoMethods {
     }
 }
 
-/// The object of an open file.
+/// Runs `call` with the object of an open file, as [`guard`] does. A forked child has a copy of its parent's connection; there nothing is
+/// touched, and `in_child` answers.
 ///
 /// # Safety
 /// `file` is one of ours, opened with an object of type `T` and not closed; nobody else uses it during the call.
 #[inline]
-unsafe fn object<'a, T>(file: *mut SqliteFile) -> &'a mut T {
-    // SAFETY: the caller's: xOpen has put a `Box<T>` there.
-    unsafe { &mut *(*file.cast::<OsFile>()).object.cast::<T>() }
+unsafe fn with<T: Object>(
+    file: *mut SqliteFile,
+    code: c_int,
+    in_child: impl FnOnce(&mut T) -> c_int,
+    call: impl FnOnce(&mut T) -> c_int,
+) -> c_int {
+    guard(code, || {
+        // SAFETY: the caller's: xOpen has put a `Box<T>` there.
+        let object = unsafe { &mut *(*file.cast::<OsFile>()).object.cast::<T>() };
+        if object.storage().user().is_of_this_process() { call(object) } else { in_child(object) }
+    })
+}
+
+/// In a forked child: says why, and what to do.
+#[cold]
+fn refuse<T: Object>(object: &mut T) -> c_int {
+    result::of_store(&object.storage().user().forked(), ffi::MISUSE)
+}
+
+/// In a forked child: what SQLite calls to end its use of a file is done, without anything.
+fn nothing<T>(_object: &mut T) -> c_int {
+    ffi::OK
 }
 
 #[inline]
@@ -119,6 +139,11 @@ unsafe extern "C" fn close<T: Object>(file: *mut SqliteFile) -> c_int {
             (*file).head.methods = std::ptr::null();
             (*file).object = std::ptr::null_mut();
         }
+        if !object.storage().user().is_of_this_process() {
+            // A forked child's copy: what it points to is the parent's, and goes with the child.
+            std::mem::forget(object);
+            return ffi::OK;
+        }
         code(object.storage().close(), ffi::IOERR_CLOSE)
     })
 }
@@ -129,15 +154,13 @@ unsafe extern "C" fn read<T: Object>(
     amount: c_int,
     offset: i64,
 ) -> c_int {
-    guard(ffi::IOERR_READ, || {
+    let call = |object: &mut T| {
         let (Some(at), Ok(amount)) = (unsigned(offset), usize::try_from(amount)) else {
             return ffi::IOERR_READ;
         };
         // SAFETY: SQLite's: `into` has `amount` bytes, which are initialised memory of SQLite's page cache or stack.
         let into = unsafe { std::slice::from_raw_parts_mut(into.cast::<u8>(), amount) };
-        // SAFETY: SQLite's.
-        let storage = unsafe { object::<T>(file) }.storage();
-        match storage.read(at, into) {
+        match object.storage().read(at, into) {
             Ok(got) if got == amount => ffi::OK,
             Ok(got) => {
                 // The contract: what is not there is zeros.
@@ -146,7 +169,9 @@ unsafe extern "C" fn read<T: Object>(
             }
             Err(e) => result::of_store(&e, ffi::IOERR_READ),
         }
-    })
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR_READ, refuse::<T>, call) }
 }
 
 unsafe extern "C" fn write<T: Object>(
@@ -155,39 +180,41 @@ unsafe extern "C" fn write<T: Object>(
     amount: c_int,
     offset: i64,
 ) -> c_int {
-    guard(ffi::IOERR_WRITE, || {
+    let call = |object: &mut T| {
         let (Some(at), Ok(amount)) = (unsigned(offset), usize::try_from(amount)) else {
             return ffi::IOERR_WRITE;
         };
         // SAFETY: SQLite's: `data` has `amount` bytes.
         let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), amount) };
-        // SAFETY: SQLite's.
-        code(unsafe { object::<T>(file) }.storage().write(at, data), ffi::IOERR_WRITE)
-    })
+        code(object.storage().write(at, data), ffi::IOERR_WRITE)
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR_WRITE, refuse::<T>, call) }
 }
 
 unsafe extern "C" fn truncate<T: Object>(file: *mut SqliteFile, size: i64) -> c_int {
-    guard(ffi::IOERR_TRUNCATE, || {
+    let call = |object: &mut T| {
         let Some(size) = unsigned(size) else { return ffi::IOERR_TRUNCATE };
-        // SAFETY: SQLite's.
-        code(unsafe { object::<T>(file) }.storage().truncate(size), ffi::IOERR_TRUNCATE)
-    })
+        code(object.storage().truncate(size), ffi::IOERR_TRUNCATE)
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR_TRUNCATE, refuse::<T>, call) }
 }
 
 unsafe extern "C" fn sync<T: Object>(file: *mut SqliteFile, _flags: c_int) -> c_int {
+    let call = |object: &mut T| code(object.storage().sync(), ffi::IOERR_FSYNC);
     // SAFETY: SQLite's.
-    guard(ffi::IOERR_FSYNC, || code(unsafe { object::<T>(file) }.storage().sync(), ffi::IOERR_FSYNC))
+    unsafe { with(file, ffi::IOERR_FSYNC, refuse::<T>, call) }
 }
 
 unsafe extern "C" fn file_size<T: Object>(file: *mut SqliteFile, size: *mut i64) -> c_int {
-    guard(ffi::IOERR_FSTAT, || {
-        // SAFETY: SQLite's.
-        match unsafe { object::<T>(file) }.storage().size() {
-            // SAFETY: SQLite's: room for the answer.
-            Ok(bytes) => unsafe { answer(size, i64::try_from(bytes).unwrap_or(i64::MAX)) },
-            Err(e) => result::of_store(&e, ffi::IOERR_FSTAT),
-        }
-    })
+    let call = |object: &mut T| match object.storage().size() {
+        // SAFETY: SQLite's: room for the answer.
+        Ok(bytes) => unsafe { answer(size, i64::try_from(bytes).unwrap_or(i64::MAX)) },
+        Err(e) => result::of_store(&e, ffi::IOERR_FSTAT),
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR_FSTAT, refuse::<T>, call) }
 }
 
 /// With `POWERSAFE_OVERWRITE` SQLite does not use it but for the smallest page of a new database; 4096 is the smallest block.
@@ -197,7 +224,7 @@ unsafe extern "C" fn sector_size(_file: *mut SqliteFile) -> c_int {
 
 unsafe extern "C" fn device_characteristics<T: Object>(file: *mut SqliteFile) -> c_int {
     // SAFETY: SQLite's.
-    guard(0, || unsafe { object::<T>(file) }.storage().characteristics())
+    unsafe { with(file, 0, |_: &mut T| 0, |object| object.storage().characteristics()) }
 }
 
 unsafe extern "C" fn no_lock(_file: *mut SqliteFile, _level: c_int) -> c_int {
@@ -215,24 +242,26 @@ unsafe extern "C" fn side_control(_file: *mut SqliteFile, _op: c_int, _argument:
 
 unsafe extern "C" fn lock(file: *mut SqliteFile, level: c_int) -> c_int {
     // SAFETY: SQLite's.
-    guard(ffi::IOERR, || unsafe { object::<OpenMain>(file) }.main.lock(level))
+    unsafe { with(file, ffi::IOERR, refuse, |open: &mut OpenMain| open.main.lock(level)) }
 }
 
 unsafe extern "C" fn unlock(file: *mut SqliteFile, level: c_int) -> c_int {
-    guard(ffi::IOERR, || {
-        // SAFETY: SQLite's.
-        unsafe { object::<OpenMain>(file) }.main.unlock(level);
+    let call = |open: &mut OpenMain| {
+        open.main.unlock(level);
         ffi::OK
-    })
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR, nothing, call) }
 }
 
 unsafe extern "C" fn check_reserved_lock(file: *mut SqliteFile, reserved: *mut c_int) -> c_int {
-    guard(ffi::IOERR, || {
-        // SAFETY: SQLite's.
-        let main = unsafe { &object::<OpenMain>(file).main };
+    let call = |open: &mut OpenMain| {
+        let held = open.main.user.shared().locks.reserved();
         // SAFETY: SQLite's: room for the answer.
-        unsafe { answer(reserved, c_int::from(main.user.shared().locks.reserved())) }
-    })
+        unsafe { answer(reserved, c_int::from(held)) }
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR, refuse, call) }
 }
 
 unsafe extern "C" fn shm_map(
@@ -242,27 +271,30 @@ unsafe extern "C" fn shm_map(
     extend: c_int,
     at: *mut *mut c_void,
 ) -> c_int {
-    guard(ffi::IOERR_SHMMAP, || {
+    let call = |open: &mut OpenMain| {
         let (Ok(region), Ok(ffi::SHM_REGION)) = (usize::try_from(region), usize::try_from(bytes)) else {
             return ffi::IOERR_SHMMAP;
         };
-        // SAFETY: SQLite's.
-        let main = unsafe { &mut object::<OpenMain>(file).main };
+        let main = &mut open.main;
         let mapped = main.user.place().shared.index.map(&mut main.member, region, extend != 0);
         // SAFETY: SQLite's: room for the answer.
         unsafe { answer(at, mapped.cast()) }
-    })
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR_SHMMAP, refuse, call) }
 }
 
 unsafe extern "C" fn shm_lock(file: *mut SqliteFile, first: c_int, n: c_int, flags: c_int) -> c_int {
-    guard(ffi::IOERR_SHMLOCK, || {
+    let call = |open: &mut OpenMain| {
         let (Ok(first), Ok(n)) = (usize::try_from(first), usize::try_from(n)) else {
             return ffi::IOERR_SHMLOCK;
         };
-        // SAFETY: SQLite's.
-        let main = unsafe { &mut object::<OpenMain>(file).main };
-        main.shm_lock(first, n, flags)
-    })
+        open.main.shm_lock(first, n, flags)
+    };
+    // To give a lock up is part of closing.
+    let in_child = if flags & ffi::SHM_UNLOCK != 0 { nothing } else { refuse };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR_SHMLOCK, in_child, call) }
 }
 
 unsafe extern "C" fn shm_barrier(_file: *mut SqliteFile) {
@@ -271,46 +303,55 @@ unsafe extern "C" fn shm_barrier(_file: *mut SqliteFile) {
 
 /// The delete flag means nothing: the index is memory, and goes with its last connection.
 unsafe extern "C" fn shm_unmap(file: *mut SqliteFile, _delete: c_int) -> c_int {
-    guard(ffi::IOERR_SHMMAP, || {
-        // SAFETY: SQLite's.
-        unsafe { object::<OpenMain>(file) }.main.shm_unmap();
+    let call = |open: &mut OpenMain| {
+        open.main.shm_unmap();
         ffi::OK
-    })
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR_SHMMAP, nothing, call) }
 }
 
 unsafe extern "C" fn fetch(file: *mut SqliteFile, offset: i64, amount: c_int, at: *mut *mut c_void) -> c_int {
-    guard(ffi::IOERR, || {
+    let call = |open: &mut OpenMain| {
         let (Some(offset), Ok(amount)) = (unsigned(offset), usize::try_from(amount)) else {
             return ffi::IOERR;
         };
-        // SAFETY: SQLite's.
-        let lent = unsafe { object::<OpenMain>(file) }.lend(offset, amount);
+        let lent = open.lend(offset, amount);
         // SQLite does not write through the pointer: it takes a copy of a page that it changes.
         // SAFETY: SQLite's: room for the answer.
         unsafe { answer(at, lent.map_or(std::ptr::null_mut(), |p| p.cast_mut().cast())) }
-    })
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR, refuse, call) }
 }
 
 /// A null pointer says that what lies behind `offset` may have changed elsewhere: nothing to do, since a lent page never changes.
 unsafe extern "C" fn unfetch(file: *mut SqliteFile, offset: i64, at: *mut c_void) -> c_int {
-    guard(ffi::IOERR, || {
+    let call = |open: &mut OpenMain| {
         if let Some(offset) = unsigned(offset)
             && !at.is_null()
         {
-            // SAFETY: SQLite's.
-            unsafe { object::<OpenMain>(file) }.take_back(offset, at.cast());
+            open.take_back(offset, at.cast());
         }
         ffi::OK
-    })
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR, nothing, call) }
 }
 
 unsafe extern "C" fn control(file: *mut SqliteFile, op: c_int, argument: *mut c_void) -> c_int {
-    guard(ffi::IOERR, || {
-        // SAFETY: SQLite's.
-        let open = unsafe { object::<OpenMain>(file) };
-        // SAFETY: SQLite's: the argument is what the operation asks for.
-        unsafe { control_main(open, op, argument) }
-    })
+    // SAFETY: SQLite's: the argument is what the operation asks for.
+    let call = |open: &mut OpenMain| unsafe { control_main(open, op, argument) };
+    let in_child = |open: &mut OpenMain| match op {
+        // A pragma is answered with a sentence of ours, where SQLite has only its own for other calls.
+        // SAFETY: as above: three `char*`.
+        ffi::FCNTL_PRAGMA => unsafe {
+            pragma(argument.cast(), |_, _| Some(Err(open.main.user.forked().to_string())))
+        },
+        _ => refuse(open),
+    };
+    // SAFETY: SQLite's.
+    unsafe { with(file, ffi::IOERR, in_child, call) }
 }
 
 /// # Safety

@@ -45,7 +45,7 @@ pub(super) struct Opened {
     pub(super) stamp: Option<Stamp>,
     pub(super) home: AttachedHome,
     /// Holds the lock bytes.
-    pub(super) lock: File,
+    pub(super) lock: ofd::LockFile,
     pub(super) record: Record,
 }
 
@@ -358,8 +358,7 @@ fn block_size(spec: &FastSpec, db: &File) -> u32 {
 /// Opens an attached database.
 fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result<Opened, PlaceError> {
     let db_path = layout.in_home(DB);
-    let open = File::options().read(true).write(true).open(&db_path);
-    let db = open.map_err(PlaceError::io("cannot open", &db_path))?;
+    let db = ofd::LockFile::open(&db_path).map_err(PlaceError::io("cannot open", &db_path))?;
     let (record, rewrite) = match (read_record(layout), given) {
         (Ok(record), None) => (record, false),
         (Ok(record), Some(given)) => {
@@ -420,9 +419,10 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
     Ok(Opened { home, lock: db, record, stamp })
 }
 
-/// Names the way out, where there is one: the file is there, and Tiersmith knows what it was.
+/// Names the database and the way out, where there is one: who has it open; the file is there, and Tiersmith knows what it was.
 fn changed(layout: &Layout, unbarred: bool, source: Error) -> PlaceError {
     match source {
+        Error::Owned { owner, .. } => PlaceError::InUse { database: layout.database.clone(), owner },
         Error::HomeChanged { ref path, expected: Some(_), .. }
         | Error::LogOfAnother { ref path, expected: Some(_), .. }
             if path == Path::new(DB) =>

@@ -113,9 +113,8 @@ pub(super) fn finish(layout: &Layout, transition: Transition, fold: Fold<'_>) ->
 }
 
 /// Holds SQLite's locks on `db` as long as the file is open.
-fn lock(layout: &Layout, db_path: &Path) -> Result<File, PlaceError> {
-    let open = File::options().read(true).write(true).open(db_path);
-    let db = open.map_err(PlaceError::io("cannot open", db_path))?;
+fn lock(layout: &Layout, db_path: &Path) -> Result<ofd::LockFile, PlaceError> {
+    let db = ofd::LockFile::open(db_path).map_err(PlaceError::io("cannot open", db_path))?;
     ofd::lock(&db).map_err(|_| PlaceError::Busy {
         database: layout.database.clone(),
         who: format!("a program has a lock on {}", db_path.display()),

@@ -32,6 +32,18 @@ pub enum PlaceError {
         /// Who, or what shows it.
         who: String,
     },
+    /// Another process has the attached database open.
+    #[error(
+        "{} is in use by {owner}; one process at a time can have an attached database open, and a forked child is another one. Close \
+         it there first; to share it between processes, attach its directory as a mount (`tiersmith attach DIR`)",
+        database.display()
+    )]
+    InUse {
+        /// The database.
+        database: PathBuf,
+        /// The process, as it named itself when it opened the database.
+        owner: String,
+    },
     /// SQLite could not bring the WAL or a journal into the database file.
     #[error(
         "SQLite could not bring the WAL and journal of {} into the database file before it is attached or detached: {reason}",
@@ -294,7 +306,10 @@ impl PlaceError {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         use tiersmith_store::Error;
-        matches!(self, Self::Busy { .. } | Self::Store(Error::Owned { .. } | Error::Busy(_)))
+        matches!(
+            self,
+            Self::Busy { .. } | Self::InUse { .. } | Self::Store(Error::Owned { .. } | Error::Busy(_))
+        )
     }
 
     /// The tier or the home's file system has no space.

@@ -306,7 +306,7 @@ pub(super) fn sync_dir(path: &Path) -> Result<(), PlaceError> {
 /// gets SQLITE_BUSY.
 #[derive(Debug)]
 pub(super) struct Transition {
-    pub(super) file: File,
+    pub(super) file: ofd::LockFile,
 }
 
 impl Transition {
@@ -328,8 +328,7 @@ impl Transition {
                 let who = "this process has it open without Tiersmith's fast tier".to_owned();
                 return Err(PlaceError::Busy { database: path.clone(), who });
             }
-            let open = File::options().read(true).write(true).open(path);
-            let file = open.map_err(PlaceError::io("cannot open", path))?;
+            let file = ofd::LockFile::open(path).map_err(PlaceError::io("cannot open", path))?;
             match ofd::lock(&file) {
                 Ok(()) => {
                     let locked = file.metadata().map_err(PlaceError::io("cannot stat", path))?;

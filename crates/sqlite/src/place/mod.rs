@@ -47,7 +47,6 @@ pub use statistics::{CounterFigures, Statistics, TierFigures, WaitFigures, stati
 pub use status::{Blocks, Standing, Status, attachment, status};
 
 use layout::Layout;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiersmith_store::AttachedHome;
@@ -91,8 +90,10 @@ pub struct Place {
     pub(crate) shared: crate::database::Shared,
     database: PathBuf,
     spec: FastSpec,
+    /// The process that opened it.
+    pub(crate) opener: u32,
     /// Holds SQLite's lock bytes of `db`.
-    _lock: Option<File>,
+    _lock: Option<ofd::LockFile>,
     _entry: table::Entry,
 }
 
@@ -126,6 +127,7 @@ impl Place {
                 shared: Default::default(),
                 database: layout.database.clone(),
                 spec: opened.record.spec,
+                opener: std::process::id(),
                 _lock: Some(opened.lock),
                 _entry: entry,
             }))
@@ -149,6 +151,7 @@ impl Place {
             shared: Default::default(),
             database: database.clone(),
             spec,
+            opener: std::process::id(),
             _lock: None,
             _entry: entry,
         })

@@ -16,6 +16,8 @@ use std::ffi::c_int;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use tiersmith_store::process::CloseOnFork;
 
 /// First byte of the range: SQLite's PENDING byte. RESERVED is the next, 510 bytes of SHARED follow.
 const PENDING: i64 = 0x4000_0000;
@@ -52,6 +54,33 @@ fn set(file: &File, kind: i16) -> io::Result<()> {
     // SAFETY: `F_OFD_SETLK` reads one `struct flock`, which `lock` is (the assertions above; `l_pid` is 0 as
     // it demands) and which outlives the call; the descriptor is open because `file` is borrowed.
     answer(unsafe { fcntl(file.as_raw_fd(), F_OFD_SETLK, &raw const lock) })
+}
+
+/// A file to be locked. A forked child has no part in the lock: were it idle, it would keep the lock of a parent that was killed.
+#[derive(Debug)]
+pub(super) struct LockFile {
+    /// Goes before `file`.
+    _close_on_fork: CloseOnFork,
+    file: File,
+}
+
+impl LockFile {
+    /// Opens `path` for reading and writing.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).open(path)?;
+        Ok(Self { _close_on_fork: CloseOnFork::new(file.as_fd()), file })
+    }
+}
+
+impl std::ops::Deref for LockFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
 }
 
 /// Locks the bytes SQLite locks, for writing, until `file` and its duplicates are closed. The file must be

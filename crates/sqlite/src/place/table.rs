@@ -15,15 +15,22 @@ use super::{FastSpec, Place, Want};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use tiersmith_store::process::{PerProcess, Process};
 
 /// `None` while it is being attached or detached.
 type Places = HashMap<PathBuf, Option<Weak<Place>>>;
 
-static PLACES: LazyLock<Mutex<Places>> = LazyLock::new(|| Mutex::new(HashMap::new()));
-/// An entry changed or went away.
-static CHANGED: Condvar = Condvar::new();
+#[derive(Default)]
+struct Table {
+    places: Mutex<Places>,
+    /// An entry changed or went away.
+    changed: Condvar,
+}
+
+/// A forked child has none of its parent's places: it gets a table of its own, and the locks of the homes decide.
+static TABLE: PerProcess<Table> = PerProcess::new(Table::default);
 /// How long a detach waits for the last place to be closed by another thread that is at it.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -31,12 +38,23 @@ const CLOSING: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Entry {
     database: PathBuf,
+    process: Process,
+}
+
+impl Entry {
+    /// The entry is in the table by now.
+    fn of(database: &Path) -> Self {
+        Self { database: database.to_path_buf(), process: Process::current() }
+    }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        PLACES.lock().remove(&self.database);
-        CHANGED.notify_all();
+        // A forked child's copy is no entry of its own table.
+        if self.process.is_current() {
+            TABLE.get().places.lock().remove(&self.database);
+            TABLE.get().changed.notify_all();
+        }
     }
 }
 
@@ -48,7 +66,8 @@ pub(super) fn open(
     make: impl FnOnce(Entry) -> Result<Option<Place>, PlaceError>,
 ) -> Result<Option<Arc<Place>>, PlaceError> {
     let entry = {
-        let mut places = PLACES.lock();
+        let table = TABLE.get();
+        let mut places = table.places.lock();
         loop {
             match places.get(database) {
                 None => break,
@@ -61,10 +80,10 @@ pub(super) fn open(
                 }
                 Some(None) => {}
             }
-            CHANGED.wait(&mut places);
+            table.changed.wait(&mut places);
         }
         places.insert(database.to_path_buf(), None);
-        Entry { database: database.to_path_buf() }
+        Entry::of(database)
     };
     let Some(place) = make(entry)? else { return Ok(None) };
     Ok(Some(publish(place)))
@@ -72,21 +91,21 @@ pub(super) fn open(
 
 fn publish(place: Place) -> Arc<Place> {
     let place = Arc::new(place);
-    PLACES.lock().insert(place.database().to_path_buf(), Some(Arc::downgrade(&place)));
-    CHANGED.notify_all();
+    TABLE.get().places.lock().insert(place.database().to_path_buf(), Some(Arc::downgrade(&place)));
+    TABLE.get().changed.notify_all();
     place
 }
 
 /// Puts a place in that was attached elsewhere.
 pub(super) fn adopt(database: &Path, make: impl FnOnce(Entry) -> Place) -> Result<Arc<Place>, PlaceError> {
-    let mut places = PLACES.lock();
+    let mut places = TABLE.get().places.lock();
     if places.contains_key(database) {
         let who = "this process has it open".to_owned();
         return Err(PlaceError::Busy { database: database.to_path_buf(), who });
     }
     places.insert(database.to_path_buf(), None);
     drop(places);
-    Ok(publish(make(Entry { database: database.to_path_buf() })))
+    Ok(publish(make(Entry::of(database))))
 }
 
 /// A second open in this process with `fast=` must mean the same tier.
@@ -103,17 +122,18 @@ pub(super) fn alone<T>(
     work: impl FnOnce() -> Result<T, PlaceError>,
 ) -> Result<T, PlaceError> {
     let end = Instant::now() + CLOSING;
-    let mut places = PLACES.lock();
+    let table = TABLE.get();
+    let mut places = table.places.lock();
     while let Some(found) = places.get(database) {
         let open = found.as_ref().is_some_and(|place| place.strong_count() > 0);
         if open || Instant::now() > end {
             let who = "this process has it open".to_owned();
             return Err(PlaceError::Busy { database: database.to_path_buf(), who });
         }
-        CHANGED.wait_until(&mut places, end);
+        table.changed.wait_until(&mut places, end);
     }
     places.insert(database.to_path_buf(), None);
-    let entry = Entry { database: database.to_path_buf() };
+    let entry = Entry::of(database);
     drop(places);
     let done = work();
     drop(entry);
@@ -122,10 +142,10 @@ pub(super) fn alone<T>(
 
 /// The open place with this canonical path.
 pub(super) fn find(database: &Path) -> Option<Arc<Place>> {
-    PLACES.lock().get(database)?.as_ref()?.upgrade()
+    TABLE.get().places.lock().get(database)?.as_ref()?.upgrade()
 }
 
 /// Whether no database is attached in this process.
 pub(super) fn is_empty() -> bool {
-    PLACES.lock().is_empty()
+    TABLE.get().places.lock().is_empty()
 }
