@@ -1,4 +1,5 @@
-//! The loadable extension: what SQLite calls when it loads `libtiersmith_sqlite.so`, and the SQL function every connection gets.
+//! The loadable extension: what SQLite calls when it loads `libtiersmith_sqlite.so`, and the SQL function every connection gets. Each
+//! SQLite library of a process loads it for itself.
 //!
 //! ```text
 //! sqlite3 -cmd '.load /usr/lib/libtiersmith_sqlite' 'file:app.db?vfs=tiersmith&fast=/mnt/pmem0/app.tier&size=1G'
@@ -8,7 +9,7 @@
 //! rest the letters stay. The extension stays loaded until the process ends: SQLite keeps pointers into it.
 
 use crate::border;
-use crate::ffi::api::{Api, OLDEST};
+use crate::ffi::api::{Api, Function, OLDEST};
 use crate::ffi::{self, Connection, FunctionContext, api};
 use crate::result;
 use std::ffi::{c_char, c_int, c_void};
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn sqlite3_extension_init(
 }
 
 /// Every connection opened from now on gets `tiersmith_last_error()`. SQLite takes the same entry only once.
-pub(crate) fn announce(api: &Api) {
+pub(crate) fn announce(api: &'static Api) {
     // SAFETY: the function is in this library, which is not unloaded.
     let code = unsafe { api.on_every_connection(on_connection) };
     if code != ffi::OK {
@@ -77,11 +78,12 @@ pub(crate) fn announce(api: &Api) {
 unsafe extern "C" fn on_connection(
     connection: *mut Connection,
     _message: *mut *mut c_char,
-    _routines: *const c_void,
+    routines: *const c_void,
 ) -> c_int {
     // The program's logger may panic.
     let _ = catch_unwind(|| {
-        if let Some(api) = api::api() {
+        // SAFETY: SQLite's: its table of functions, or null.
+        if let Some(api) = unsafe { of_routines(routines) } {
             // SAFETY: SQLite's: the connection is open; this library stays loaded.
             unsafe { add_function(api, connection) };
         }
@@ -89,19 +91,54 @@ unsafe extern "C" fn on_connection(
     ffi::OK
 }
 
+/// The SQLite that calls, by its table of functions. One that loads no extensions has none to hand out: it is the one linked in.
+///
+/// # Safety
+/// `routines` is null, or the table that SQLite handed out.
+unsafe fn of_routines(routines: *const c_void) -> Option<&'static Api> {
+    if !routines.is_null() {
+        // SAFETY: the caller's.
+        return unsafe { api::use_routines(routines) }.ok();
+    }
+    #[cfg(feature = "linked")]
+    return Some(api::use_linked());
+    #[cfg(not(feature = "linked"))]
+    None
+}
+
 /// # Safety
 /// `connection` is open.
-unsafe fn add_function(api: &Api, connection: *mut Connection) {
+unsafe fn add_function(api: &'static Api, connection: *mut Connection) {
+    let Some(function) = api::number_of(api).and_then(|number| LAST_ERROR.get(number)) else {
+        log::warn!("tiersmith_last_error() is not there: this is the ninth SQLite library of the process");
+        return;
+    };
     // SAFETY: the caller's; this library stays loaded.
-    let code = unsafe { api.function(connection, c"tiersmith_last_error", Some(last_error)) };
+    let code = unsafe { api.function(connection, c"tiersmith_last_error", *function) };
     if code != ffi::OK {
         log::warn!("tiersmith_last_error() is not there for a connection: result code {code}");
     }
 }
 
-unsafe extern "C" fn last_error(context: *mut FunctionContext, _n: c_int, _arguments: *mut *mut c_void) {
+/// `tiersmith_last_error()` of each SQLite: a function is called with nothing that would tell whose it is.
+static LAST_ERROR: [Function; 8] = [
+    Some(last_error::<0>),
+    Some(last_error::<1>),
+    Some(last_error::<2>),
+    Some(last_error::<3>),
+    Some(last_error::<4>),
+    Some(last_error::<5>),
+    Some(last_error::<6>),
+    Some(last_error::<7>),
+];
+
+unsafe extern "C" fn last_error<const NUMBER: usize>(
+    context: *mut FunctionContext,
+    _n: c_int,
+    _arguments: *mut *mut c_void,
+) {
     let last = catch_unwind(result::last_error).ok().flatten();
-    if let Some(api) = api::api() {
+    if let Some(api) = api::all().nth(NUMBER) {
         // SAFETY: SQLite's: the context of this call.
         unsafe { api.result(context, last.as_ref().map(|(_, sentence)| sentence.as_str())) };
     }

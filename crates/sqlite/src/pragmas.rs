@@ -8,6 +8,7 @@
 //! truth for clean blocks) for the blocks that are in the tier now. Blocks written while it runs are looked at again, a few times.
 
 use crate::database::User;
+use crate::ffi::api::Api;
 use crate::place::{Place, Role};
 use crate::waits::plain_events;
 use std::fmt::Write as _;
@@ -20,11 +21,16 @@ type Answer = std::result::Result<String, String>;
 /// Rounds of comparing, for blocks that are written meanwhile.
 const ROUNDS: u32 = 5;
 
-/// The answer to a pragma, `value` behind its `=`; `None` when it is not one of ours. `attached` is the main file of an attached database.
-pub(crate) fn answer(name: &str, value: Option<&str>, attached: Option<(&User, &File)>) -> Option<Answer> {
+/// The answer to a pragma, `value` behind its `=`, for a connection of this SQLite; `None` when it is not one of ours. `attached` is the main file of an attached database.
+pub(crate) fn answer(
+    api: &Api,
+    name: &str,
+    value: Option<&str>,
+    attached: Option<(&User, &File)>,
+) -> Option<Answer> {
     let pragma = name.to_ascii_lowercase();
     Some(match (pragma.as_str(), attached) {
-        ("tiersmith_stats", Some((user, file))) => Ok(stats(user.place(), file)),
+        ("tiersmith_stats", Some((user, file))) => Ok(stats(api, user.place(), file)),
         ("tiersmith_stats", None) => Ok(plain_stats()),
         ("tiersmith_flush", Some((user, _))) => flush(user.place()),
         ("tiersmith_check", Some((user, file))) => check(user.place(), file),
@@ -48,22 +54,16 @@ fn plain_stats() -> String {
     out
 }
 
-fn stats(place: &Place, file: &File) -> String {
+fn stats(api: &Api, place: &Place, file: &File) -> String {
     let stats = place.home().stats();
     let mut out = String::new();
     let _ = writeln!(out, "place              attached: {}", place.database().display());
     let class = file.class();
     let block = file.block_size().map_or("none".to_string(), |b| format!("{} bytes", b.bytes()));
     let _ = writeln!(out, "database file      class {class}, block {block}");
-    if let Some(version) = crate::ffi::api::api().map(|api| api.version()) {
-        let _ = writeln!(
-            out,
-            "SQLite             {}.{}.{}",
-            version / 1_000_000,
-            version / 1000 % 1000,
-            version % 1000
-        );
-    }
+    let version = api.version();
+    let (major, minor, patch) = (version / 1_000_000, version / 1000 % 1000, version % 1000);
+    let _ = writeln!(out, "SQLite             {major}.{minor}.{patch}");
     for tier in &stats.tiers {
         let label = if tier.emulated {
             "EMULATED: stands for persistent memory, figures are not its figures"

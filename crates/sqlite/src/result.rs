@@ -2,7 +2,7 @@
 //!
 //! SQLite has a number for an error and its own sentence for the number; what happened, on which file and what to do about it, it cannot
 //! carry. So each error goes to three places, here and nowhere else: the code to SQLite, the whole sentence to SQLite's log
-//! (`sqlite3_log`), and to `SELECT tiersmith_last_error()` and `xGetLastError`.
+//! (`sqlite3_log`; of each SQLite of the process), and to `SELECT tiersmith_last_error()` and `xGetLastError`.
 //!
 //! | error | code |
 //! |---|---|
@@ -36,7 +36,7 @@ thread_local! {
 /// Keeps and logs a sentence; returns `code`.
 pub(crate) fn report(code: c_int, errno: c_int, sentence: &str) -> c_int {
     let sentence = format!("tiersmith: {sentence}");
-    if let Some(api) = api::api() {
+    for api in api::all() {
         api.log_line(code, &sentence);
     }
     log::warn!("{sentence}");

@@ -13,9 +13,9 @@
 //! Deliberately absent: pointers. `border` calls this with what it has checked.
 
 use crate::database::{Name, Owner, User, owner};
+use crate::ffi;
 use crate::ffi::api::Filename;
 use crate::ffi::foreign::ForeignVfs;
-use crate::ffi::{self, api};
 use crate::file::{Main, Side};
 use crate::inspect::FAST_DIRECTORY;
 use crate::place::{FastSpec, HOME_SUFFIX, Place, PlaceError, Role, Want};
@@ -117,8 +117,7 @@ fn open_place(below: &ForeignVfs, path: &Path, want: &Want) -> Result<Option<Arc
 
 /// Lets the VFS below bring journal and WAL into the file.
 pub(crate) fn fold(below: &ForeignVfs, database: &Path) -> Result<(), String> {
-    let api = api::api().ok_or("SQLite is not there yet: register the VFS first")?;
-    api.fold(database, below.name())
+    below.api().fold(database, below.name())
 }
 
 /// The place of a database nobody here has open, if it is attached.

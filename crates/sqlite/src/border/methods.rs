@@ -1,9 +1,10 @@
 //! The methods of files that are on an attached home.
 
 use super::lent::OpenMain;
-use super::{OsFile, answer, guard, unsigned};
+use super::{OsFile, answer, api_of, guard, unsigned};
 use crate::batch::Outcome;
-use crate::ffi::{self, IoMethods, SqliteFile, api};
+use crate::ffi::api::Api;
+use crate::ffi::{self, IoMethods, SqliteFile};
 use crate::file::{Main, Side, Storage};
 use crate::pragmas;
 use crate::result;
@@ -341,12 +342,12 @@ unsafe extern "C" fn unfetch(file: *mut SqliteFile, offset: i64, at: *mut c_void
 
 unsafe extern "C" fn control(file: *mut SqliteFile, op: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: SQLite's: the argument is what the operation asks for.
-    let call = |open: &mut OpenMain| unsafe { control_main(open, op, argument) };
+    let call = |open: &mut OpenMain| unsafe { control_main(open, api_of(file), op, argument) };
     let in_child = |open: &mut OpenMain| match op {
         // A pragma is answered with a sentence of ours, where SQLite has only its own for other calls.
         // SAFETY: as above: three `char*`.
         ffi::FCNTL_PRAGMA => unsafe {
-            pragma(argument.cast(), |_, _| Some(Err(open.main.user.forked().to_string())))
+            pragma(api_of(file), argument.cast(), |_, _| Some(Err(open.main.user.forked().to_string())))
         },
         _ => refuse(open),
     };
@@ -356,7 +357,7 @@ unsafe extern "C" fn control(file: *mut SqliteFile, op: c_int, argument: *mut c_
 
 /// # Safety
 /// `argument` is what the operation `op` asks for.
-unsafe fn control_main(open: &mut OpenMain, op: c_int, argument: *mut c_void) -> c_int {
+unsafe fn control_main(open: &mut OpenMain, api: &'static Api, op: c_int, argument: *mut c_void) -> c_int {
     let main = &mut open.main;
     match op {
         ffi::FCNTL_COMMIT_PHASETWO => {
@@ -397,11 +398,11 @@ unsafe fn control_main(open: &mut OpenMain, op: c_int, argument: *mut c_void) ->
         // SAFETY: the caller's: an `int`. The file is in a directory that only Tiersmith changes.
         ffi::FCNTL_HAS_MOVED | ffi::FCNTL_EXTERNAL_READER => unsafe { answer(argument.cast(), 0 as c_int) },
         // SAFETY: the caller's: a `char*` for a string that SQLite frees.
-        ffi::FCNTL_VFSNAME => unsafe { text(argument.cast(), crate::VFS_NAME) },
+        ffi::FCNTL_VFSNAME => unsafe { text(api, argument.cast(), crate::VFS_NAME) },
         ffi::FCNTL_TEMPFILENAME => {
             let name = std::env::temp_dir().join(format!("etilqs_{:016x}", unique()));
             // SAFETY: as above.
-            unsafe { text(argument.cast(), &String::from_utf8_lossy(name.as_os_str().as_bytes())) }
+            unsafe { text(api, argument.cast(), &String::from_utf8_lossy(name.as_os_str().as_bytes())) }
         }
         ffi::FCNTL_MMAP_SIZE => {
             let limit: *mut i64 = argument.cast();
@@ -418,8 +419,8 @@ unsafe fn control_main(open: &mut OpenMain, op: c_int, argument: *mut c_void) ->
         }
         // SAFETY: the caller's: three `char*`.
         ffi::FCNTL_PRAGMA => unsafe {
-            pragma(argument.cast(), |name, value| {
-                pragmas::answer(name, value, Some((&open.main.user, &open.main.file)))
+            pragma(api, argument.cast(), |name, value| {
+                pragmas::answer(api, name, value, Some((&open.main.user, &open.main.file)))
             })
         },
         _ => ffi::NOTFOUND,
@@ -451,8 +452,7 @@ unsafe fn flag(at: *mut c_int, flag: &mut bool) -> c_int {
 
 /// # Safety
 /// `at` is null or points to room for a `char*`.
-unsafe fn text(at: *mut *mut c_char, text: &str) -> c_int {
-    let Some(api) = api::api() else { return ffi::NOTFOUND };
+unsafe fn text(api: &Api, at: *mut *mut c_char, text: &str) -> c_int {
     let copy = api.string(text);
     if copy.is_null() {
         return ffi::NOMEM;
@@ -467,6 +467,7 @@ unsafe fn text(at: *mut *mut c_char, text: &str) -> c_int {
 /// # Safety
 /// `strings` points to three `char*`, of which the second is a string, and the third is a string or null.
 pub(super) unsafe fn pragma(
+    api: &Api,
     strings: *mut *mut c_char,
     answer: impl FnOnce(&str, Option<&str>) -> Option<Result<String, String>>,
 ) -> c_int {
@@ -489,11 +490,11 @@ pub(super) unsafe fn pragma(
     match answer(name, value) {
         None => ffi::NOTFOUND,
         // SAFETY: the caller's.
-        Some(Ok(row)) => unsafe { text(strings, &row) },
+        Some(Ok(row)) => unsafe { text(api, strings, &row) },
         Some(Err(message)) => {
             result::report(ffi::ERROR, 0, &format!("PRAGMA {name}: {message}"));
             // SAFETY: the caller's.
-            unsafe { text(strings, &message) };
+            unsafe { text(api, strings, &message) };
             ffi::ERROR
         }
     }

@@ -18,6 +18,7 @@ mod registered;
 
 pub(crate) use registered::register;
 
+use crate::ffi::api::Api;
 use crate::ffi::{self, SqliteFile};
 use crate::result;
 use std::ffi::{c_int, c_void};
@@ -29,9 +30,20 @@ struct OsFile {
     head: SqliteFile,
     /// A `Box` of `lent::OpenMain`, `Side` or, for a plain main file, its `Name`; null for nothing.
     object: *mut c_void,
+    /// The functions of the SQLite whose file it is; there since xOpen.
+    api: *const Api,
     /// Of plain files: whose events its calls are.
     role: c_int,
     _align: c_int,
+}
+
+/// The functions of the SQLite whose file it is.
+///
+/// # Safety
+/// `file` is one of ours, opened and not closed.
+unsafe fn api_of(file: *mut SqliteFile) -> &'static Api {
+    // SAFETY: xOpen has put there what lives as long as the process.
+    unsafe { &*(*file.cast::<OsFile>()).api }
 }
 
 /// Where the file of the VFS below begins.

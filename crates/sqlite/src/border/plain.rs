@@ -145,8 +145,10 @@ unsafe extern "C" fn control(file: *mut SqliteFile, op: c_int, argument: *mut c_
     guard(ffi::IOERR, || {
         if op == ffi::FCNTL_PRAGMA {
             // SAFETY: SQLite's: three `char*`.
-            let code =
-                unsafe { methods::pragma(argument.cast(), |name, value| pragmas::answer(name, value, None)) };
+            let code = unsafe {
+                let api = super::api_of(file);
+                methods::pragma(api, argument.cast(), |name, value| pragmas::answer(api, name, value, None))
+            };
             if code != ffi::NOTFOUND {
                 return code;
             }

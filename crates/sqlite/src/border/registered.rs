@@ -1,4 +1,4 @@
-//! The VFS as SQLite has it: one structure, registered once, that lives as long as the process.
+//! The VFS as SQLite has it: one structure for each SQLite library, registered once, that lives as long as the process.
 
 use super::lent::OpenMain;
 use super::{BELOW_AT, OsFile, guard, methods, plain};
@@ -17,7 +17,7 @@ const NAME: &CStr = c"tiersmith";
 ///
 /// # Errors
 /// SQLite's result code, or `SQLITE_ERROR` when there is no VFS to build on.
-pub(crate) fn register(api: &Api, default: bool) -> Result<ForeignVfs, c_int> {
+pub(crate) fn register(api: &'static Api, default: bool) -> Result<ForeignVfs, c_int> {
     let ours = api.find(Some(NAME));
     if !ours.is_null() {
         // SQLite that was shut down and is used again has made its own the default.
@@ -25,15 +25,17 @@ pub(crate) fn register(api: &Api, default: bool) -> Result<ForeignVfs, c_int> {
         if default && unsafe { api.register(ours, true) } != ffi::OK {
             return Err(ffi::ERROR);
         }
-        // SAFETY: a VFS of this name was registered by `register`, in this copy of the code or another: its data is the VFS below it.
-        return Ok(unsafe { ForeignVfs::new((*ours).app_data.cast()) });
+        // SAFETY: a VFS of this name was registered by `register`, in this copy of the code or another, whose `Registered` begins alike.
+        let below = unsafe { (*(*ours).app_data.cast::<Registered>()).below };
+        // SAFETY: as above; it was the default VFS then.
+        return Ok(unsafe { ForeignVfs::new(below, api) });
     }
     let below = api.find(None);
     if below.is_null() {
         return Err(ffi::ERROR);
     }
     // SAFETY: it is the default VFS; programs that unregister theirs must not do so while ours is used.
-    let foreign = unsafe { ForeignVfs::new(below) };
+    let foreign = unsafe { ForeignVfs::new(below, api) };
     let functions = foreign.functions();
     let vfs = Box::new(SqliteVfs {
         version: functions.version.min(2),
@@ -41,7 +43,7 @@ pub(crate) fn register(api: &Api, default: bool) -> Result<ForeignVfs, c_int> {
         path_max: functions.path_max,
         next: std::ptr::null_mut(),
         name: NAME.as_ptr(),
-        app_data: below.cast(),
+        app_data: Box::into_raw(Box::new(Registered { below, api })).cast(),
         open: Some(open),
         delete: Some(delete),
         access: Some(access),
@@ -63,13 +65,25 @@ pub(crate) fn register(api: &Api, default: bool) -> Result<ForeignVfs, c_int> {
     }
 }
 
+/// What the registered structure leads to.
+#[repr(C)]
+struct Registered {
+    /// The VFS below ours.
+    below: *mut SqliteVfs,
+    /// The functions of the SQLite it is registered with.
+    api: &'static Api,
+}
+
 /// The VFS below ours.
 ///
 /// # Safety
 /// `vfs` is the structure that [`register`] made.
 unsafe fn below(vfs: *mut SqliteVfs) -> ForeignVfs {
-    // SAFETY: the caller's; the VFS below stays registered (see `register`).
-    unsafe { ForeignVfs::new((*vfs).app_data.cast()) }
+    // SAFETY: the caller's; the VFS below stays registered (see `register`), and the data are never given back.
+    unsafe {
+        let registered = &*(*vfs).app_data.cast::<Registered>();
+        ForeignVfs::new(registered.below, registered.api)
+    }
 }
 
 unsafe extern "C" fn open(
@@ -92,7 +106,9 @@ unsafe extern "C" fn open(
         // SAFETY: SQLite's: null, or a name that ends with a zero and lives as long as the file.
         let c_name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
         // SAFETY: it is what SQLite passed to xOpen.
-        let c_name = c_name.map(|name| unsafe { Filename::new(name) });
+        let c_name = c_name.map(|name| unsafe { Filename::new(name, below.api()) });
+        // SAFETY: SQLite's: the memory has as many bytes as `file_bytes` says.
+        unsafe { (*ours).api = below.api() };
         let opened = match vfs::open(&below, c_name, flags) {
             Ok(opened) => opened,
             Err(code) => return code,

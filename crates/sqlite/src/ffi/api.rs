@@ -1,11 +1,13 @@
 //! SQLite's own functions, as the VFS calls them: from the library linked in, or from the table a loadable extension is handed.
 //!
-//! There is one [`Api`] per copy of this crate in a process (a program that links it in and loads the extension as well has two, each with
-//! its own SQLite and its own places). It is set once, by the first registration.
+//! A process may have several SQLite libraries (Python's own and the one that APSW brings), each with its memory, its connections and its
+//! list of VFSs. Each that loads the extension has its [`Api`]: the registered VFS, the open file and the SQL function each know whose
+//! they are. A program that links this crate in and loads the extension as well has two copies of the crate, each with its own places.
 //!
 //! Deliberately absent: statements. What the VFS asks SQLite to run, it runs through `sqlite3_exec`.
 //!
-//! Invariant: every function pointer here belongs to a SQLite that is not unloaded while this library is in memory.
+//! Invariants: every function pointer here belongs to a SQLite that is not unloaded while this library is in memory; what one SQLite
+//! made is given to no other.
 
 use super::{Connection, FunctionContext, SqliteVfs};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -69,6 +71,11 @@ macro_rules! functions {
             pub(crate) fn addresses(&self) -> Vec<(&'static str, usize)> {
                 vec![$((stringify!($name), self.$name as usize)),+]
             }
+
+            /// Whether these are the functions of the same SQLite.
+            fn is_same(&self, other: &Api) -> bool {
+                [$((self.$name as usize, other.$name as usize)),+].iter().all(|(one, two)| one == two)
+            }
         }
     };
 }
@@ -93,27 +100,55 @@ functions! {
     malloc64 = sqlite3_malloc64, 197: unsafe extern "C" fn(u64) -> *mut c_void;
 }
 
-static API: OnceLock<Api> = OnceLock::new();
+/// The SQLites that have registered the VFS, first to last: a list that only grows, and is read without a lock.
+static FIRST: Link = Link::new();
 
-/// The functions, once somebody has registered the VFS.
-pub(crate) fn api() -> Option<&'static Api> {
-    API.get()
+struct Link(OnceLock<(Api, Box<Link>)>);
+
+impl Link {
+    const fn new() -> Self {
+        Self(OnceLock::new())
+    }
 }
 
-/// Uses the functions of the SQLite this crate is linked to. A second call changes nothing.
+/// All SQLites that have registered the VFS.
+pub(crate) fn all() -> impl Iterator<Item = &'static Api> {
+    let mut link = &FIRST;
+    std::iter::from_fn(move || {
+        let (api, next) = link.0.get()?;
+        link = next;
+        Some(api)
+    })
+}
+
+/// Which of [`all`] these are.
+pub(crate) fn number_of(api: &'static Api) -> Option<usize> {
+    all().position(|found| std::ptr::eq(found, api))
+}
+
+/// The one in the list that is this, or this, added to it.
+fn kept(api: Api) -> &'static Api {
+    let mut link = &FIRST;
+    loop {
+        let (found, next) = link.0.get_or_init(|| (api, Box::new(Link::new())));
+        if found.is_same(&api) {
+            return found;
+        }
+        link = next;
+    }
+}
+
+/// The functions of the SQLite this crate is linked to.
 #[cfg(feature = "linked")]
 pub(crate) fn use_linked() -> &'static Api {
-    API.get_or_init(Api::linked)
+    kept(Api::linked())
 }
 
-/// Uses the functions a loadable extension is handed. `Err`: SQLite is too old, with its version.
+/// The functions a loadable extension is handed. `Err`: SQLite is too old, with its version.
 ///
 /// # Safety
 /// `table` is the third argument SQLite gave to the extension's entry point.
 pub(crate) unsafe fn use_routines(table: *const c_void) -> Result<&'static Api, c_int> {
-    if let Some(api) = API.get() {
-        return Ok(api);
-    }
     let table: *const *const c_void = table.cast();
     // SAFETY: `libversion_number` has been entry 67 since the table exists.
     let version = unsafe { (*table.add(67)).cast::<()>() };
@@ -126,21 +161,21 @@ pub(crate) unsafe fn use_routines(table: *const c_void) -> Result<&'static Api, 
         return Err(version);
     }
     // SAFETY: the version was looked at.
-    let api = unsafe { Api::from_routines(table) }.ok_or(version)?;
-    Ok(API.get_or_init(|| api))
+    unsafe { Api::from_routines(table) }.map(kept).ok_or(version)
 }
 
 /// The name of a file as SQLite hands it to `xOpen`: UTF-8 or whatever the file system has, with the URI parameters behind it.
 #[derive(Clone, Copy)]
 pub(crate) struct Filename<'a> {
     name: &'a CStr,
+    api: &'static Api,
 }
 
 impl<'a> Filename<'a> {
     /// # Safety
-    /// `name` is what SQLite passed to `xOpen` as the name of a main database.
-    pub(crate) unsafe fn new(name: &'a CStr) -> Self {
-        Self { name }
+    /// `name` is what this SQLite passed to `xOpen` as the name of a main database.
+    pub(crate) unsafe fn new(name: &'a CStr, api: &'static Api) -> Self {
+        Self { name, api }
     }
 
     pub(crate) fn bytes(self) -> &'a [u8] {
@@ -150,9 +185,8 @@ impl<'a> Filename<'a> {
     /// A URI parameter; `None` also when it is not UTF-8.
     pub(crate) fn parameter(self, key: &str) -> Option<String> {
         let key = CString::new(key).ok()?;
-        let api = api()?;
         // SAFETY: the name is one of `xOpen` (see `new`), the key ends with a zero.
-        let value = unsafe { (api.uri_parameter)(self.name.as_ptr(), key.as_ptr()) };
+        let value = unsafe { (self.api.uri_parameter)(self.name.as_ptr(), key.as_ptr()) };
         if value.is_null() {
             return None;
         }
@@ -214,7 +248,7 @@ impl Api {
     /// Makes an SQL function without arguments known to a connection.
     ///
     /// # Safety
-    /// `connection` is open; `function` belongs to a library that is not unloaded.
+    /// `connection` is an open one of this SQLite; `function` belongs to a library that is not unloaded.
     pub(crate) unsafe fn function(
         &self,
         connection: *mut Connection,
@@ -241,7 +275,7 @@ impl Api {
     /// The result of an SQL function: a text, or NULL.
     ///
     /// # Safety
-    /// `context` is what SQLite called the function with.
+    /// `context` is what this SQLite called the function with.
     pub(crate) unsafe fn result(&self, context: *mut FunctionContext, text: Option<&str>) {
         match text {
             // SAFETY: the caller's.

@@ -4,6 +4,7 @@
 //!
 //! Invariant: a [`ForeignFile`] is only made of a file that the VFS below has opened and not closed.
 
+use super::api::Api;
 use super::{IoMethods, SqliteFile, SqliteVfs};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -11,6 +12,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 #[derive(Clone, Copy)]
 pub(crate) struct ForeignVfs {
     vfs: *mut SqliteVfs,
+    api: &'static Api,
 }
 
 // SAFETY: SQLite calls a VFS from any thread, so its functions may be called from any thread; the structure is only read.
@@ -20,9 +22,14 @@ unsafe impl Sync for ForeignVfs {}
 
 impl ForeignVfs {
     /// # Safety
-    /// `vfs` is registered with SQLite and stays so.
-    pub(crate) unsafe fn new(vfs: *mut SqliteVfs) -> Self {
-        Self { vfs }
+    /// `vfs` is registered with the SQLite that has these functions, and stays so.
+    pub(crate) unsafe fn new(vfs: *mut SqliteVfs, api: &'static Api) -> Self {
+        Self { vfs, api }
+    }
+
+    /// The functions of the SQLite it is registered with.
+    pub(crate) fn api(&self) -> &'static Api {
+        self.api
     }
 
     fn get(&self) -> &SqliteVfs {

@@ -133,7 +133,8 @@ impl Publishing {
         let mut out = format!("{HEADER}\nprocess\t{pid}\t{start}\t{}\n", boot());
         let closed = u8::from(opening.connections == 0);
         let _ = writeln!(out, "opened\t{}\nwritten\t{written_ns}\t{closed}", opening.opened_unix_ns);
-        let version = crate::ffi::api::api().map_or(0, |api| i64::from(api.version()));
+        // Of several libraries the one that was first.
+        let version = crate::ffi::api::all().next().map_or(0, |api| i64::from(api.version()));
         let _ = writeln!(out, "connections\t{}\nsqlite\t{version}", opening.connections);
         for tier in &stats.tiers {
             let used = tier.usable_bytes.saturating_sub(tier.free_bytes);
