@@ -27,11 +27,17 @@ const STEP_RUNS: usize = 1024;
 
 /// Blocks that somebody has read from home.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Run {
+pub(super) struct Run {
     /// Which file: its key in [`Inner::files`]. It may be another one by the time of admission, which does no harm.
     key: (u64, u64),
     first: BlockIndex,
     blocks: u32,
+}
+
+impl Run {
+    pub(super) fn of(file: &FileState, first: BlockIndex, blocks: u32) -> Self {
+        Self { key: file.identity.key(), first, blocks }
+    }
 }
 
 /// What waits for admission.
@@ -70,7 +76,7 @@ impl Inner {
         if !self.options.background {
             return false;
         }
-        let run = Run { key: (file.identity.dev, file.identity.ino), first, blocks };
+        let run = Run::of(file, first, blocks);
         let len = {
             let mut waiting = self.admissions.waiting.lock();
             // A block that is read in small parts comes many times before it is admitted.
@@ -109,7 +115,7 @@ impl Inner {
         }
     }
 
-    fn admit_again(&self, file: &FileState, placed: &Placed, run: Run) {
+    pub(super) fn admit_again(&self, file: &FileState, placed: &Placed, run: Run) {
         // While it is held the file's slot stays its own. Somebody who cuts or destages it has more urgent things to do with it.
         let Some(_moving) = placed.moving.try_lock() else { return };
         if placed.is_gone() || !placed.admits() {

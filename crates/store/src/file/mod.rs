@@ -17,6 +17,8 @@ pub(crate) mod map;
 pub(crate) mod read;
 pub(crate) mod redo;
 pub(crate) mod resize;
+#[cfg(test)]
+mod tests;
 pub(crate) mod write;
 
 use crate::address::{BlockIndex, BlockSize};

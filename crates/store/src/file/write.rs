@@ -87,7 +87,7 @@ impl Inner {
     /// once; where it is not, the whole block leaves later: 100 to 180 ns. So what can be found out before the lock is,
     /// and what can be done behind the copy is.
     #[inline]
-    fn switch_whole(&self, placed: &Placed, offset: u64, data: &[u8]) -> Option<()> {
+    pub(super) fn switch_whole(&self, placed: &Placed, offset: u64, data: &[u8]) -> Option<()> {
         let (tier, size) = (&*placed.tier, placed.block_size);
         let block = size.block_of(offset);
         if data.len() != size.bytes() || size.start_of(block) != offset {

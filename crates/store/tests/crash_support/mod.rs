@@ -425,7 +425,10 @@ pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Re
     match op {
         Op::Create { name } => {
             drop(home.create(name)?);
-            home.sync_dir(name)?;
+            // The names of others are durable before the tier knows the file.
+            if class(name) == FileClass::Pass {
+                home.sync_dir(name)?;
+            }
         }
         Op::Write { name, at, len } => {
             let file = home.open(name, OpenMode::WRITE)?;

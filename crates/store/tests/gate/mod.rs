@@ -21,8 +21,11 @@ struct Rules {
     after_read: Mutex<Option<Once>>,
     before_write: Mutex<Option<Once>>,
     before_now: Mutex<Option<Once>>,
+    before_clear: Mutex<Option<Once>>,
+    before_next_data: Mutex<Option<Once>>,
     refuse_open: Mutex<Option<i32>>,
     stats: AtomicU64,
+    refuse_unlink: Mutex<Option<i32>>,
 }
 
 /// The home with its gate.
@@ -81,6 +84,16 @@ impl Gate {
         *locked(&self.rules.before_set_len) = Some(Box::new(what));
     }
 
+    /// Does `what` once, just before the next range is cleared.
+    pub(crate) fn before_next_clear(&self, what: impl FnOnce() + Send + 'static) {
+        *locked(&self.rules.before_clear) = Some(Box::new(what));
+    }
+
+    /// Does `what` once, when somebody looks for a hole next.
+    pub(crate) fn before_next_look_for_data(&self, what: impl FnOnce() + Send + 'static) {
+        *locked(&self.rules.before_next_data) = Some(Box::new(what));
+    }
+
     /// What the file at `path` holds at home.
     pub(crate) fn contents(&self, path: &Path) -> Vec<u8> {
         self.home.contents(path).map(|bytes| bytes.to_vec()).unwrap_or_default()
@@ -94,6 +107,11 @@ impl Gate {
     /// Opening a file fails with this error number; `None`: no longer.
     pub(crate) fn refuse_open(&self, errno: Option<i32>) {
         *locked(&self.rules.refuse_open) = errno;
+    }
+
+    /// Removing a name fails with this error number; `None`: no longer.
+    pub(crate) fn refuse_unlink(&self, errno: Option<i32>) {
+        *locked(&self.rules.refuse_unlink) = errno;
     }
 }
 
@@ -150,12 +168,20 @@ impl HomeFile for GateFile {
         self.file.set_times(atime, mtime)
     }
     fn clear(&self, off: u64, len: u64, how: Clear) -> io::Result<()> {
+        let once = locked(&self.rules.before_clear).take();
+        if let Some(once) = once {
+            once();
+        }
         self.file.clear(off, len, how)
     }
     fn allocate(&self, off: u64, len: u64) -> io::Result<()> {
         self.file.allocate(off, len)
     }
     fn next_data(&self, off: u64) -> io::Result<Option<u64>> {
+        let once = locked(&self.rules.before_next_data).take();
+        if let Some(once) = once {
+            once();
+        }
         self.file.next_data(off)
     }
     fn next_hole(&self, off: u64) -> io::Result<Option<u64>> {
@@ -188,6 +214,9 @@ impl Home for Gate {
         self.home.directory()
     }
     fn unlink(&self, path: &Path) -> io::Result<()> {
+        if let Some(errno) = *locked(&self.rules.refuse_unlink) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
         self.home.unlink(path)
     }
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {

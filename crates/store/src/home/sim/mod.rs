@@ -33,6 +33,9 @@ use state::{Entry, State};
 /// Called with the number of each event before it happens.
 pub type Hook = Arc<dyn Fn(u64) + Send + Sync>;
 
+/// Called in the middle of a read, once.
+type ReadHook = Box<dyn FnOnce() + Send>;
+
 /// How the simulated file system behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct SimOptions {
@@ -86,6 +89,7 @@ struct Inner {
     base: State,
     trace: Vec<HomeEvent>,
     hook: Option<Hook>,
+    in_next_read: Option<ReadHook>,
     /// Calls until one fails; 0: none does.
     fail_write_in: u64,
     fail_sync_in: u64,
@@ -123,7 +127,18 @@ impl SimHome {
     fn with(state: State, options: SimOptions, hook: Option<Hook>) -> Self {
         let base = state.clone();
         let (trace, fail_write_in, fail_sync_in) = (Vec::new(), 0, 0);
-        let inner = Inner { state, options, owner: None, base, trace, hook, fail_write_in, fail_sync_in };
+        let in_next_read = None;
+        let inner = Inner {
+            state,
+            options,
+            owner: None,
+            base,
+            trace,
+            hook,
+            in_next_read,
+            fail_write_in,
+            fail_sync_in,
+        };
         Self { disk: Arc::new(Disk { inner: Mutex::new(inner), objects: AtomicU64::new(1) }), object: 0 }
     }
 
@@ -175,6 +190,11 @@ impl SimHome {
     /// Calls `hook` from now on.
     pub fn set_hook(&self, hook: Option<Hook>) {
         self.disk.inner.lock().hook = hook;
+    }
+
+    /// Does `what` once, when the next read that is longer than a sector has half of its bytes; it may call the home.
+    pub fn in_next_read(&self, what: impl FnOnce() + Send + 'static) {
+        self.disk.inner.lock().in_next_read = Some(Box::new(what));
     }
 
     /// Changes how the file system behaves.
@@ -591,13 +611,30 @@ impl HomeFile for SimFile {
         Ok(self.disk.inner.lock().stat_file(self.id))
     }
 
+    /// Sector by sector: a write meanwhile may be found in part, as in the page cache of a real home.
     fn read_at(&self, off: u64, into: &mut [u8]) -> io::Result<usize> {
-        let inner = self.disk.inner.lock();
-        let bytes = &inner.state.node(self.id).current;
-        let from = usize::try_from(off).unwrap_or(usize::MAX).min(bytes.len());
-        let n = into.len().min(bytes.len() - from);
-        into[..n].copy_from_slice(&bytes[from..from + n]);
-        Ok(n)
+        let middle = into.len() / SECTOR / 2;
+        let mut done = 0;
+        for (n, part) in into.chunks_mut(SECTOR).enumerate() {
+            let mut inner = self.disk.inner.lock();
+            if n > 0
+                && n == middle
+                && let Some(hook) = inner.in_next_read.take()
+            {
+                drop(inner);
+                hook();
+                inner = self.disk.inner.lock();
+            }
+            let bytes = &inner.state.node(self.id).current;
+            let from = usize::try_from(off + done as u64).unwrap_or(usize::MAX).min(bytes.len());
+            let got = part.len().min(bytes.len() - from);
+            part[..got].copy_from_slice(&bytes[from..from + got]);
+            done += got;
+            if got < part.len() {
+                break;
+            }
+        }
+        Ok(done)
     }
 
     fn write_at(&self, off: u64, data: &[u8]) -> io::Result<()> {

@@ -1,0 +1,75 @@
+//! What a thread finds that was overtaken between a look without a lock and the lock: here the two are called one after the other.
+
+use super::admit::Run;
+use crate::address::BlockIndex;
+use crate::attach::{Medium, Options, TierSpec};
+use crate::attached::{AttachedHome, OpenMode};
+use crate::check::{AnyHome, check_images};
+use crate::home::SimHome;
+use crate::profile::Profile;
+use crate::testing::{accounting, attach_simulated};
+use std::path::Path;
+use std::sync::Arc;
+use tiersmith_pmem::Mapping;
+
+const LEN: usize = 1 << 20;
+const B: usize = 4096;
+
+/// A home with the file `a.db` of four blocks, on a tier with one lane.
+fn attached() -> (Arc<SimHome>, Arc<Mapping>, AttachedHome) {
+    let profile = "description = 'test'\n[default]\nclass = 'data'\nblock_size = 4096\n";
+    let profile = Profile::parse("test", profile).unwrap();
+    let home = Arc::new(SimHome::new(None));
+    home.put(Path::new("a.db"), &[9; 4 * B]).unwrap();
+    home.rebase();
+    let tier = Arc::new(Mapping::in_memory(&[0; LEN], 0));
+    let mut spec = TierSpec::new("fast", "/fast", Medium::Emulated, LEN as u64);
+    (spec.unit, spec.lanes, spec.batches, spec.slots) = (32 << 10, 1, 1, 16);
+    let options = Options { background: false, ..Options::default() };
+    let tiers = vec![(spec, vec![tier.clone()])];
+    let attached = attach_simulated(home.clone(), tiers, &profile, options).unwrap();
+    (home, tier, attached)
+}
+
+#[test]
+fn a_block_that_waits_for_admission_is_not_admitted_into_a_file_that_is_gone() {
+    let (home, tier, attached) = attached();
+    let file = attached.open("a.db", OpenMode::WRITE).unwrap();
+    // The background has found the file; then it is removed, and another one gets its place.
+    let state = file.state.clone();
+    drop(file);
+    attached.unlink("a.db").unwrap();
+    let other = attached.open("b.db", OpenMode::CREATE).unwrap();
+    let placed = state.placed.as_ref().unwrap();
+    assert_eq!(placed.slot, other.state.placed.as_ref().unwrap().slot);
+    attached.inner.admit_again(&state, placed, Run::of(&state, BlockIndex(0), 2));
+    assert_eq!(placed.map.counts(), (0, 0));
+    other.write(0, &[1; B]).unwrap();
+    let (free, used, all) = accounting(&attached);
+    assert_eq!(free + used, all);
+    attached.flush_all().unwrap();
+    let mut image = vec![0; LEN];
+    tier.read(0, &mut image);
+    let report = check_images(&[&image[..]], Some(&AnyHome(&*home)));
+    assert!(report.is_sound(), "{report}");
+}
+
+#[test]
+fn an_overwrite_of_a_block_that_was_cut_off_before_its_lane_was_locked_goes_the_longer_way() {
+    let (_home, _tier, attached) = attached();
+    let file = attached.open("a.db", OpenMode::WRITE).unwrap();
+    for n in 0..4 {
+        file.write(0, &[n; B]).unwrap();
+    }
+    let placed = file.state.placed.as_ref().unwrap();
+    let at = 3 * B as u64;
+    assert!(attached.inner.switch_whole(placed, at, &[7; B]).is_some(), "the lane has a piece laid out");
+    // The writer has found the block within the file; then it is cut off.
+    file.truncate(at).unwrap();
+    assert!(attached.inner.switch_whole(placed, at, &[8; B]).is_none());
+    assert!(attached.inner.switch_whole(placed, 0, &[8; B]).is_some(), "and it has one still");
+    file.extend(4 * B as u64).unwrap();
+    let mut found = [1; B];
+    file.read(at, &mut found).unwrap();
+    assert_eq!(found, [0; B]);
+}
