@@ -61,11 +61,15 @@ pub enum Planted {
     LentBeforeSync,
     /// A file is said to be back before home is durable.
     GivenBackBeforeSync,
+    /// A new map page is everybody's before its link is durable.
+    MapPageShownEarly,
+    /// A longer file is everybody's before its size is durable.
+    SizeShownEarly,
 }
 
 impl Planted {
     /// All planted bugs.
-    pub const ALL: [Planted; 26] = [
+    pub const ALL: [Planted; 28] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -92,7 +96,12 @@ impl Planted {
         Planted::PunchHomeFirst,
         Planted::LentBeforeSync,
         Planted::GivenBackBeforeSync,
+        Planted::MapPageShownEarly,
+        Planted::SizeShownEarly,
     ];
+
+    /// Those that one thread does not show, because it fences a moment later itself.
+    pub const BETWEEN_THREADS: [Planted; 2] = [Planted::MapPageShownEarly, Planted::SizeShownEarly];
 
     #[cfg(feature = "testing")]
     pub(crate) fn is(self, bug: Planted) -> bool {

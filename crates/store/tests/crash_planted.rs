@@ -1,4 +1,6 @@
 //! The tests of the tests: every planted bug must be caught by the crash suite. A bug that is not caught is a hole in it.
+//!
+//! Those that need two threads are in `crash_threads.rs`.
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
@@ -93,7 +95,8 @@ fn caught(bug: Planted) -> Option<String> {
 #[test]
 fn the_crash_suite_catches_every_planted_bug() {
     let mut missed = Vec::new();
-    for bug in Planted::ALL {
+    let bugs: Vec<_> = Planted::ALL.into_iter().filter(|b| !Planted::BETWEEN_THREADS.contains(b)).collect();
+    for &bug in &bugs {
         match caught(bug) {
             Some(how) => println!(
                 "{bug:?}: caught: {}",
@@ -105,6 +108,6 @@ fn the_crash_suite_catches_every_planted_bug() {
             }
         }
     }
-    println!("planted bugs: {} caught, {} missed", Planted::ALL.len() - missed.len(), missed.len());
+    println!("planted bugs: {} caught, {} missed", bugs.len() - missed.len(), missed.len());
     assert!(missed.is_empty(), "the suite does not notice {missed:?}");
 }

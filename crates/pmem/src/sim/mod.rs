@@ -122,6 +122,9 @@ pub(crate) struct Recorded {
     pub(crate) thread: u64,
 }
 
+/// Called before each call that would change a mapping; it may use the mappings itself, in another thread too.
+pub type Hook = Arc<dyn Fn() + Send + Sync>;
+
 #[derive(Default)]
 struct State {
     bases: Vec<Vec<u8>>,
@@ -135,6 +138,7 @@ struct State {
     /// How many more calls there will be before the machine stops at a fence; nothing: it runs on.
     left: Option<u64>,
     stopped: bool,
+    hook: Option<Hook>,
 }
 
 impl State {
@@ -157,6 +161,11 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 /// As [`lock`], for what would change a mapping: does not return when the machine has stopped, or stops at this fence.
 fn lock_running(state: &Mutex<State>, at_fence: bool) -> MutexGuard<'_, State> {
     let mut running = lock(state);
+    if let Some(hook) = running.hook.clone() {
+        drop(running);
+        hook();
+        running = lock(state);
+    }
     match &mut running.left {
         None => {}
         Some(0) => running.stopped |= at_fence,
@@ -243,6 +252,11 @@ impl Simulator {
             std::thread::sleep(std::time::Duration::from_micros(200));
         }
         self.trace()
+    }
+
+    /// Calls `hook` from now on: where a test lets another thread go on in the middle of a call.
+    pub fn set_hook(&self, hook: Option<Hook>) {
+        lock(&self.state).hook = hook;
     }
 
     /// Plants a fault from here on, replacing the one before.

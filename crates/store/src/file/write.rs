@@ -8,6 +8,7 @@ use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::Entry;
+use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::tier::alloc::Purpose;
 use crate::waits;
@@ -143,6 +144,9 @@ impl Inner {
         if end > placed.size() {
             let mut meta = placed.meta.lock();
             meta.line.size = end;
+            if placed.tier.planted.is(Planted::SizeShownEarly) {
+                placed.size.store(end, Ordering::Release);
+            }
             placed.write_line(&mut meta);
             placed.tier.fence();
             placed.size.store(end, Ordering::Release);

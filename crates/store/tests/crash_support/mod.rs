@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 mod again;
+mod beside;
 mod mixture;
 mod plain;
 mod script;
@@ -29,6 +30,7 @@ use tiersmith_store::{
 #[allow(unused_imports, reason = "each test binary uses its part")]
 pub use {
     again::{explore_after_kill, explore_recovery},
+    beside::Pair,
     plain::explore_plain,
     script::script,
     shape::{Shape, Tiers, UNIT},
@@ -349,14 +351,14 @@ impl Run {
         only_lent_files_have_plain_ones(&attached, lent)?;
         let seen = read_all(&attached, home)?;
         self.compare(&seen, before, in_flight)?;
-        self.accounts(&attached)?;
+        accounts(&attached)?;
         for tier in members.chunks(self.shape.members) {
             offline_check(tier, home)?;
         }
         // Clean blocks equal home: without their copies the same bytes are read.
         attached.evict(None, u64::MAX).map_err(|e| format!("evict: {e}"))?;
         same(&seen, &read_all(&attached, home)?, "after the clean copies were dropped")?;
-        self.accounts(&attached)?;
+        accounts(&attached)?;
         if !deep {
             return Ok(());
         }
@@ -387,14 +389,6 @@ impl Run {
         Ok(())
     }
 
-    fn accounts(&self, attached: &AttachedHome) -> Result<(), String> {
-        let (free, used, total) = testing::accounting(attached);
-        if free + used == total {
-            return Ok(());
-        }
-        Err(format!("frames do not add up: {free} free + {used} in use, of {total}"))
-    }
-
     fn compare(&self, seen: &Seen, before: &Files, in_flight: Option<&Step>) -> Result<(), String> {
         let old = matches(seen, before);
         let Err(why_not_old) = old else { return Ok(()) };
@@ -418,6 +412,14 @@ impl Run {
         }
         Ok(())
     }
+}
+
+fn accounts(attached: &AttachedHome) -> Result<(), String> {
+    let (free, used, total) = testing::accounting(attached);
+    if free + used == total {
+        return Ok(());
+    }
+    Err(format!("frames do not add up: {free} free + {used} in use, of {total}"))
 }
 
 /// Runs one operation that needs no attaching.
