@@ -529,3 +529,36 @@ fn a_lent_file_is_told_of_mounted_and_at_rest() {
     let bytes = fs::read(&segment).unwrap();
     assert_eq!((bytes.len(), &bytes[..8192]), (8 * 8192, &[7; 8192][..]));
 }
+
+#[test]
+fn attach_says_when_the_home_has_more_files_than_the_daemon_may_open() {
+    if !can_mount("a home of many files") {
+        return;
+    }
+    let site = Site::postgres_like();
+    for n in 0..200 {
+        fs::write(site.home.join(format!("base/1/{}", 20_000 + n)), blocks(1, 1)).unwrap();
+    }
+    let attach = |limit: u32| {
+        let program = env!("CARGO_BIN_EXE_tiersmith");
+        let script = format!(
+            "ulimit -n {limit} && exec {program} attach {} --fast {} --emulate --size 24M --json",
+            site.home_str(),
+            site.fast_str()
+        );
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        json(&output)
+    };
+    let attached = attach(128);
+    let remarks = attached["remarks"].to_string();
+    assert!(remarks.contains("may open 128") && remarks.contains("ulimit -n"), "{attached}");
+    for n in 0..200 {
+        let bytes = fs::read(site.home.join(format!("base/1/{}", 20_000 + n))).unwrap();
+        assert_eq!(bytes, blocks(1, 1), "file {n}");
+    }
+    good(&["detach", site.home_str()]);
+    let attached = attach(4096);
+    assert!(!attached["remarks"].to_string().contains("ulimit"), "{attached}");
+    good(&["detach", site.home_str()]);
+}

@@ -23,7 +23,7 @@ use crate::address::FRAME;
 use crate::attached::{AttachedHome, Inner, Opener, Running, spawn_background};
 use crate::error::{Error, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
-use crate::home::{Home, HomeError, HomeStat, NoteOf, RealHome};
+use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
 use crate::lend::place::{BesideMember, LentDir};
 use crate::note::Note;
 use crate::profile::Profile;
@@ -62,7 +62,6 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
         spec.check()?;
     }
     open::refuse_twice(tiers)?;
-    raise_file_limit();
     // Kept until what a failed attach made is removed: the home stays locked so long.
     let real = Arc::new(open_and_lock(home)?);
     let members = tiers.iter().flat_map(|spec| &spec.members);
@@ -137,19 +136,6 @@ fn map_and_attach(
         Some(Arc::new(dir) as Arc<dyn LentDir>)
     };
     attach_mapped(home, &path, mapped, &beside, profile, options, started)
-}
-
-/// Every known file is held open, so that its inode number is not used again while the tier has blocks of it.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        if let Err(e) = setrlimit(Resource::Nofile, most) {
-            let current = limit.current.map_or("unlimited".to_owned(), |files| files.to_string());
-            log::warn!("the limit of open files stays {current}: {e}");
-        }
-    }
 }
 
 /// The built-in profile the home is attached with, else one by looking into it: what a file is must not change because a file that tells the
@@ -347,7 +333,9 @@ fn take(
     };
     let recovery_started = events.start();
     let mut report = RecoveryReport { reopened, ..RecoveryReport::default() };
-    let (tiers, recovered) = crate::recover::recover(&home, tiers, options.bound.as_ref(), &mut report)?;
+    let home_files = Arc::new(HomeFiles::new(home.clone(), options.home_files_open));
+    let (tiers, recovered) =
+        crate::recover::recover(&home, &home_files, tiers, options.bound.as_ref(), &mut report)?;
     let redo_tiers = tiers.iter().filter(|t| t.holds_redo);
     let share = redo_tiers.map(|t| t.allocator.total_frames() * FRAME as u64 / 4).min();
     options.redo_keep_bytes = options.redo_keep_bytes.min(share.unwrap_or(u64::MAX));
@@ -380,6 +368,7 @@ fn take(
     }
     let inner = Arc::new(Inner {
         home,
+        home_files,
         tiers,
         profile,
         files: Mutex::new(HashMap::new()),

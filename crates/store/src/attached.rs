@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::file::FileState;
 use crate::file::admit::Admissions;
 use crate::file::resize::Resize;
-use crate::home::{Home, HomeStat, RenameFlags};
+use crate::home::{Home, HomeFiles, HomeStat, RenameFlags};
 use crate::lend::Lending;
 use crate::profile::{FileClass, Profile};
 use crate::refused::Refused;
@@ -30,6 +30,8 @@ pub use crate::home::OpenMode;
 /// What all handles share.
 pub(crate) struct Inner {
     pub(crate) home: Arc<dyn Home>,
+    /// The files of home that are open.
+    pub(crate) home_files: Arc<HomeFiles>,
     pub(crate) tiers: Vec<Arc<Tier>>,
     pub(crate) profile: Profile,
     pub(crate) options: Options,
@@ -186,7 +188,7 @@ impl AttachedHome {
     pub fn open(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<File> {
         self.inner.usable()?;
         let state = self.inner.open(path.as_ref(), mode)?;
-        Ok(File { inner: self.inner.clone(), state, read_only: mode.read_only })
+        Ok(File::new(self.inner.clone(), state, mode.read_only))
     }
 
     /// Makes a file that does not exist yet, and opens it.
@@ -448,6 +450,11 @@ impl Drop for File {
 }
 
 impl File {
+    /// A handle that is counted already.
+    pub(crate) fn new(inner: Arc<Inner>, state: Arc<FileState>, read_only: bool) -> Self {
+        Self { inner, state, read_only }
+    }
+
     pub(crate) fn writable(&self, what: &'static str) -> Result<()> {
         self.inner.usable()?;
         if self.read_only {

@@ -63,6 +63,7 @@ pub use address::BlockSize;
 pub use attach::{Bound, Guard, Medium, Options, TierSpec, attach};
 pub use attached::{AttachedHome, BlockRef, File, OpenMode};
 pub use door::list::{Candidate, FileInTier};
+pub use door::open::HomeDescriptor;
 pub use door::times::{Overlay, SetTime};
 pub use error::{Error, HomeStamp, Result};
 pub use format::entry::State;

@@ -19,10 +19,10 @@ use crate::door::times::Times;
 use crate::error::{Error, Result};
 use crate::file::latch::Latch;
 use crate::file::map::FileMap;
-use crate::file::{FileState, HomeHandle, Meta, Placed};
+use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS, Place, seal, seal_value};
 use crate::format::slot::{Identity, PINNED, ROOTS_AT, SLOT, StateLine, UNLINKING, encode_path};
-use crate::home::{FileKind, HomeStat};
+use crate::home::{FileKind, Found, HomeHandle, HomeStat};
 use crate::lend::Loan;
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -64,18 +64,18 @@ impl Inner {
         self.usable()?;
         // A placed file is written by destaging, so home is opened for writing when it can be.
         let wide = OpenMode { read_only: false, ..mode };
-        let (home, read_only) = match self.home.open(path, wide) {
-            Err(_) if mode.read_only => (self.home.open(path, mode), true),
+        let (file, read_only) = match self.home_files.open(path, wide) {
+            Err(_) if mode.read_only => (self.home_files.open(path, mode), true),
             other => (other, false),
         };
-        let home = home.map_err(Error::io("cannot open", path))?;
-        let stat = home.stat().map_err(Error::io("cannot stat", path))?;
+        let file = file.map_err(Error::io("cannot open", path))?;
+        let stat = file.stat().map_err(Error::io("cannot stat", path))?;
         let known = self.files.lock().get(&stat.key()).cloned();
         if let Some(known) = known {
             let id = &known.identity;
             if stat.same_file(id.ino, id.generation, id.btime_ns) && !self.starts_anew(&known) {
                 if !read_only {
-                    known.home.widen(home);
+                    known.home.widen(file);
                 }
                 known.handles.fetch_add(1, Ordering::AcqRel);
                 *known.path.lock() = path.to_path_buf();
@@ -84,7 +84,7 @@ impl Inner {
             // Removed behind our back and its inode number used again; or it starts anew, and is forgotten already.
             self.forget_replaced(&known)?;
         }
-        let state = Arc::new(self.new_state(path, stat, HomeHandle::new(home, read_only))?);
+        let state = Arc::new(self.new_state(path, Found { file, read_only, stat })?);
         self.files.lock().insert(stat.key(), state.clone());
         Ok(state)
     }
@@ -133,7 +133,9 @@ impl Inner {
         Ok(())
     }
 
-    fn new_state(&self, path: &Path, stat: HomeStat, home: HomeHandle) -> Result<FileState> {
+    fn new_state(&self, path: &Path, found: Found) -> Result<FileState> {
+        let stat = found.stat;
+        let home = HomeHandle::new(&self.home_files, path, found);
         let placement = self.profile.placement(path);
         let tier = self.tiers.iter().find(|t| match placement.class {
             FileClass::Redo => t.holds_redo,
@@ -165,7 +167,7 @@ impl Inner {
             _ => None,
         };
         Ok(FileState {
-            path: Mutex::new(path.to_path_buf()),
+            path: home.path(),
             identity: stat,
             home,
             placed,
@@ -237,12 +239,23 @@ impl Inner {
         self.may_name(&[path])?;
         let stat = self.home.stat(path).map_err(Error::io("cannot stat", path))?;
         let victim = self.find(&stat).filter(|_| stat.nlink <= 1);
+        self.hold_open(victim.as_ref())?;
         self.before_last_name_goes(victim.as_ref());
         let gone = self.home.unlink(path).map_err(Error::io("cannot unlink", path));
         if let Some(file) = self.find(&stat) {
             self.mark_changed(&file);
         }
         self.after_last_name_went(victim, path, gone)
+    }
+
+    /// Before step 1: what loses its last name cannot be opened any more, so it stays open for
+    /// those who use it.
+    pub(crate) fn hold_open(&self, victim: Option<&Arc<FileState>>) -> Result<()> {
+        let Some(file) = victim else { return Ok(()) };
+        match file.home.keep(true) {
+            Err(e) if file.handles.load(Ordering::Acquire) > 0 => Err(file.io("cannot open")(e)),
+            _ => Ok(()),
+        }
     }
 
     /// Step 1.
@@ -264,6 +277,10 @@ impl Inner {
         gone: Result<()>,
     ) -> Result<()> {
         let Some(file) = victim else { return gone };
+        if gone.is_err() {
+            // To let it be closed cannot fail.
+            let _ = file.home.keep(false);
+        }
         let Some(placed) = &file.placed else { return gone };
         if let Err(e) = gone {
             self.set_flag(placed, UNLINKING, false);

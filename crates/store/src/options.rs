@@ -159,6 +159,9 @@ pub struct Options {
     pub redo_keep_bytes: u64,
     /// Bytes of plain files that there may be of lent files (redo files that the kernel writes itself); 0: none is lent.
     pub lent_max_bytes: u64,
+    /// Home files that are held open at most; the others are opened when they are needed. `None`:
+    /// half of what the process may open (`RLIMIT_NOFILE`).
+    pub home_files_open: Option<usize>,
     /// A file that is one with its logs; `None`: a file without newer blocks in the tier may be another than it was, its clean copies are
     /// dropped then.
     pub bound: Option<Bound>,
@@ -185,6 +188,7 @@ impl Default for Options {
             door: BTreeMap::new(),
             redo_keep_bytes: 256 << 20,
             lent_max_bytes: 1 << 30,
+            home_files_open: None,
             bound: None,
             home_model: None,
             admit: true,

@@ -16,10 +16,10 @@
 
 use crate::address::{BlockIndex, FRAME, Frame, WordAt};
 use crate::attach::Bound;
-use crate::attached::{Inner, OpenMode};
+use crate::attached::Inner;
 use crate::error::{Error, HomeStamp, Result};
 use crate::file::map::{FileMap, Leaf};
-use crate::file::{FileState, HomeHandle, Meta, Placed};
+use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value};
 use crate::format::get_u64;
 use crate::format::record::{
@@ -29,7 +29,7 @@ use crate::format::slot::{
     DESTAGING, Identity, LENT, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path,
     decode_time, loan_of,
 };
-use crate::home::{FileTime, Home, HomeFile, HomeStat};
+use crate::home::{FileTime, Home, HomeFiles, HomeHandle, HomeStat, is_elsewhere};
 use crate::lend::place::{LentDir, Plain, PlainName, path_beside};
 use crate::names;
 use crate::planted::Planted;
@@ -64,8 +64,7 @@ struct OnTier {
 struct AtHome {
     path: PathBuf,
     stat: HomeStat,
-    file: Arc<dyn HomeFile>,
-    read_only: bool,
+    file: HomeHandle,
 }
 
 /// A file of a tier and what was found of it at home.
@@ -83,6 +82,7 @@ pub(crate) struct Recovered {
 /// Steps 1 to 3 for every tier that is not `fresh`.
 pub(crate) fn recover(
     home: &Arc<dyn Home>,
+    files_of_home: &Arc<HomeFiles>,
     tiers: Vec<(Tier, bool)>,
     bound: Option<&Bound>,
     report: &mut RecoveryReport,
@@ -104,11 +104,11 @@ pub(crate) fn recover(
         tier.allocator = census.into_allocator();
         let tier = Arc::new(tier);
         for file in files {
-            recovered.push(match_home(home, &tier, file)?);
+            recovered.push(match_home(files_of_home, &tier, file)?);
         }
         out.push(tier);
     }
-    find_renamed(home, &mut recovered)?;
+    find_renamed(home, files_of_home, &mut recovered)?;
     // What was under way is about to be called done, as home shows it now; but after a killed process home shows what a power
     // cut may still take back.
     let planted = recovered.iter().any(|f| f.placed.tier.planted.is(Planted::RecoveryWithoutSync));
@@ -439,7 +439,7 @@ impl MapReader<'_> {
 
 // --- step 3 ---
 
-fn match_home(home: &Arc<dyn Home>, tier: &Arc<Tier>, file: OnTier) -> Result<Recovered> {
+fn match_home(home: &Arc<HomeFiles>, tier: &Arc<Tier>, file: OnTier) -> Result<Recovered> {
     let OnTier { id, slot, identity, line, map, hint } = file;
     let flags = line.flags;
     if flags & LENT != 0 && identity.class != FileClass::Redo {
@@ -467,31 +467,23 @@ fn match_home(home: &Arc<dyn Home>, tier: &Arc<Tier>, file: OnTier) -> Result<Re
 }
 
 /// The home file at `path`, if it is the one meant.
-fn open_same(home: &Arc<dyn Home>, path: &Path, id: &Identity) -> Result<Option<AtHome>> {
-    let wide = home.open(path, OpenMode::WRITE);
-    let read_only = wide.is_err();
-    let file = match wide.or_else(|_| home.open(path, OpenMode::READ)) {
-        Ok(file) => file,
-        Err(e) if is_elsewhere(&e) => return Ok(None),
-        Err(e) => return Err(Error::io("cannot open", path)(e)),
-    };
-    let stat = file.stat().map_err(Error::io("cannot stat", path))?;
-    let same = stat.same_file(id.ino, id.generation, id.btime_ns);
-    Ok(same.then(|| AtHome { path: path.to_path_buf(), stat, file, read_only }))
-}
-
-/// Whether the error says that no ordinary file has that path. Any other (too many open files, no permission, a failing disk)
-/// must not make a file look removed.
-fn is_elsewhere(e: &std::io::Error) -> bool {
-    use rustix::io::Errno;
-    let no_such_file =
-        [Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::LOOP, Errno::NXIO, Errno::NAMETOOLONG];
-    e.kind() == std::io::ErrorKind::InvalidInput
-        || Errno::from_io_error(e).is_some_and(|e| no_such_file.contains(&e))
+fn open_same(home: &Arc<HomeFiles>, path: &Path, id: &Identity) -> Result<Option<AtHome>> {
+    let found = home
+        .find(path, |stat| stat.same_file(id.ino, id.generation, id.btime_ns))
+        .map_err(Error::io("cannot open", path))?;
+    Ok(found.map(|found| AtHome {
+        path: path.to_path_buf(),
+        stat: found.stat,
+        file: HomeHandle::new(home, path, found),
+    }))
 }
 
 /// Files that are not where they were: one walk over home looks for all of them by inode number.
-fn find_renamed(home: &Arc<dyn Home>, recovered: &mut [Recovered]) -> Result<()> {
+fn find_renamed(
+    home: &Arc<dyn Home>,
+    files_of_home: &Arc<HomeFiles>,
+    recovered: &mut [Recovered],
+) -> Result<()> {
     // Two slots may name one inode number: the file of one is gone, and the number was used again.
     let mut missing: HashMap<u64, Vec<usize>> = HashMap::new();
     for (n, file) in recovered.iter().enumerate() {
@@ -511,7 +503,7 @@ fn find_renamed(home: &Arc<dyn Home>, recovered: &mut [Recovered]) -> Result<()>
     })
     .map_err(Error::io("cannot walk", ""))?;
     for (n, path) in found {
-        if let Some(found) = open_same(home, &path, &recovered[n].identity)? {
+        if let Some(found) = open_same(files_of_home, &path, &recovered[n].identity)? {
             recovered[n].home = Some(found);
         }
     }
@@ -697,7 +689,7 @@ pub(crate) fn finish(
     for file in recovered {
         let differs = changed(&file).is_some();
         let Recovered { placed, flags, home, plain, .. } = file;
-        let Some(AtHome { path, stat, file: home, read_only }) = home.filter(|_| !differs) else {
+        let Some(AtHome { path, stat, file: home }) = home.filter(|_| !differs) else {
             // Removed as asked, or nothing but clean copies of something else.
             inner.free_slot(&placed);
             if flags & UNLINKING != 0 {
@@ -708,9 +700,9 @@ pub(crate) fn finish(
             continue;
         };
         let state = Arc::new(FileState {
-            path: Mutex::new(path.clone()),
+            path: home.path(),
             identity: stat,
-            home: HomeHandle::new(home, read_only),
+            home,
             placed: Some(placed),
             resizing: Mutex::new(()),
             handles: AtomicUsize::new(0),

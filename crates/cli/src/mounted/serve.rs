@@ -29,6 +29,7 @@ use tiersmith_store::{AttachedHome, Medium, TierSpec, attachment};
 use super::answer::{self, LOOK_EVERY, Order, Shared};
 use super::control::{self, Listener, Reply, Request};
 use super::give_back::{attach_patiently, clear_dead_mounts, finish_interrupted, give_back};
+use super::limit;
 use super::live::{Door, Known};
 use super::log::{Log, say};
 use super::place::Place;
@@ -76,6 +77,7 @@ pub(crate) fn serve(wish: &Attach) -> Result<Outcome> {
         // Away from the terminal, and from its signals. It fails only for who leads a session already.
         let _ = rustix::process::setsid();
     }
+    limit::raise();
     let (orders, received) = channel();
     watch_signals(orders.clone())?;
     match begin(wish, orders, received) {
@@ -145,6 +147,7 @@ fn begin(
         plan = Plan { remarks, ..Plan::make(wish)? };
     }
     let home = attach_patiently(&place, &plan.tiers, &plan.store).map_err(not_persistent)?;
+    plan.remarks.extend(limit::remark(&home));
     let first = !plan.again;
     let undo = home.clone();
     match mount(wish, &mut plan, home, started, orders, received) {

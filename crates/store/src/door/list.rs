@@ -68,8 +68,10 @@ impl AttachedHome {
             let placed = file.placed.as_ref().filter(|p| !p.is_gone())?;
             let (dirty, cached) = placed.map.counts();
             let size = self.inner.size_of(file, placed).unwrap_or_else(|_| placed.size());
+            // Home's file may be looked at by its path: not while that is locked.
+            let path = file.path.lock().clone();
             Some(FileInTier {
-                path: file.path.lock().clone(),
+                path,
                 names: file.home.stat().map_or(1, |stat| stat.nlink),
                 tier: placed.tier.name.clone(),
                 class: placed.class,

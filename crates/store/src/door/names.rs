@@ -35,44 +35,42 @@ impl Inner {
                 && stat.nlink <= 1
         });
         let victim = victim.and_then(|stat| self.find(&stat));
+        self.hold_open(victim.as_ref())?;
         self.before_last_name_goes(victim.as_ref());
-        let gone = self.home.rename_with(from, to, flags).map_err(Error::io("cannot rename", from));
-        if gone.is_ok() {
-            match target.filter(|_| flags == RenameFlags::Exchange) {
-                Some(target) => self.exchanged((from, &moved), (to, &target)),
-                None => {
-                    self.moved(&moved, from, to);
-                    if let Some(file) = target.and_then(|stat| self.find(&stat)) {
-                        self.mark_changed(&file);
-                    }
+        let mut new_paths = self.moved(&moved, from, to);
+        let exchanged = target.filter(|_| flags == RenameFlags::Exchange);
+        if let Some(other) = &exchanged {
+            new_paths.extend(self.moved(other, to, from));
+        }
+        let gone = {
+            // Files are opened by their paths: not while home has one name and the file the other.
+            let _renaming = self.home_files.renaming();
+            let gone = self.home.rename_with(from, to, flags);
+            if gone.is_ok() {
+                for (file, path) in &new_paths {
+                    path.clone_into(&mut file.path.lock());
                 }
+            }
+            gone.map_err(Error::io("cannot rename", from))
+        };
+        if gone.is_ok() {
+            for (file, path) in &new_paths {
+                self.now_called(file, path);
+            }
+            let replaced = target.filter(|_| exchanged.is_none()).and_then(|stat| self.find(&stat));
+            if let Some(file) = replaced {
+                self.mark_changed(&file);
             }
         }
         self.after_last_name_went(victim, to, gone)
     }
 
-    /// What had the path `from` has the path `to`.
-    fn moved(&self, what: &HomeStat, from: &Path, to: &Path) {
+    /// The files whose path changes when what has the path `from` gets the path `to`, and to what.
+    fn moved(&self, what: &HomeStat, from: &Path, to: &Path) -> Vec<(Arc<FileState>, PathBuf)> {
         if what.kind == FileKind::Directory {
-            for (file, below) in self.below(from) {
-                self.now_called(&file, &to.join(below));
-            }
-        } else if let Some(file) = self.find(what) {
-            self.now_called(&file, to);
-        }
-    }
-
-    fn exchanged(&self, one: (&Path, &HomeStat), other: (&Path, &HomeStat)) {
-        let (of_one, of_other) = (self.below(one.0), self.below(other.0));
-        let directory = |stat: &HomeStat| stat.kind == FileKind::Directory;
-        for ((path, stat), files, to) in [(one, of_one, other.0), (other, of_other, one.0)] {
-            if directory(stat) {
-                for (file, below) in files {
-                    self.now_called(&file, &to.join(below));
-                }
-            } else {
-                self.moved(stat, path, to);
-            }
+            self.below(from).into_iter().map(|(file, below)| (file, to.join(below))).collect()
+        } else {
+            self.find(what).map(|file| (file, to.to_path_buf())).into_iter().collect()
         }
     }
 
@@ -84,7 +82,6 @@ impl Inner {
     }
 
     fn now_called(&self, file: &Arc<FileState>, path: &Path) {
-        *file.path.lock() = path.to_path_buf();
         let class = file.placed.as_ref().map_or(FileClass::Pass, |p| p.class);
         file.replace.store(self.profile.placement(path).class != class, Ordering::Release);
         if let Some(placed) = file.placed.as_ref().filter(|p| !p.is_gone()) {

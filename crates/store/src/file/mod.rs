@@ -26,7 +26,7 @@ use crate::door::times::Times;
 use crate::error::Error;
 use crate::format::entry::{BLOCKS_MAX, Entry};
 use crate::format::slot::StateLine;
-use crate::home::{HomeFile, HomeStat};
+use crate::home::{HomeHandle, HomeStat};
 use crate::lend::Loan;
 use crate::profile::FileClass;
 use crate::tier::{BlockAddress, Tier};
@@ -35,8 +35,8 @@ use map::{FileMap, Leaf};
 use parking_lot::Mutex;
 use redo::RedoOrder;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// Where a file's blocks may live besides home.
 pub(crate) struct Placed {
@@ -77,8 +77,8 @@ pub(crate) struct Meta {
 
 /// A file known to an attached home.
 pub(crate) struct FileState {
-    /// Path relative to home when last seen.
-    pub(crate) path: Mutex<PathBuf>,
+    /// Path relative to home when last seen; the home file is opened by it.
+    pub(crate) path: Arc<Mutex<PathBuf>>,
     pub(crate) identity: HomeStat,
     pub(crate) home: HomeHandle,
     /// `None`: everything goes straight to home.
@@ -94,44 +94,6 @@ pub(crate) struct FileState {
     pub(crate) replace: AtomicBool,
     /// What changes the size or clears a range looks at the size first: one at a time. Taken before all other locks of the file.
     pub(crate) ranging: Mutex<()>,
-}
-
-/// The home file as it was opened first; from the first opening for writing on, as that opened it.
-pub(crate) struct HomeHandle {
-    first: Arc<dyn HomeFile>,
-    read_only: bool,
-    wide: OnceLock<Arc<dyn HomeFile>>,
-}
-
-impl HomeHandle {
-    pub(crate) fn new(first: Arc<dyn HomeFile>, read_only: bool) -> Self {
-        Self { first, read_only, wide: OnceLock::new() }
-    }
-
-    /// Uses `file`, which may be written, from now on, if what there was may not.
-    pub(crate) fn widen(&self, file: Arc<dyn HomeFile>) {
-        if self.read_only {
-            let _ = self.wide.set(file);
-        }
-    }
-
-    /// Before home is written: what may only be read becomes writable, if the file is ours. If it does not, the write says why.
-    pub(crate) fn widen_own(&self) {
-        if self.read_only
-            && self.wide.get().is_none()
-            && let Ok(file) = self.first.open_own()
-        {
-            let _ = self.wide.set(file);
-        }
-    }
-}
-
-impl std::ops::Deref for HomeHandle {
-    type Target = dyn HomeFile;
-
-    fn deref(&self) -> &Self::Target {
-        &**self.wide.get().unwrap_or(&self.first)
-    }
 }
 
 impl std::fmt::Debug for FileState {

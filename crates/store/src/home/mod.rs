@@ -25,6 +25,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 mod guard;
+mod held;
 pub mod model;
 mod noted;
 mod range;
@@ -35,6 +36,7 @@ pub mod sim;
 mod suite;
 
 pub use guard::{ASIDE_SUFFIX, NOTE_FILE, NOTE_MARKER};
+pub(crate) use held::{Found, HomeFiles, HomeHandle, is_elsewhere};
 pub(crate) use noted::NoteOf;
 pub use real::RealHome;
 #[cfg(any(test, feature = "testing"))]
@@ -183,6 +185,19 @@ pub trait Home: Send + Sync + Debug {
     /// # Durability
     /// A file made by this call is durable after [`Home::sync_dir`].
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn HomeFile>>;
+
+    /// Opens the file at `path` for reading and writing though its mode forbids that to its owner,
+    /// who we are, if it is the file `meant`. A mode is for programs.
+    ///
+    /// # Errors
+    /// `PermissionDenied` when the file is somebody else's, `NotFound` when it is another one, else
+    /// what the file system says; `Unsupported` where there is no such way.
+    ///
+    /// # Durability
+    /// As [`HomeFile::open_own`].
+    fn open_own(&self, _path: &Path, _meant: &HomeStat) -> io::Result<Arc<dyn HomeFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// What the file system says about `path`; a symbolic link is not followed.
     ///
@@ -342,6 +357,10 @@ pub trait HomeFile: Send + Sync + Debug {
     /// # Errors
     /// What the file system says.
     fn stat(&self) -> io::Result<HomeStat>;
+
+    /// The descriptor, for what a door does beyond this trait (attributes); `None` for a file that
+    /// is none of the system.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// Reads at `off` until `into` is full or the file ends; returns the number of bytes read.
     ///

@@ -143,6 +143,11 @@ impl Home for SlowHome {
         Ok(Arc::new(SlowFile { file, pace: self.pace.clone() }))
     }
 
+    fn open_own(&self, path: &Path, meant: &HomeStat) -> io::Result<Arc<dyn HomeFile>> {
+        let file = self.home.open_own(path, meant)?;
+        Ok(Arc::new(SlowFile { file, pace: self.pace.clone() }))
+    }
+
     fn stat(&self, path: &Path) -> io::Result<HomeStat> {
         self.home.stat(path)
     }
@@ -233,6 +238,10 @@ impl Home for SlowHome {
 impl HomeFile for SlowFile {
     fn stat(&self) -> io::Result<HomeStat> {
         self.file.stat()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.file.descriptor()
     }
 
     fn read_at(&self, off: u64, into: &mut [u8]) -> io::Result<usize> {

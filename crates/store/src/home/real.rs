@@ -231,6 +231,18 @@ impl Home for RealHome {
         Ok(Arc::new(RealFile::new(File::from(fd))))
     }
 
+    fn open_own(&self, path: &Path, meant: &HomeStat) -> io::Result<Arc<dyn HomeFile>> {
+        let fd = self.beneath(path, OFlags::PATH, Mode::empty())?;
+        let found = home_stat(&status(&fd, OsStr::new(""))?);
+        let same = found.dev == meant.dev
+            && found.kind == FileKind::Regular
+            && found.same_file(meant.ino, meant.generation, meant.btime_ns);
+        if !same {
+            return Err(Errno::NOENT.into());
+        }
+        Ok(Arc::new(RealFile::new(File::from(open_own(&fd)?))))
+    }
+
     fn stat(&self, path: &Path) -> io::Result<HomeStat> {
         let (dir, name) = self.holder(path, OFlags::PATH)?;
         Ok(home_stat(&status(&dir, name)?))
@@ -391,6 +403,10 @@ impl HomeFile for RealFile {
         Ok(home_stat(&status(&self.file, OsStr::new(""))?))
     }
 
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
     fn read_at(&self, off: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < into.len() {
@@ -420,19 +436,8 @@ impl HomeFile for RealFile {
         super::range::set_times(&self.file, atime, mtime)
     }
 
-    /// Through the descriptor, not by a path: it is the same file, whatever has its name by now.
     fn open_own(&self) -> io::Result<Arc<dyn HomeFile>> {
-        let found = status(&self.file, OsStr::new(""))?;
-        if found.stx_uid != rustix::process::geteuid().as_raw() {
-            return Err(Errno::ACCESS.into());
-        }
-        let mode = Mode::from_raw_mode(u32::from(found.stx_mode) & 0o7777);
-        rustix::fs::fchmod(&self.file, mode | Mode::RUSR | Mode::WUSR)?;
-        let link = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOATIME;
-        let opened = rustix::fs::open(link, flags, Mode::empty());
-        rustix::fs::fchmod(&self.file, mode)?;
-        Ok(Arc::new(Self::new(File::from(opened?))))
+        Ok(Arc::new(Self::new(File::from(open_own(&self.file)?))))
     }
 
     fn clear(&self, off: u64, len: u64, how: Clear) -> io::Result<()> {
@@ -450,6 +455,23 @@ impl HomeFile for RealFile {
     fn next_hole(&self, off: u64) -> io::Result<Option<u64>> {
         super::range::seek(&self.file, rustix::fs::SeekFrom::Hole(off))
     }
+}
+
+/// Opens what `fd` stands for, for reading and writing, if it is ours. Through the descriptor, not
+/// by a path: it is the same file, whatever has its name by now.
+fn open_own(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    let found = status(&fd, OsStr::new(""))?;
+    if found.stx_uid != rustix::process::geteuid().as_raw() {
+        return Err(Errno::ACCESS);
+    }
+    let mode = Mode::from_raw_mode(u32::from(found.stx_mode) & 0o7777);
+    // By the kernel's own name of it: the descriptor may be one of a path only.
+    let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    rustix::fs::chmod(&link, mode | Mode::RUSR | Mode::WUSR)?;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOATIME;
+    let opened = rustix::fs::open(&link, flags, Mode::empty());
+    rustix::fs::chmod(&link, mode)?;
+    opened
 }
 
 /// The path without symbolic links and relative parts. The last component may be missing, or be a dead mount.

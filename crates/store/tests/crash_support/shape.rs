@@ -126,6 +126,7 @@ impl Shape {
             profile: None,
             redo_keep_bytes: self.redo_keep,
             background: false,
+            home_files_open: Some(1),
             record_waits: false,
             planted,
             ..Options::default()

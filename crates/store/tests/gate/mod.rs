@@ -132,6 +132,9 @@ impl HomeFile for GateFile {
         self.rules.stats.fetch_add(1, Ordering::Relaxed);
         self.file.stat()
     }
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.file.descriptor()
+    }
     fn read_at(&self, off: u64, into: &mut [u8]) -> io::Result<usize> {
         let got = self.file.read_at(off, into)?;
         let once = locked(&self.rules.after_read).take();

@@ -33,9 +33,10 @@ pub(crate) fn profile() -> Profile {
     PROFILE.clone()
 }
 
-/// Options with that profile; work in the background only when a test asks for it.
+/// Options with that profile; work in the background only when a test asks for it. So few home
+/// files are held open that every test closes and opens some.
 pub(crate) fn options() -> Options {
-    Options { profile: Some(profile()), background: false, ..Options::default() }
+    Options { profile: Some(profile()), background: false, home_files_open: Some(2), ..Options::default() }
 }
 
 /// A directory of its own, gone with the value.

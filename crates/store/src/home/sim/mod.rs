@@ -611,6 +611,10 @@ impl HomeFile for SimFile {
         Ok(self.disk.inner.lock().stat_file(self.id))
     }
 
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
     /// Sector by sector: a write meanwhile may be found in part, as in the page cache of a real home.
     fn read_at(&self, off: u64, into: &mut [u8]) -> io::Result<usize> {
         let middle = into.len() / SECTOR / 2;
