@@ -5,13 +5,13 @@
 //! remembers that there is nothing to take away, so a write asks home once.
 
 use super::attr::{Time, attr_of};
-use super::io::Opened;
+use super::io::{HomeFd, Opened};
 use super::table::Node;
 use super::{Answer, Attr, Fs, Pinned, mask, sync_directory};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tiersmith_store::{FileTime, SetTime};
@@ -49,13 +49,13 @@ impl Fs {
     pub(crate) fn setattr(&self, id: u64, change: &Change) -> Answer<Attr> {
         let node = self.node(id)?;
         let pinned = match change.fh.map(|fh| self.file(fh)) {
-            Some(Ok(opened)) => Pinned::Open(opened),
+            Some(Ok(opened)) => Pinned::open(opened)?,
             _ => self.pinned(&node)?,
         };
         if let Some(mode) = change.mode {
             let mode = Mode::from_raw_mode(mode & 0o7777);
             match &pinned {
-                Pinned::Open(opened) => rustix::fs::fchmod(&opened.fd, mode),
+                Pinned::Open(..) => rustix::fs::fchmod(pinned.fd(), mode),
                 Pinned::Path(_) => rustix::fs::chmod(pinned.link(), mode),
             }
             .map_err(|e| self.trouble("change the mode of", &node, e))?;
@@ -74,7 +74,7 @@ impl Fs {
                 return Err(if node.is_dir() { Errno::ISDIR } else { Errno::INVAL });
             }
             let opened = match &pinned {
-                Pinned::Open(opened) => opened.clone(),
+                Pinned::Open(opened, _) => opened.clone(),
                 Pinned::Path(_) => self.borrow(&node)?,
             };
             self.after_change(&opened, change.take_rights)?;
@@ -89,9 +89,8 @@ impl Fs {
     }
 
     fn truncate(&self, opened: &Arc<Opened>, size: u64) -> Answer<()> {
-        if opened.is_pass() {
-            return rustix::fs::ftruncate(&opened.fd, size)
-                .map_err(|e| self.refused_open("truncate", opened, e));
+        if let Some(fd) = opened.pass() {
+            return rustix::fs::ftruncate(fd, size).map_err(|e| self.refused_open("truncate", opened, e));
         }
         opened.file.truncate(size).map_err(|e| self.failed(&e))
     }
@@ -110,7 +109,7 @@ impl Fs {
         let times =
             Timestamps { last_access: for_home(change.atime), last_modification: for_home(change.mtime) };
         match pinned {
-            Pinned::Open(opened) => rustix::fs::futimens(&opened.fd, &times),
+            Pinned::Open(..) => rustix::fs::futimens(pinned.fd(), &times),
             Pinned::Path(_) => {
                 rustix::fs::utimensat(rustix::fs::CWD, pinned.link(), &times, AtFlags::empty())
             }
@@ -121,10 +120,10 @@ impl Fs {
     /// Makes attributes durable, when every change must be as its call returns.
     fn settle(&self, node: &Node, pinned: &Pinned) -> Answer<()> {
         match pinned {
-            Pinned::Open(opened) if opened.is_pass() => self.sync_opened(opened, false),
-            Pinned::Open(opened) => {
+            Pinned::Open(opened, HomeFd::Own(_)) => self.sync_opened(opened, false),
+            Pinned::Open(opened, HomeFd::OfStore(fd)) => {
                 opened.file.sync().map_err(|e| self.failed(&e))?;
-                rustix::fs::fsync(&opened.fd).map_err(|e| self.refused_open("sync", opened, e))
+                rustix::fs::fsync(fd).map_err(|e| self.refused_open("sync", opened, e))
             }
             Pinned::Path(fd) if node.is_dir() => sync_directory(fd),
             Pinned::Path(_) if node.is_file() => {
@@ -147,17 +146,18 @@ impl Fs {
     }
 
     /// Whether a write would have rights to take away: the kernel alone would leave them.
-    pub(super) fn has_rights(&self, fd: &OwnedFd) -> bool {
-        let mode = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, mask()).map_or(0o6000, |s| s.stx_mode);
+    pub(super) fn has_rights(&self, fd: impl AsFd) -> bool {
+        let mode = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask()).map_or(0o6000, |s| s.stx_mode);
         mode & 0o6000 != 0 || rustix::fs::fgetxattr(fd, CAPABILITY, &mut [0u8; 0][..]).is_ok()
     }
 
     fn take_rights(&self, node: &Node, opened: &Opened, take_rights: bool) -> Answer<()> {
-        let found = rustix::fs::statx(&opened.fd, "", AtFlags::EMPTY_PATH, mask())?;
+        let fd = opened.home_fd()?;
+        let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
         let mode = u32::from(found.stx_mode);
-        let capable = rustix::fs::fgetxattr(&opened.fd, CAPABILITY, &mut [0u8; 0][..]).is_ok();
+        let capable = rustix::fs::fgetxattr(&fd, CAPABILITY, &mut [0u8; 0][..]).is_ok();
         if capable {
-            rustix::fs::fremovexattr(&opened.fd, CAPABILITY)
+            rustix::fs::fremovexattr(&fd, CAPABILITY)
                 .or_else(|e| if e == Errno::NODATA { Ok(()) } else { Err(e) })
                 .map_err(|e| self.refused_open("take the capabilities from", opened, e))?;
         }
@@ -167,7 +167,7 @@ impl Fs {
             if mode & 0o010 != 0 {
                 left &= !0o2000;
             }
-            rustix::fs::fchmod(&opened.fd, Mode::from_raw_mode(left))
+            rustix::fs::fchmod(&fd, Mode::from_raw_mode(left))
                 .map_err(|e| self.refused_open("take suid and sgid from", opened, e))?;
             kept = left & 0o6000;
         }

@@ -24,7 +24,9 @@ const DIRENT: usize = 24;
 /// An open directory.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    fd: Mutex<OwnedFd>,
+    fd: Arc<OwnedFd>,
+    /// Its position is one for all.
+    position: Mutex<()>,
 }
 
 impl Fs {
@@ -36,13 +38,11 @@ impl Fs {
         }
         let dir = self.directory(&node)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&dir, ".", flags, Mode::empty())
-            .map_err(|e| self.trouble("read the directory", &node, e))?;
-        if id != ROOT {
-            // An open directory has attributes after its name is gone.
-            node.directory.lock().get_or_insert(dir);
-        }
-        Ok(self.listings.put(Arc::new(Listing { fd: Mutex::new(fd) })))
+        let open = || rustix::fs::openat(&dir, ".", flags, Mode::empty());
+        let fd = self.with_descriptor(open).map_err(|e| self.trouble("read the directory", &node, e))?;
+        let fd = Arc::new(fd);
+        node.list(&fd);
+        Ok(self.listings.put(Arc::new(Listing { fd, position: Mutex::default() })))
     }
 
     pub(crate) fn releasedir(&self, fh: u64) {
@@ -51,7 +51,7 @@ impl Fs {
 
     pub(crate) fn fsyncdir(&self, id: u64, fh: u64) -> Answer<()> {
         if let Some(listing) = self.listings.get(fh) {
-            return rustix::fs::fsync(&*listing.fd.lock());
+            return rustix::fs::fsync(&listing.fd);
         }
         let _renames = self.renames.read();
         sync_directory(self.directory(&*self.node(id)?)?.as_ref())
@@ -60,14 +60,15 @@ impl Fs {
     /// Fills the answer with what comes after `offset`, as much as fits.
     pub(crate) fn readdir(&self, id: u64, fh: u64, offset: u64, plus: bool, out: &mut Out<'_>) -> Answer<()> {
         let listing = self.listings.get(fh).ok_or(Errno::BADF)?;
-        let fd = listing.fd.lock();
+        let _position = listing.position.lock();
+        let fd = &listing.fd;
         // Positions are home's, some of them with the highest bit set.
         match i64::try_from(offset) {
-            Ok(_) => rustix::fs::seek(&*fd, SeekFrom::Start(offset))?,
+            Ok(_) => rustix::fs::seek(fd, SeekFrom::Start(offset))?,
             Err(_) => return Err(Errno::INVAL),
         };
         let mut space = [MaybeUninit::uninit(); 16 << 10];
-        let mut entries = RawDir::new(&*fd, &mut space);
+        let mut entries = RawDir::new(fd, &mut space);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
@@ -89,7 +90,7 @@ impl Fs {
                     out.entry(0, &Attr { ino, ..Attr::default() }, std::time::Duration::ZERO)?;
                 } else {
                     let name = OsStr::from_bytes(name);
-                    match rustix::fs::statx(&*fd, name, AtFlags::SYMLINK_NOFOLLOW, mask()) {
+                    match rustix::fs::statx(fd, name, AtFlags::SYMLINK_NOFOLLOW, mask()) {
                         Ok(found) => {
                             let entry = self.enter(id, name, &found);
                             out.entry(entry.node, &entry.attr, VALID)?;

@@ -1,8 +1,10 @@
 //! Open files: opening, reading, writing, syncing, closing.
 //!
-//! All handles of a file share one [`Opened`]: the store's file, and home's own descriptor of it. Files of class data and redo are read and
-//! written through the store; files of class pass through the descriptor, by this process or, where it may, by the kernel itself. A redo file that the
-//! store lends is written by the kernel too, in its plain file.
+//! All handles of a file share one [`Opened`]: the store's file, and home's own descriptor of a
+//! file of class pass. Files of class data and redo are read and written through the store, which
+//! opens and closes home's files as it needs them; files of class pass through the descriptor, by
+//! this process or, where it may, by the kernel itself. A redo file that the store lends is written
+//! by the kernel too, in its plain file.
 //!
 //! # Durability
 //! A write is answered when the store has it, so in a tier that is durable it survives whatever comes. A write to a pass file, or to a tier
@@ -19,7 +21,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tiersmith_store::{File, FileClass, HomeModel, LentFile, OpenMode};
+use tiersmith_store::{File, FileClass, HomeDescriptor, HomeModel, LentFile, OpenMode};
 
 /// What the kernel may keep what it remembers of a file's contents over an open.
 const KEEP_CACHE: u32 = 1 << 1;
@@ -32,8 +34,8 @@ const PASSTHROUGH: u32 = 1 << 7;
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) file: File,
-    /// Home's file; for contents of pass files only.
-    pub(crate) fd: OwnedFd,
+    /// Home's file, of class pass; of others the store has it.
+    pass: Option<Arc<OwnedFd>>,
     pub(crate) class: FileClass,
     pub(crate) node: Weak<Node>,
     writable: bool,
@@ -57,9 +59,53 @@ pub(crate) struct Handle {
     pub(crate) backing: i32,
 }
 
+/// Home's descriptor of an open file.
+#[derive(Debug)]
+pub(crate) enum HomeFd {
+    Own(Arc<OwnedFd>),
+    /// The store keeps it open for as long as this lives.
+    OfStore(HomeDescriptor),
+}
+
+impl AsFd for HomeFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            HomeFd::Own(fd) => fd.as_fd(),
+            HomeFd::OfStore(fd) => fd.as_fd(),
+        }
+    }
+}
+
 impl Opened {
-    pub(crate) fn is_pass(&self) -> bool {
-        self.class == FileClass::Pass
+    fn new(node: &Arc<Node>, file: File, pass: Option<OwnedFd>, writable: bool, temporary: bool) -> Self {
+        Self {
+            class: file.class(),
+            temporary: AtomicBool::new(temporary),
+            file,
+            pass: pass.map(Arc::new),
+            node: Arc::downgrade(node),
+            writable,
+            handles: AtomicU64::new(0),
+            backing: None,
+            lent: None,
+            kept_open: AtomicBool::new(false),
+        }
+    }
+
+    /// Home's file of class pass, whose contents are read and written here.
+    pub(crate) fn pass(&self) -> Option<&OwnedFd> {
+        self.pass.as_deref()
+    }
+
+    /// Home's file, for attributes.
+    pub(crate) fn home_fd(&self) -> Answer<HomeFd> {
+        match &self.pass {
+            Some(fd) => Ok(HomeFd::Own(fd.clone())),
+            None => match self.file.home_descriptor() {
+                Ok(fd) => Ok(HomeFd::OfStore(fd)),
+                Err(e) => Err(Errno::from_raw_os_error(e.errno())),
+            },
+        }
     }
 }
 
@@ -90,9 +136,14 @@ impl Fs {
 
     /// Opens the file of a node, at home and in the store. With `renames` held.
     fn open_node(&self, node: &Arc<Node>, writes: bool) -> Answer<Opened> {
+        if let Some(opened) = self.open_known(node, writes)? {
+            return Ok(opened);
+        }
         let at = self.place(node)?;
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let open = |access| rustix::fs::openat(&at.dir, &at.name, access | flags, Mode::empty());
+        let open = |access| {
+            self.with_descriptor(|| rustix::fs::openat(&at.dir, &at.name, access | flags, Mode::empty()))
+        };
         let (fd, writable) = match open(OFlags::RDWR) {
             Ok(fd) => (fd, true),
             Err(_) if !writes => {
@@ -106,6 +157,33 @@ impl Fs {
         self.open_at(node, &at, fd, writable)
     }
 
+    /// Opens a file that the store knows by its node: no question to home. A database opens all its
+    /// files one after the other when it recovers from a crash.
+    fn open_known(&self, node: &Arc<Node>, writes: bool) -> Answer<Option<Opened>> {
+        let Some(born) = node.identity.born() else { return Ok(None) };
+        for writable in [true, false] {
+            if writes && !writable {
+                continue;
+            }
+            let mode = if writable { OpenMode::WRITE } else { OpenMode::READ };
+            let (dev, ino) = (node.identity.dev, node.identity.ino);
+            let known = self.home.open_known(dev, ino, born, mode).map_err(|e| self.failed(&e))?;
+            if let Some(file) = known {
+                let temporary = self.home.profile().is_temporary(&self.path_of(node)?);
+                return Ok(Some(Opened::new(node, file, None, writable, temporary)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls again when the process has no descriptor left, with those that the store can spare.
+    pub(super) fn with_descriptor<T>(&self, call: impl Fn() -> Answer<T>) -> Answer<T> {
+        match call() {
+            Err(Errno::MFILE | Errno::NFILE) if self.home.spare_descriptors() => call(),
+            other => other,
+        }
+    }
+
     /// Opens in the store what is open at home.
     pub(super) fn open_at(&self, node: &Arc<Node>, at: &At, fd: OwnedFd, writable: bool) -> Answer<Opened> {
         let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
@@ -117,18 +195,9 @@ impl Fs {
         if file.key() != (node.identity.dev, node.identity.ino) {
             return Err(Errno::STALE);
         }
-        Ok(Opened {
-            class: file.class(),
-            temporary: AtomicBool::new(self.home.profile().is_temporary(&at.path)),
-            file,
-            fd,
-            node: Arc::downgrade(node),
-            writable,
-            handles: AtomicU64::new(0),
-            backing: None,
-            lent: None,
-            kept_open: AtomicBool::new(false),
-        })
+        let fd = Some(fd).filter(|_| file.class() == FileClass::Pass);
+        let temporary = self.home.profile().is_temporary(&at.path);
+        Ok(Opened::new(node, file, fd, writable, temporary))
     }
 
     /// Gives out a handle for a file that was just opened.
@@ -144,8 +213,10 @@ impl Fs {
         // The kernel takes a file over for all handles or for none.
         if open.is_none() && opened.writable {
             let writes = flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
-            if opened.is_pass() && self.passes && !self.has_rights(&opened.fd) {
-                opened.backing = self.hand_over(opened.fd.as_fd(), &self.passthrough_refused);
+            if let Some(fd) = &opened.pass {
+                if self.passes && !self.has_rights(fd) {
+                    opened.backing = self.hand_over(fd.as_fd(), &self.passthrough_refused);
+                }
             } else if opened.class == FileClass::Redo && (writes || opened.file.is_lent()) {
                 self.lend(&mut opened);
             }
@@ -175,7 +246,8 @@ impl Fs {
         // Where the kernel does not take one (it has refused one, it is an older kernel than that of the last mount, or it is not asked), a lent file
         // would be written by this process, with a sync of its own for each write: slower than not lent.
         let takes = self.lends && self.passthrough.read().is_some() && self.lending_refused.lock().is_none();
-        if !takes || self.has_rights(&opened.fd) {
+        let has_rights = || opened.home_fd().map_or(true, |fd| self.has_rights(fd));
+        if !takes || has_rights() {
             self.take_back(opened);
             return;
         }
@@ -267,13 +339,13 @@ impl Fs {
     /// Reads at `offset` into the answer; fewer bytes than asked for at the end of the file only.
     pub(crate) fn read(&self, fh: u64, offset: u64, into: &mut [u8]) -> Answer<usize> {
         let opened = self.file(fh)?;
-        if !opened.is_pass() {
+        let Some(fd) = opened.pass() else {
             return opened.file.read(offset, into).map_err(|e| self.failed(&e));
-        }
+        };
         self.wait_as_modelled(HomeModel::read);
         let mut done = 0;
         while done < into.len() {
-            match rustix::io::pread(&opened.fd, &mut into[done..], offset + done as u64) {
+            match rustix::io::pread(fd, &mut into[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(Errno::INTR) => {}
@@ -298,18 +370,18 @@ impl Fs {
         let asked = flags & (libc::O_SYNC | libc::O_DSYNC) as u32 != 0;
         // To be asked after the write: a file that gets a lasting name is marked first and synced then.
         let syncs = || asked || (self.sync_on_write && !opened.temporary.load(Ordering::SeqCst));
-        if !opened.is_pass() {
+        let Some(fd) = opened.pass() else {
             opened.file.write(offset, data).map_err(|e| self.failed(&e))?;
             // In a tier that is durable it is durable by now.
             if !self.durable && syncs() {
                 opened.file.sync().map_err(|e| self.failed(&e))?;
             }
             return Ok(data.len());
-        }
+        };
         self.wait_as_modelled(HomeModel::write);
         let mut done = 0;
         while done < data.len() {
-            match rustix::io::pwrite(&opened.fd, &data[done..], offset + done as u64) {
+            match rustix::io::pwrite(fd, &data[done..], offset + done as u64) {
                 Ok(n) => done += n,
                 Err(Errno::INTR) => {}
                 Err(e) if done == 0 => return Err(self.refused_open("write", &opened, e)),
@@ -318,7 +390,7 @@ impl Fs {
         }
         if syncs() {
             self.wait_as_modelled(HomeModel::sync);
-            rustix::fs::fdatasync(&opened.fd).map_err(|e| self.refused_open("sync", &opened, e))?;
+            rustix::fs::fdatasync(fd).map_err(|e| self.refused_open("sync", &opened, e))?;
         }
         Ok(done)
     }
@@ -340,7 +412,7 @@ impl Fs {
 
     /// Whether a write or a sync is a matter of the tier only. A write may still wait there for room.
     pub(crate) fn writes_quickly(&self, fh: u64) -> bool {
-        self.discards_writes() || (self.durable && self.files.look(fh, |opened| !opened.is_pass()))
+        self.discards_writes() || (self.durable && self.files.look(fh, |opened| opened.pass().is_none()))
     }
 
     /// Makes a file durable. Costs no I/O when every write was durable on return.
@@ -350,12 +422,11 @@ impl Fs {
     }
 
     pub(super) fn sync_opened(&self, opened: &Opened, data_only: bool) -> Answer<()> {
-        if !opened.is_pass() {
+        let Some(fd) = opened.pass() else {
             return opened.file.sync().map_err(|e| self.failed(&e));
-        }
+        };
         self.wait_as_modelled(HomeModel::sync);
-        let synced =
-            if data_only { rustix::fs::fdatasync(&opened.fd) } else { rustix::fs::fsync(&opened.fd) };
+        let synced = if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) };
         synced.map_err(|e| self.refused_open("sync", opened, e))
     }
 

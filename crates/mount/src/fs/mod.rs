@@ -27,7 +27,7 @@ mod xattr;
 
 use crate::options::Options;
 use attr::{Attr, attr_of};
-use io::Opened;
+use io::{HomeFd, Opened};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
@@ -252,6 +252,23 @@ impl Fs {
         }
     }
 
+    /// The errno for a program when this process, or the system, has no descriptor left. A program
+    /// takes EMFILE for its own limit, which it is far from.
+    pub(crate) fn without_descriptors(&self, errno: Errno) -> Errno {
+        if errno != Errno::MFILE {
+            return errno;
+        }
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        self.note(errno, || {
+            format!(
+                "this process may have {} files open, and has; raise its limit before attaching \
+                 (`ulimit -n`, or LimitNOFILE= in its unit)",
+                limit.map_or_else(|| "unlimited".into(), |n| n.to_string())
+            )
+        });
+        Errno::NFILE
+    }
+
     /// Whether no rename is under way or waiting, so that looking at a name waits for nobody.
     pub(crate) fn names_are_free(&self) -> bool {
         self.renames.try_read().is_some()
@@ -282,20 +299,17 @@ impl Fs {
 
     /// A descriptor of a directory that was opened, which is good after its name is gone.
     fn kept_directory(&self, node: &Node) -> Option<Arc<OwnedFd>> {
-        if node.id == ROOT { Some(self.root.clone()) } else { node.directory.lock().clone() }
+        if node.id == ROOT { Some(self.root.clone()) } else { node.kept() }
     }
 
     /// Home's directory for the node of a directory. To be called with `renames` held.
     fn directory(&self, node: &Node) -> Answer<Arc<OwnedFd>> {
-        if node.id == ROOT {
-            return Ok(self.root.clone());
-        }
-        if let Some(dir) = &*node.directory.lock() {
-            return Ok(dir.clone());
+        if let Some(dir) = self.kept_directory(node) {
+            return Ok(dir);
         }
         let path = self.path_of(node)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let dir = Arc::new(self.beneath(&path, flags)?);
+        let dir = Arc::new(self.with_descriptor(|| self.beneath(&path, flags))?);
         let found = rustix::fs::statx(&dir, "", AtFlags::EMPTY_PATH, mask())?;
         if !node.is(&found) {
             return Err(Errno::STALE);
@@ -370,7 +384,7 @@ impl Fs {
     /// A descriptor of the node itself, good for changing attributes, whatever kind it is.
     fn pinned(&self, node: &Node) -> Answer<Pinned> {
         if let Some(opened) = node.opened() {
-            return Ok(Pinned::Open(opened));
+            return Pinned::open(opened);
         }
         if let Some(dir) = self.kept_directory(node) {
             return Ok(Pinned::Path(dir));
@@ -378,7 +392,7 @@ impl Fs {
         let _renames = self.renames.read();
         let (at, _) = self.find(node)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&at.dir, &at.name, flags, Mode::empty())?;
+        let fd = self.with_descriptor(|| rustix::fs::openat(&at.dir, &at.name, flags, Mode::empty()))?;
         let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
         if node.is(&found) { Ok(Pinned::Path(Arc::new(fd))) } else { Err(Errno::STALE) }
     }
@@ -389,7 +403,7 @@ impl Fs {
             return rustix::fs::statx(&dir, "", AtFlags::EMPTY_PATH, mask());
         }
         if let Some(opened) = node.opened() {
-            return rustix::fs::statx(&opened.fd, "", AtFlags::EMPTY_PATH, mask());
+            return rustix::fs::statx(opened.home_fd()?, "", AtFlags::EMPTY_PATH, mask());
         }
         let _renames = self.renames.read();
         Ok(self.find(node)?.1)
@@ -399,7 +413,7 @@ impl Fs {
     pub(crate) fn getattr(&self, id: u64, fh: Option<u64>) -> Answer<Attr> {
         let node = self.node(id)?;
         let found = match fh.and_then(|fh| self.files.get(fh)) {
-            Some(opened) => rustix::fs::statx(&opened.fd, "", AtFlags::EMPTY_PATH, mask())?,
+            Some(opened) => rustix::fs::statx(opened.home_fd()?, "", AtFlags::EMPTY_PATH, mask())?,
             None => self.status(&node)?,
         };
         Ok(attr_of(&self.home, &found))
@@ -419,17 +433,22 @@ impl Fs {
 /// A descriptor that stands for a file of any kind.
 #[derive(Debug)]
 enum Pinned {
-    /// An open file.
-    Open(Arc<Opened>),
+    /// An open file, and home's descriptor of it.
+    Open(Arc<Opened>, HomeFd),
     /// A descriptor without access to contents.
     Path(Arc<OwnedFd>),
 }
 
 impl Pinned {
-    fn fd(&self) -> &OwnedFd {
+    fn open(opened: Arc<Opened>) -> Answer<Self> {
+        let fd = opened.home_fd()?;
+        Ok(Pinned::Open(opened, fd))
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
         match self {
-            Pinned::Open(opened) => &opened.fd,
-            Pinned::Path(fd) => fd,
+            Pinned::Open(_, fd) => fd.as_fd(),
+            Pinned::Path(fd) => fd.as_fd(),
         }
     }
 

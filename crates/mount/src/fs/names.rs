@@ -142,11 +142,13 @@ impl Fs {
                         return Err(e);
                     }
                 };
+                let home_fd = opened.home_fd()?;
                 if wide != mode {
-                    rustix::fs::fchmod(&opened.fd, Mode::from_raw_mode(mode & !umask & 0o7777))?;
+                    rustix::fs::fchmod(&home_fd, Mode::from_raw_mode(mode & !umask & 0o7777))?;
                 }
                 self.settle_directory(&at.dir)?;
-                let found = rustix::fs::statx(&opened.fd, "", AtFlags::EMPTY_PATH, mask())?;
+                let found = rustix::fs::statx(&home_fd, "", AtFlags::EMPTY_PATH, mask())?;
+                drop(home_fd);
                 let attr = attr_of(&self.home, &found);
                 let handle = self.hand_out(&node, opened, flags);
                 Ok((Entry { node: node.id, attr }, handle))
@@ -171,7 +173,9 @@ impl Fs {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Not suid of this process's user, be it for a moment.
         let bits = Mode::from_raw_mode(mode & 0o1777);
-        let fd = with_umask(umask, || rustix::fs::openat(&at.dir, &at.name, flags, bits))
+        let make = || with_umask(umask, || rustix::fs::openat(&at.dir, &at.name, flags, bits));
+        let fd = self
+            .with_descriptor(make)
             .map_err(|e| if e == Errno::EXIST { e } else { self.refused("make the file", &at.path, e) })?;
         let rights = || {
             if mode & 0o6000 == 0 {

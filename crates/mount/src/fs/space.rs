@@ -28,8 +28,8 @@ impl Fs {
             return Err(Errno::OPNOTSUPP);
         }
         self.after_change(&opened, take_rights)?;
-        if opened.is_pass() {
-            rustix::fs::fallocate(&opened.fd, mode, offset, len)
+        if let Some(fd) = opened.pass() {
+            rustix::fs::fallocate(fd, mode, offset, len)
                 .map_err(|e| self.refused_open("allocate", &opened, e))?;
         } else if mode.contains(FallocateFlags::PUNCH_HOLE) {
             opened.file.punch(offset, len).map_err(|e| self.failed(&e))?;
@@ -49,10 +49,10 @@ impl Fs {
             Ok(libc::SEEK_HOLE) => false,
             _ => return Err(Errno::INVAL),
         };
-        if opened.is_pass() {
+        if let Some(fd) = opened.pass() {
             // Contents are read and written by position, so nothing depends on where the descriptor is.
             let to = if data { SeekFrom::Data(offset) } else { SeekFrom::Hole(offset) };
-            return rustix::fs::seek(&opened.fd, to);
+            return rustix::fs::seek(fd, to);
         }
         let found = if data { opened.file.next_data(offset) } else { opened.file.next_hole(offset) };
         found.map_err(|e| self.failed(&e))?.ok_or(Errno::NXIO)

@@ -10,12 +10,14 @@ use rustix::fs::{FileType, Statx};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use tiersmith_store::FileTime;
 
 /// The node of the home itself.
 pub(crate) const ROOT: u64 = 1;
-/// Descriptors of directories that are kept; above that a directory is opened for each use.
+/// Descriptors of directories that are kept, or an eighth of what the process may open; above that
+/// a directory is opened for each use.
 const DIRECTORIES_KEPT: usize = 512;
 
 /// Device, inode number and birth time: the birth time tells a number apart that is used again.
@@ -28,6 +30,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// When it was born, where home knows it.
+    pub(crate) fn born(&self) -> Option<FileTime> {
+        self.born.map(|(sec, nsec)| FileTime { sec, nsec })
+    }
+
     pub(crate) fn of(found: &Statx) -> Self {
         let known = found.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0;
         Self {
@@ -48,6 +55,8 @@ pub(crate) struct Node {
     names: Mutex<Vec<(u64, OsString)>>,
     /// Home's descriptor, for a directory that was used.
     pub(crate) directory: Mutex<Option<Arc<OwnedFd>>>,
+    /// Its descriptors in open listings: an open directory has attributes after its name is gone.
+    listed: Mutex<Vec<Weak<OwnedFd>>>,
     /// The open file that all its handles share.
     pub(crate) open: Mutex<Option<(Arc<Opened>, u64)>>,
     /// Whether a write has a right to take away (suid, sgid, capabilities): see `change.rs`.
@@ -64,6 +73,7 @@ impl Node {
             identity,
             names: Mutex::default(),
             directory: Mutex::default(),
+            listed: Mutex::default(),
             open: Mutex::default(),
             privileges: AtomicU8::new(0),
             bypassed: std::sync::atomic::AtomicBool::new(false),
@@ -86,6 +96,19 @@ impl Node {
 
     pub(crate) fn is_symlink(&self) -> bool {
         FileType::from_raw_mode(self.identity.kind.into()) == FileType::Symlink
+    }
+
+    /// A descriptor of a directory, good after its name is gone.
+    pub(crate) fn kept(&self) -> Option<Arc<OwnedFd>> {
+        let kept = self.directory.lock().clone();
+        kept.or_else(|| self.listed.lock().iter().find_map(Weak::upgrade))
+    }
+
+    /// Notes the descriptor of a listing.
+    pub(crate) fn list(&self, fd: &Arc<OwnedFd>) {
+        let mut listed = self.listed.lock();
+        listed.retain(|fd| fd.strong_count() > 0);
+        listed.push(Arc::downgrade(fd));
     }
 
     pub(crate) fn any_name(&self) -> Option<(u64, OsString)> {
@@ -124,11 +147,14 @@ pub(crate) struct Table {
     by_name: HashMap<(u64, OsString), u64>,
     next: u64,
     directories: usize,
+    directories_most: usize,
 }
 
 impl Table {
     pub(crate) fn new(root: &Statx, directory: Arc<OwnedFd>) -> Self {
         let identity = Identity::of(root);
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let limit = limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
         let node = Arc::new(Node::new(ROOT, identity));
         *node.directory.lock() = Some(directory);
         Self {
@@ -137,6 +163,7 @@ impl Table {
             by_name: HashMap::new(),
             next: ROOT + 1,
             directories: 0,
+            directories_most: (limit / 8).min(DIRECTORIES_KEPT),
         }
     }
 
@@ -255,7 +282,7 @@ impl Table {
 
     /// Whether one more directory's descriptor may be kept; counts it.
     pub(crate) fn may_keep_directory(&mut self) -> bool {
-        let may = self.directories < DIRECTORIES_KEPT;
+        let may = self.directories < self.directories_most;
         self.directories += usize::from(may);
         may
     }

@@ -11,7 +11,7 @@ impl Fs {
         let node = self.node(id)?;
         let pinned = self.pinned(&node)?;
         match &pinned {
-            Pinned::Open(opened) => rustix::fs::fgetxattr(&opened.fd, name, into),
+            Pinned::Open(..) => rustix::fs::fgetxattr(pinned.fd(), name, into),
             Pinned::Path(_) => rustix::fs::getxattr(pinned.link(), name, into),
         }
     }
@@ -21,7 +21,7 @@ impl Fs {
         let node = self.node(id)?;
         let pinned = self.pinned(&node)?;
         match &pinned {
-            Pinned::Open(opened) => rustix::fs::flistxattr(&opened.fd, into),
+            Pinned::Open(..) => rustix::fs::flistxattr(pinned.fd(), into),
             Pinned::Path(_) => rustix::fs::listxattr(pinned.link(), into),
         }
     }
@@ -32,7 +32,7 @@ impl Fs {
         let pinned = self.pinned(&node)?;
         let flags = XattrFlags::from_bits(flags).ok_or(Errno::INVAL)?;
         match &pinned {
-            Pinned::Open(opened) => rustix::fs::fsetxattr(&opened.fd, name, value, flags),
+            Pinned::Open(..) => rustix::fs::fsetxattr(pinned.fd(), name, value, flags),
             Pinned::Path(_) => rustix::fs::setxattr(pinned.link(), name, value, flags),
         }
         .map_err(|e| self.trouble("set an attribute of", &node, e))?;
@@ -45,7 +45,7 @@ impl Fs {
         let node = self.node(id)?;
         let pinned = self.pinned(&node)?;
         match &pinned {
-            Pinned::Open(opened) => rustix::fs::fremovexattr(&opened.fd, name),
+            Pinned::Open(..) => rustix::fs::fremovexattr(pinned.fd(), name),
             Pinned::Path(_) => rustix::fs::removexattr(pinned.link(), name),
         }
         .map_err(|e| self.trouble("remove an attribute of", &node, e))?;

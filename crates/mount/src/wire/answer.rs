@@ -28,7 +28,7 @@ pub(crate) fn answer(fs: &Fs, request: &Request<'_>, into: &mut [u8]) -> Sent {
     match result {
         Ok(Ok(Some(len))) => Sent::Bytes(len),
         Ok(Ok(None)) => Sent::Nothing,
-        Ok(Err(errno)) => Sent::Error(errno.raw_os_error()),
+        Ok(Err(errno)) => Sent::Error(fs.without_descriptors(errno).raw_os_error()),
         Err(_) => {
             log::error!(
                 "BUG: request {} of process {} for node {} panicked; it was answered with an I/O error, and the mount goes on",

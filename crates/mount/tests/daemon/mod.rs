@@ -13,6 +13,9 @@ use tiersmith_store::{Medium, TierSpec, attach};
 /// The directory, in the environment of the process that serves.
 const PLACE: &str = "TIERSMITH_TEST_DAEMON";
 
+/// How many files that process may open; not given: as many as this one.
+pub(crate) const FILES: &str = "TIERSMITH_TEST_FILES";
+
 /// A process that serves a mount at `place/db`.
 pub(crate) struct Daemon {
     child: Child,
@@ -24,7 +27,19 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts it and waits until the mount is there. `test` is the name of the test that calls [`serve_if_asked`].
     pub(crate) fn start(test: &str, place: &Path, tier_bytes: u64, sync_on_write: bool) -> Self {
+        Self::start_with(test, place, tier_bytes, sync_on_write, &[])
+    }
+
+    /// The same, with more in the environment of the process.
+    pub(crate) fn start_with(
+        test: &str,
+        place: &Path,
+        tier_bytes: u64,
+        sync_on_write: bool,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
+            .envs(environment.iter().copied())
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
             .env(PLACE, place)
             .env("TIERSMITH_TEST_TIER", tier_bytes.to_string())
@@ -77,6 +92,10 @@ pub(crate) fn serve_if_asked() {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let number = |name| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let place = PathBuf::from(place);
+    if let Some(files) = std::env::var(FILES).ok().and_then(|n| n.parse().ok()) {
+        let few = rustix::process::Rlimit { current: Some(files), maximum: Some(files) };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+    }
     let tier_bytes = number("TIERSMITH_TEST_TIER");
     let mut spec = TierSpec::new("fast", place.join("fast"), Medium::Emulated, tier_bytes);
     spec.unit = 256 << 10;
