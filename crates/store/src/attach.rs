@@ -352,7 +352,7 @@ fn take(
         let lent = crate::recover::any_lent(&recovered, tier);
         tier.update_superblocks(|sb| {
             sb.state = TierState::Attached;
-            sb.version = crate::lend::version_for(lent);
+            sb.version = crate::lend::version_for(lent, sb.extents.len());
             sb.attach_count += 1;
             // The home may have moved, and one that a tier was formatted for and not used yet may be another directory now.
             sb.home_ino = identity.ino;
@@ -362,7 +362,7 @@ fn take(
             sb.home_path = path.as_os_str().as_bytes().to_vec();
         });
         let count = tier.superblocks.lock()[0].attach_count;
-        tier.slots.lock().begin(count);
+        tier.table.lock().begin(count);
         tier.number_records(count);
         write_owner(tier);
     }
@@ -376,6 +376,7 @@ fn take(
         names: Mutex::new(()),
         events,
         eviction_hand: AtomicU64::new(0),
+        closes: AtomicU64::new(1),
         closed: AtomicBool::new(false),
         recovery: report,
         admissions: Default::default(),
@@ -614,7 +615,7 @@ pub(crate) fn detach(inner: &Arc<Inner>) -> Result<()> {
         }
         tier.update_superblocks(|sb| {
             sb.state = TierState::Detaching;
-            sb.version = crate::lend::version_for(false);
+            sb.version = crate::lend::version_for(false, sb.extents.len());
         });
     }
     let failed = |e: std::io::Error| Error::Home { path: home_path(inner), reason: e.to_string() };

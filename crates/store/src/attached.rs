@@ -43,6 +43,9 @@ pub(crate) struct Inner {
     pub(crate) names: Mutex<()>,
     pub(crate) events: Registry,
     pub(crate) eviction_hand: AtomicU64,
+    /// Counts last handles that were closed, so that it can be told which file was closed longest
+    /// ago.
+    pub(crate) closes: AtomicU64,
     /// What was read from home and waits for admission.
     pub(crate) admissions: Admissions,
     /// One lends or gives back ([`crate::lend`]).

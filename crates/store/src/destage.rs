@@ -343,6 +343,7 @@ impl Inner {
         failed = self.lending_step().err().or(failed);
         for tier in &self.tiers {
             tier.settle_idle_lanes();
+            failed = self.keep_slots(tier).err().or(failed);
             let total = tier.allocator.total_frames();
             let files: Vec<_> = self
                 .all_files()

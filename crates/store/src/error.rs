@@ -121,6 +121,26 @@ pub enum Error {
         /// Why nothing can be moved.
         reason: String,
     },
+    /// A file cannot have a slot of the file table, and its blocks are not written whole without
+    /// one.
+    #[error(
+        "cannot open {}: the file table of tier `{tier}` has {slots} slots, {open} of them for files \
+         that are open, and none could be freed or added{why}; close files, make room at home, or \
+         detach and attach with a larger --size",
+        path.display()
+    )]
+    FileTableFull {
+        /// The file, relative to home.
+        path: PathBuf,
+        /// Name of the tier.
+        tier: String,
+        /// Slots of its table.
+        slots: u64,
+        /// Files of the tier that are open.
+        open: u64,
+        /// What home said, in brackets, if it refused blocks.
+        why: String,
+    },
     /// A batch that can never fit.
     #[error(
         "a batch of {blocks} blocks does not fit the tier ({most} blocks); write it in parts, or with a journal"
@@ -216,6 +236,7 @@ impl Error {
             Error::Io { source, .. } => return source.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
             Error::TierFull { .. } | Error::BatchTooLarge { .. } => Errno::NOSPC,
             Error::Options(_) | Error::Invalid { .. } => Errno::INVAL,
+            Error::FileTableFull { .. } => Errno::NFILE,
             Error::Owned { .. } | Error::Busy(_) => Errno::BUSY,
             Error::Detached | Error::Forked { .. } => Errno::BADF,
             _ => Errno::IO,

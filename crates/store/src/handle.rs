@@ -3,11 +3,23 @@
 use crate::attached::Inner;
 use crate::file::FileState;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Closes the file when it goes.
 pub(crate) struct Known<'a> {
     pub(crate) inner: &'a Inner,
     pub(crate) state: Arc<FileState>,
+}
+
+impl Inner {
+    /// The file with this device and inode number, if it is known; it does not leave the tier for
+    /// as long as it is held.
+    pub(crate) fn known_as(&self, key: (u64, u64)) -> Option<Known<'_>> {
+        let _names = self.names.lock();
+        let state = self.files.lock().get(&key).cloned()?;
+        state.handles.fetch_add(1, Ordering::AcqRel);
+        Some(Known { inner: self, state })
+    }
 }
 
 impl std::ops::Deref for Known<'_> {

@@ -53,6 +53,7 @@ pub mod profile;
 mod recover;
 mod refused;
 mod room;
+mod slots;
 mod stats;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -20,19 +20,28 @@ use crate::error::{Error, Result};
 use crate::file::latch::Latch;
 use crate::file::map::FileMap;
 use crate::file::{FileState, Meta, Placed};
-use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS, Place, seal, seal_value};
-use crate::format::slot::{Identity, PINNED, ROOTS_AT, SLOT, StateLine, UNLINKING, encode_path};
+use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS, Place, seal_value};
+use crate::format::slot::{Identity, PINNED, SLOT, UNLINKING, encode_path};
 use crate::home::{FileKind, Found, HomeHandle, HomeStat};
 use crate::lend::Loan;
 use crate::planted::Planted;
 use crate::profile::FileClass;
+use crate::slots::NoSlot;
 use crate::tier::Tier;
 use crate::tier::alloc::Purpose;
+use crate::tier::table::Slot;
 use parking_lot::Mutex;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// How far an opening came.
+enum Opening {
+    Opened(Arc<FileState>),
+    /// Nothing is opened, and nothing made.
+    Lacks(NoSlot),
+}
 
 impl Inner {
     /// Changes of names: not of Tiersmith's own, and not on a home that was detached while the lock was waited for.
@@ -59,9 +68,35 @@ impl Inner {
     }
 
     pub(crate) fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<FileState>> {
+        let mut wants_slot = true;
+        loop {
+            let lacks = match self.open_once(path, mode, wants_slot)? {
+                Opening::Opened(file) => return Ok(file),
+                Opening::Lacks(lacks) => lacks,
+            };
+            if let Err(e) = self.wait_for_slot(&lacks, path) {
+                // A data file of a durable tier is refused: it is to be written whole, block by
+                // block.
+                if lacks.class == FileClass::Data && lacks.tier.durable {
+                    return Err(e);
+                }
+                wants_slot = false;
+            }
+        }
+    }
+
+    fn open_once(&self, path: &Path, mode: OpenMode, wants_slot: bool) -> Result<Opening> {
         let _names = self.names.lock();
         self.may_name(&[path])?;
         self.usable()?;
+        let made = mode.create && (mode.exclusive || self.is_missing(path));
+        if made
+            && wants_slot
+            && let Some(lacks) = self.lacks_slot(self.profile.placement(path).class)
+            && self.is_missing(path)
+        {
+            return Ok(Opening::Lacks(lacks));
+        }
         // A placed file is written by destaging, so home is opened for writing when it can be.
         let wide = OpenMode { read_only: false, ..mode };
         let (file, read_only) = match self.home_files.open(path, wide) {
@@ -74,19 +109,42 @@ impl Inner {
         if let Some(known) = known {
             let id = &known.identity;
             if stat.same_file(id.ino, id.generation, id.btime_ns) && !self.starts_anew(&known) {
+                let without = known.placed.as_ref().filter(|p| !p.has_slot() && !mode.read_only);
                 if !read_only {
                     known.home.widen(file);
                 }
+                if let Some(placed) = without
+                    && !self.give_slot(&known, placed, path)?
+                {
+                    let (tier, class) = (placed.tier.clone(), placed.class);
+                    return Ok(Opening::Lacks(NoSlot { tier, class }));
+                }
                 known.handles.fetch_add(1, Ordering::AcqRel);
                 *known.path.lock() = path.to_path_buf();
-                return Ok(known);
+                return Ok(Opening::Opened(known));
             }
             // Removed behind our back and its inode number used again; or it starts anew, and is forgotten already.
             self.forget_replaced(&known)?;
         }
-        let state = Arc::new(self.new_state(path, Found { file, read_only, stat })?);
+        let found = Found { file, read_only, stat };
+        let state = match self.new_state(path, found, mode.read_only, wants_slot) {
+            Ok(Ok(state)) => Arc::new(state),
+            Ok(Err(lacks)) => return Ok(Opening::Lacks(lacks)),
+            Err(e) => return Err(e),
+        };
         self.files.lock().insert(stat.key(), state.clone());
-        Ok(state)
+        Ok(Opening::Opened(state))
+    }
+
+    fn is_missing(&self, path: &Path) -> bool {
+        self.home.stat(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+    }
+
+    /// That there is no slot for a file of this class, if it needs one.
+    fn lacks_slot(&self, class: FileClass) -> Option<NoSlot> {
+        let tier = self.tier_of(class)?;
+        let none = tier.table.lock().free_for(class) == 0;
+        none.then(|| NoSlot { tier: tier.clone(), class })
     }
 
     /// Whether a file that changed its class with a rename, and is not open, went home and is known no more: it gets its new class then.
@@ -103,8 +161,8 @@ impl Inner {
     }
 
     /// Everything of a file goes home, its times too, and its slot is freed. Nobody has it open.
-    fn leave_tier(&self, file: &Arc<FileState>, placed: &Placed) -> Result<()> {
-        self.destage_file(file, u64::MAX)?;
+    pub(crate) fn leave_tier(&self, file: &Arc<FileState>, placed: &Placed) -> Result<()> {
+        self.bring_home(file, placed)?;
         self.give_back_whole(file)?;
         let dirty = placed.map.counts().0;
         if dirty > 0 {
@@ -133,19 +191,25 @@ impl Inner {
         Ok(())
     }
 
-    fn new_state(&self, path: &Path, found: Found) -> Result<FileState> {
+    /// What is known of a file from here on; or that it lacks a slot, unless it can do without
+    /// (`wants_slot`, `read_only`: whether the caller only reads it).
+    fn new_state(
+        &self,
+        path: &Path,
+        found: Found,
+        read_only: bool,
+        wants_slot: bool,
+    ) -> Result<std::result::Result<FileState, NoSlot>> {
         let stat = found.stat;
         let home = HomeHandle::new(&self.home_files, path, found);
         let placement = self.profile.placement(path);
-        let tier = self.tiers.iter().find(|t| match placement.class {
-            FileClass::Redo => t.holds_redo,
-            FileClass::Data => t.holds_data,
-            FileClass::Pass => false,
-        });
+        let tier = self.tier_of(placement.class);
         let block_size = crate::address::BlockSize::from_bytes(placement.block_size);
+        let mut outside = false;
         let placed = match (tier, block_size, stat.kind) {
             (Some(_), Some(size), FileKind::Regular) if stat.size > BLOCKS_MAX * size.bytes() as u64 => {
                 log::warn!("{} is larger than a map can hold: it goes straight to home", path.display());
+                outside = true;
                 None
             }
             (Some(tier), Some(block_size), FileKind::Regular) if stat.dev == self.dev => {
@@ -156,28 +220,39 @@ impl Inner {
                     class: placement.class,
                     block_size,
                 };
-                // What the tier will hold newer blocks of must itself be there after a power cut.
-                home.sync().map_err(Error::io("cannot sync", path))?;
-                for name in path.ancestors().filter(|p| !p.as_os_str().is_empty()) {
-                    self.home.sync_dir(name).map_err(Error::io("cannot sync the directory of", name))?;
+                let lacks = self.lacks_slot(placement.class);
+                if lacks.is_none() {
+                    self.settle_name(path, || home.sync())?;
                 }
                 let stat = home.stat().map_err(Error::io("cannot stat", path))?;
-                new_slot(tier, path, &identity, &stat)
+                match lacks {
+                    None => crate::slots::new_slot(tier, path, &identity, &stat),
+                    Some(lacks) if lacks.class == FileClass::Data && tier.durable && read_only => {
+                        Some(crate::slots::without_slot(tier, &identity, &stat))
+                    }
+                    Some(lacks) if wants_slot => return Ok(Err(lacks)),
+                    Some(_) => {
+                        outside = true;
+                        None
+                    }
+                }
             }
             _ => None,
         };
-        Ok(FileState {
+        Ok(Ok(FileState {
             path: home.path(),
             identity: stat,
             home,
             placed,
             resizing: Mutex::new(()),
             handles: AtomicUsize::new(1),
+            closed_at: AtomicU64::new(0),
+            outside,
             unlinked: AtomicBool::new(false),
             removal_durable: AtomicBool::new(false),
             replace: AtomicBool::new(false),
             ranging: Mutex::new(()),
-        })
+        }))
     }
 
     /// A handle was closed; with the last one an unlinked file goes away, and one that changed its class starts anew.
@@ -187,6 +262,7 @@ impl Inner {
             return;
         }
         let key = state.identity.key();
+        state.closed_at.store(self.closes.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         match &state.placed {
             None => {
                 self.files.lock().remove(&key);
@@ -195,6 +271,10 @@ impl Inner {
                 if let Err(e) = self.finish_unlink(state) {
                     log::warn!("{e}; the blocks of the removed file stay until it can be synced");
                 }
+            }
+            Some(placed) if !placed.has_slot() => {
+                self.free_slot(placed);
+                self.files.lock().remove(&key);
             }
             Some(placed) if state.replace.load(Ordering::Acquire) => {
                 if let Err(e) = self.leave_tier(state, placed) {
@@ -340,13 +420,18 @@ impl Inner {
         let tier = &placed.tier;
         let _sizing = placed.sizing.lock();
         let _moving = placed.moving.lock();
-        if placed.gone.swap(true, Ordering::AcqRel) {
-            return;
+        {
+            // Whoever writes the state line holds it: from here on nobody does.
+            let _meta = placed.meta.lock();
+            if placed.gone.swap(true, Ordering::AcqRel) {
+                return;
+            }
         }
         tier.forget_file(placed.id);
-        let word = seal_value(tier.seed, 0, Place::Slot(placed.slot), 0);
-        tier.store_word(crate::address::WordAt::new(0, tier.geometry.slot_at(placed.slot)), word);
-        tier.fence();
+        if let Some(slot) = placed.slot.get() {
+            tier.store_word(slot.at, seal_value(tier.seed, 0, Place::Slot(slot.number), 0));
+            tier.fence();
+        }
         let mut frames = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
             for index in 0..PAGE_WORDS as usize {
@@ -368,7 +453,7 @@ impl Inner {
         }
         tier.give_claimed(Purpose::Pages, placed.map.take_pages());
         self.forget_loan(placed);
-        tier.slots.lock().give(placed.slot, placed.id);
+        tier.table.lock().give(placed.slot.get().map(|slot| slot.number), placed.id);
     }
 
     /// Pins or unpins a file; see [`crate::AttachedHome::pin`].
@@ -433,7 +518,7 @@ impl Inner {
                     self.own_redo_block(file, placed, block, None)?;
                     continue;
                 }
-                while !placed.map.make_leaf(&placed.tier, placed.id, placed.slot, block)? {
+                while !placed.make_leaf(block)? {
                     self.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
                 }
                 let evictions = placed.evictions.load(Ordering::Acquire);
@@ -447,58 +532,11 @@ impl Inner {
     }
 }
 
-/// Takes a free slot for a file and makes it durable. `None` (the file then goes straight to home) when the file table is full.
-fn new_slot(tier: &Arc<Tier>, path: &Path, identity: &Identity, stat: &HomeStat) -> Option<Placed> {
-    let (slot, id) = {
-        let Some(numbers) = tier.slots.lock().take() else {
-            log::warn!(
-                "the file table of tier `{}` is full: {} goes straight to home; attach with more slots",
-                tier.name,
-                path.display()
-            );
-            return None;
-        };
-        numbers
-    };
-    let line = StateLine {
-        seq: 1,
-        size: stat.size,
-        flags: 0,
-        home_size: stat.size,
-        home_mtime_ns: stat.mtime_ns,
-        since_ns: 0,
-        mtime: 0,
-    };
-    let mut bytes = vec![0; SLOT];
-    bytes[16..64].copy_from_slice(&identity.encode(tier.seed, id));
-    for (n, place) in [Place::Leaf(0), Place::Middle(0), Place::Top].into_iter().enumerate() {
-        let at = ROOTS_AT as usize + n * 8;
-        bytes[at..at + 8].copy_from_slice(&seal(tier.seed, id, place, Entry::HOME).to_le_bytes());
-    }
-    let at = line.at() as usize;
-    bytes[at..at + 128].copy_from_slice(&line.encode_pair(tier.seed, id));
-    let hint = encode_path(path.as_os_str().as_bytes(), tier.seed, id);
-    bytes[SLOT - hint.len()..].copy_from_slice(&hint);
-    let base = tier.geometry.slot_at(slot);
-    let in_use = crate::address::WordAt::new(0, base);
-    let word = seal_value(tier.seed, 0, Place::Slot(slot), id);
-    if tier.planted.is(Planted::SlotInUseFirst) {
-        tier.store_word(in_use, word);
-        tier.fence();
-    }
-    tier.mapping(0).nt_write(base + 16, &bytes[16..]);
-    tier.fence();
-    tier.store_word(in_use, word);
-    tier.fence();
-    let meta = Meta { line, ..Meta::default() };
-    Some(placed(tier, id, slot, identity, meta, FileMap::default()))
-}
-
 /// A file's part in the tier, in DRAM.
 pub(crate) fn placed(
     tier: &Arc<Tier>,
     id: u64,
-    slot: u64,
+    slot: Option<Slot>,
     identity: &Identity,
     meta: Meta,
     map: FileMap,
@@ -507,7 +545,7 @@ pub(crate) fn placed(
     Placed {
         tier: tier.clone(),
         id,
-        slot,
+        slot: slot.map(OnceLock::from).unwrap_or_default(),
         class: identity.class,
         block_size: identity.block_size,
         map,
@@ -528,7 +566,8 @@ pub(crate) fn placed(
 /// Rewrites the path hint. A cut leaves no hint, and the file is then found by its inode number.
 pub(crate) fn write_path(placed: &Placed, path: &Path) {
     let hint = encode_path(path.as_os_str().as_bytes(), placed.tier.seed, placed.id);
-    let at = placed.tier.geometry.slot_at(placed.slot) + SLOT as u64 - hint.len() as u64;
-    placed.tier.mapping(0).nt_write(at, &hint);
+    let Some(slot) = placed.slot.get() else { return };
+    let at = slot.at.plus(SLOT as u64 - hint.len() as u64);
+    placed.tier.mapping(at.member()).nt_write(at.offset(), &hint);
     placed.tier.fence();
 }

@@ -39,7 +39,8 @@ pub struct TierSpec {
     pub lanes: u32,
     /// Batches that can be committed at the same time.
     pub batches: u32,
-    /// Files the tier can know; 0: one for every 256 KiB of a member, from 64 to 65536.
+    /// Files the tier can know before its file table grows; 0: one for every 256 KiB of a member,
+    /// from 64 to 65536, or more if the home has more files.
     pub slots: u64,
     /// Redo files may live here.
     pub holds_redo: bool,

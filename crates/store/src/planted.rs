@@ -65,11 +65,15 @@ pub enum Planted {
     MapPageShownEarly,
     /// A longer file is everybody's before its size is durable.
     SizeShownEarly,
+    /// A file that leaves the tier gives its slot back before home has its blocks.
+    SlotFreedBeforeHome,
+    /// The superblocks name an extent of the file table before its slots are durable.
+    ExtentNamedFirst,
 }
 
 impl Planted {
     /// All planted bugs.
-    pub const ALL: [Planted; 28] = [
+    pub const ALL: [Planted; 30] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -98,6 +102,8 @@ impl Planted {
         Planted::GivenBackBeforeSync,
         Planted::MapPageShownEarly,
         Planted::SizeShownEarly,
+        Planted::SlotFreedBeforeHome,
+        Planted::ExtentNamedFirst,
     ];
 
     /// Those that one thread does not show, because it fences a moment later itself.

@@ -35,15 +35,16 @@ use crate::names;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::stats::RecoveryReport;
+use crate::tier::Tier;
 use crate::tier::alloc::{Census, Purpose};
-use crate::tier::{SlotNumbers, Tier};
+use crate::tier::table::Slot;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// How long after destaging began a changed modification time still counts as ours. Longer than any round.
 const OURS_FOR_NS: u64 = 120_000_000_000;
@@ -53,7 +54,7 @@ const CLOCK_GRAIN_NS: u64 = 20_000_000;
 /// A file as the tier describes it.
 struct OnTier {
     id: u64,
-    slot: u64,
+    slot: Slot,
     identity: Identity,
     line: StateLine,
     map: FileMap,
@@ -95,8 +96,9 @@ pub(crate) fn recover(
         let mut census = Census::new(&tier.geometry, len);
         let mut files = Vec::new();
         if fresh {
-            tier.slots.lock().free = (0..tier.geometry.slots).rev().collect();
+            tier.table.lock().found((0..tier.geometry.slots).rev().collect(), HashSet::new());
         } else {
+            tier.claim_extents(&mut census)?;
             spoil_torn_lines(&tier);
             apply_records(&tier, len, report)?;
             files = read_files(&tier, &mut census, report)?;
@@ -128,25 +130,24 @@ pub(crate) fn recover(
 /// Makes state lines that were being written as power went unreadable for good. The next line takes the number of the torn one: words that the
 /// two have in common could complete the torn one, if power went again as it is written.
 fn spoil_torn_lines(tier: &Tier) {
-    let first = tier.mapping(0);
     let mut spoiled = false;
-    for slot in 0..tier.geometry.slots {
-        let at = tier.geometry.slot_at(slot);
-        let Some(id) =
-            unseal_value(tier.seed, 0, Place::Slot(slot), first.load_u64(at)).filter(|id| *id != 0)
-        else {
-            continue;
-        };
-        let mut bytes = [0; SLOT];
-        first.read(at, &mut bytes);
-        for check in StateLine::torn(&bytes, tier.seed, id) {
-            tier.store_word(WordAt::new(0, at + check), 0);
+    for Slot { number, at } in tier.each_slot() {
+        let word = unseal_value(tier.seed, 0, Place::Slot(number), tier.load_word(at));
+        let Some(id) = word.filter(|id| *id != 0) else { continue };
+        for check in StateLine::torn(&read_slot(tier, at), tier.seed, id) {
+            tier.store_word(at.plus(check), 0);
             spoiled = true;
         }
     }
     if spoiled {
         tier.fence();
     }
+}
+
+fn read_slot(tier: &Tier, at: WordAt) -> [u8; SLOT] {
+    let mut bytes = [0; SLOT];
+    tier.mapping(at.member()).read(at.offset(), &mut bytes);
+    bytes
 }
 
 fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<()> {
@@ -264,18 +265,14 @@ fn read_batch(tier: &Tier, frames: u64, bytes: &[u8; BATCH_RECORD]) -> Option<(B
 
 /// A batch that made its file longer: the state line gets the size, if it has not.
 fn lengthen(tier: &Tier, header: &BatchHeader) {
-    if header.slot >= tier.geometry.slots {
-        return;
-    }
-    let base = tier.geometry.slot_at(header.slot);
-    let mut bytes = [0; SLOT];
-    tier.mapping(0).read(base, &mut bytes);
-    if let Some(mut line) = StateLine::newest(&bytes, tier.seed, header.file)
+    let Some(Slot { at, .. }) = tier.slot(header.slot) else { return };
+    if let Some(mut line) = StateLine::newest(&read_slot(tier, at), tier.seed, header.file)
         && line.size < header.size_after
     {
         line.seq += 1;
         line.size = header.size_after;
-        tier.mapping(0).nt_write(base + line.at(), &line.encode_pair(tier.seed, header.file));
+        let at = at.plus(line.at());
+        tier.mapping(at.member()).nt_write(at.offset(), &line.encode_pair(tier.seed, header.file));
     }
 }
 
@@ -284,24 +281,23 @@ fn lengthen(tier: &Tier, header: &BatchHeader) {
 fn read_files(tier: &Tier, census: &mut Census, report: &mut RecoveryReport) -> Result<Vec<OnTier>> {
     let mut files = Vec::new();
     let mut free = Vec::new();
-    for slot in 0..tier.geometry.slots {
-        let at = tier.geometry.slot_at(slot);
+    for slot in tier.each_slot() {
+        let (number, at) = (slot.number, slot.at);
         let damaged = |what: &str, offset: u64, detail: String| Error::Damaged {
-            path: tier.members[0].path.clone(),
-            member: 0,
-            offset: at + offset,
-            structure: format!("file slot {slot}, {what}"),
+            path: tier.members[at.member()].path.clone(),
+            member: at.member(),
+            offset: at.offset() + offset,
+            structure: format!("file slot {number}, {what}"),
             detail,
         };
-        let word = tier.mapping(0).load_u64(at);
-        let id = unseal_value(tier.seed, 0, Place::Slot(slot), word)
+        let word = tier.load_word(at);
+        let id = unseal_value(tier.seed, 0, Place::Slot(number), word)
             .ok_or_else(|| damaged("in-use word", 0, format!("{word:#018x} has a wrong checksum")))?;
         if id == 0 {
-            free.push(slot);
+            free.push(number);
             continue;
         }
-        let mut bytes = [0; SLOT];
-        tier.mapping(0).read(at, &mut bytes);
+        let bytes = read_slot(tier, at);
         let identity =
             Identity::decode(&bytes, tier.seed, id).map_err(|detail| damaged("identity", 16, detail))?;
         let line = StateLine::newest(&bytes, tier.seed, id).ok_or_else(|| {
@@ -320,7 +316,8 @@ fn read_files(tier: &Tier, census: &mut Census, report: &mut RecoveryReport) -> 
         files.push(OnTier { id, slot, identity, line, map, hint });
     }
     free.reverse();
-    *tier.slots.lock() = SlotNumbers::found(free, files.iter().map(|file: &OnTier| file.id).collect());
+    let ids = files.iter().map(|file: &OnTier| file.id).collect();
+    tier.table.lock().found(free, ids);
     Ok(files)
 }
 
@@ -330,7 +327,7 @@ struct MapReader<'a> {
     census: &'a mut Census,
     id: u64,
     class: FileClass,
-    slot: u64,
+    slot: Slot,
     hint: &'a Path,
     entries: u64,
 }
@@ -339,7 +336,7 @@ impl MapReader<'_> {
     fn read(&mut self, slot: &[u8; SLOT], blocks: Purpose) -> Result<FileMap> {
         let map = FileMap::default();
         let root = |n: usize| get_u64(slot, ROOTS_AT as usize + n * 8);
-        let at = |n: u64| WordAt::new(0, self.tier.geometry.slot_at(self.slot) + ROOTS_AT + n * 8);
+        let at = |n: u64| self.slot.at.plus(ROOTS_AT + n * 8);
         let (leaf, middle, top) = (at(0), at(1), at(2));
         if let Some(page) = self.page(&map, Place::Leaf(0), root(0), leaf)? {
             self.leaf(&map, 0, page, blocks)?;
@@ -431,7 +428,12 @@ impl MapReader<'_> {
             path: self.tier.members[at.member()].path.clone(),
             member: at.member(),
             offset: at.offset(),
-            structure: format!("{what} of {} (file {}, slot {})", self.hint.display(), self.id, self.slot),
+            structure: format!(
+                "{what} of {} (file {}, slot {})",
+                self.hint.display(),
+                self.id,
+                self.slot.number
+            ),
             detail: format!("found {word:#018x}: {why}"),
         }
     }
@@ -444,10 +446,10 @@ fn match_home(home: &Arc<HomeFiles>, tier: &Arc<Tier>, file: OnTier) -> Result<R
     let flags = line.flags;
     if flags & LENT != 0 && identity.class != FileClass::Redo {
         return Err(Error::Damaged {
-            path: tier.members[0].path.clone(),
-            member: 0,
-            offset: tier.geometry.slot_at(slot) + line.at(),
-            structure: format!("state line of {} (file {id}, slot {slot})", hint.display()),
+            path: tier.members[slot.at.member()].path.clone(),
+            member: slot.at.member(),
+            offset: slot.at.offset() + line.at(),
+            structure: format!("state line of {} (file {id}, slot {})", hint.display(), slot.number),
             detail: "it says that the file is lent, and only redo files are".into(),
         });
     }
@@ -462,7 +464,7 @@ fn match_home(home: &Arc<HomeFiles>, tier: &Arc<Tier>, file: OnTier) -> Result<R
         });
     }
     let found = if hint.as_os_str().is_empty() { None } else { open_same(home, &hint, &identity)? };
-    let placed = names::placed(tier, id, slot, &identity, meta, map);
+    let placed = names::placed(tier, id, Some(slot), &identity, meta, map);
     Ok(Recovered { placed, identity, flags, hint, home: found, plain: None })
 }
 
@@ -706,6 +708,8 @@ pub(crate) fn finish(
             placed: Some(placed),
             resizing: Mutex::new(()),
             handles: AtomicUsize::new(0),
+            closed_at: AtomicU64::new(0),
+            outside: false,
             unlinked: AtomicBool::new(false),
             removal_durable: AtomicBool::new(false),
             replace: AtomicBool::new(false),

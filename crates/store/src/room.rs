@@ -179,7 +179,8 @@ impl Inner {
         let files = self.all_files();
         let on_tier =
             files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier)).map(held);
-        let known = tier.allocator.free_frames() + on_tier.sum::<u64>();
+        let extents = tier.table_counts().extent_bytes / crate::address::FRAME as u64;
+        let known = tier.allocator.free_frames() + extents + on_tier.sum::<u64>();
         tier.allocator.total_frames().saturating_sub(known)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::address::FRAME;
 use crate::attached::Inner;
+use crate::file::FileState;
 use crate::lend::LendingStats;
 use crate::lend::holders::LentInUse;
 use std::time::Duration;
@@ -84,8 +85,19 @@ pub struct TierStats {
     pub cached_bytes: u64,
     /// Bytes of map pages.
     pub map_bytes: u64,
-    /// Files with a slot.
+    /// Bytes that the file table has grown by.
+    pub table_bytes: u64,
+    /// Files with a slot of the file table.
     pub files: u64,
+    /// Slots there are.
+    pub file_slots: u64,
+    /// Slots there can be, when the table has grown as far as it may.
+    pub file_slots_most: u64,
+    /// Files whose class belongs into this tier and that are open without it, because there was no
+    /// slot or they are too large: redo goes straight home, data is only read.
+    pub files_outside: u64,
+    /// Why the last file that needed a slot got none; `None` when one got one since.
+    pub slot_refused: Option<String>,
     /// What each member's medium is.
     pub media: Vec<String>,
 }
@@ -119,6 +131,7 @@ impl Stats {
             .tiers
             .iter()
             .map(|tier| {
+                let table = tier.table_counts();
                 let mut stats = TierStats {
                     name: tier.name.clone(),
                     emulated: tier.emulated,
@@ -129,7 +142,12 @@ impl Stats {
                     dirty_bytes: 0,
                     cached_bytes: 0,
                     map_bytes: 0,
+                    table_bytes: table.extent_bytes,
                     files: 0,
+                    file_slots: table.slots,
+                    file_slots_most: table.most,
+                    files_outside: 0,
+                    slot_refused: tier.table.lock().refused.as_ref().map(|r| r.message.clone()),
                     media: tier.members.iter().map(|m| m.mapping.report().to_string()).collect(),
                 };
                 for placed in files.iter().filter_map(|f| f.placed.as_ref()) {
@@ -138,9 +156,15 @@ impl Stats {
                         stats.dirty_bytes += dirty * placed.block_size.bytes() as u64;
                         stats.cached_bytes += cached * placed.block_size.bytes() as u64;
                         stats.map_bytes += placed.map.page_count() as u64 * FRAME as u64;
-                        stats.files += 1;
+                        stats.files += u64::from(placed.has_slot());
+                        stats.files_outside += u64::from(!placed.has_slot());
                     }
                 }
+                let here = |file: &FileState| {
+                    let class = inner.profile.placement(&file.path.lock()).class;
+                    inner.tier_of(class).is_some_and(|t| std::sync::Arc::ptr_eq(t, tier))
+                };
+                stats.files_outside += files.iter().filter(|f| f.outside && here(f)).count() as u64;
                 stats
             })
             .collect();

@@ -112,7 +112,7 @@ pub fn accounting(home: &AttachedHome) -> (u64, u64, u64) {
     }
     let frame = crate::address::FRAME as u64;
     home.stats().tiers.iter().fold((0, 0, 0), |sum, t| {
-        let used = (t.dirty_bytes + t.cached_bytes + t.map_bytes) / frame;
+        let used = (t.dirty_bytes + t.cached_bytes + t.map_bytes + t.table_bytes) / frame;
         (sum.0 + t.free_bytes / frame, sum.1 + used, sum.2 + t.usable_bytes / frame)
     })
 }
@@ -151,7 +151,7 @@ pub fn fabricate_entries(file: &File, blocks: u64) -> Result<()> {
         reason: format!("{blocks} blocks were to be fabricated"),
     };
     for first in (0..blocks).step_by(PAGE_WORDS as usize) {
-        if !placed.map.make_leaf(tier, placed.id, placed.slot, BlockIndex(first))? {
+        if !placed.make_leaf(BlockIndex(first))? {
             return Err(full());
         }
         let (leaf, _) = placed.map.leaf(BlockIndex(first)).expect("BUG: make_leaf has made it");

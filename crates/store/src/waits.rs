@@ -33,6 +33,8 @@ wait_events! {
     DESTAGE = "db file parallel write", SystemIo, background;
     /// A writer waited until fast blocks were free again.
     FREE_WAIT = "free buffer waits", Configuration;
+    /// An opening waited for a slot of the file table.
+    SLOT_WAIT = "file slot waits", Configuration;
     /// The fast tier was grown by one step.
     GROW = "tier grow", Configuration;
     /// A file was cut or lengthened.
@@ -56,4 +58,6 @@ counters! {
     DESTAGED = "blocks destaged", "blocks";
     /// Clean copies given up.
     EVICTED = "blocks evicted", "blocks";
+    /// Files that gave their slot of the file table to others.
+    RECYCLED = "file slots recycled", "files";
 }

@@ -87,6 +87,56 @@ fn power_cut_in_a_batch_larger_than_its_record_leaves_all_its_blocks_or_none() {
 }
 
 #[test]
+fn power_cut_while_files_leave_the_tier_for_others_loses_nothing() {
+    // Six slots: each file that is made from the seventh on sends away all that nobody has open.
+    let mut ops = vec![
+        write("a.db", 0, 4096),
+        write("a.db", 6000, 3000),
+        write("b.big", 8192, 8192),
+        write("r.redo", 0, 5000),
+        Op::SetTime { name: "b.big" },
+        Op::Truncate { name: "a.db", size: 5000 },
+        Op::Pin { name: "r.redo" },
+        Op::Hold { name: "b.big" },
+    ];
+    for name in ["c.db", "d.db", "e.db", "f.db", "g.db", "s.redo"] {
+        ops.extend([Op::Create { name }, write(name, 0, 4096), write(name, 4096, 100)]);
+    }
+    ops.extend([
+        write("a.db", 0, 4096),
+        Op::Truncate { name: "c.db", size: 9000 },
+        Op::Unlink { name: "d.db" },
+        Op::Rename { from: "e.db", to: "d.db" },
+        write("f.db", 0, 4096),
+        write("d.db", 4096, 4096),
+        Op::Reopen,
+        write("g.db", 0, 4096),
+        write("a.db", 4096, 900),
+        Op::Create { name: "e.db" },
+        write("c.db", 0, 10),
+        write("b.big", 0, 100),
+    ]);
+    let shape = Shape { units: 8, max_units: 8, ..Shape::default() };
+    sound("leaving the tier", shape, &[("a.db", 16384), ("b.big", 16384), ("r.redo", 0)], &ops);
+}
+
+#[test]
+fn power_cut_while_the_file_table_grows_leaves_the_old_or_the_new_table() {
+    let names = ["a.db", "b.db", "c.db", "d.db", "e.db", "f.db", "g.db", "h.db", "r.redo"];
+    for (members, units) in [(1, 8), (2, 4)] {
+        let mut ops = Vec::new();
+        for name in names {
+            ops.extend([Op::Create { name }, Op::Hold { name }, write(name, 0, 4096)]);
+        }
+        ops.extend([write("h.db", 100, 5000), write("r.redo", 4096, 300), Op::Reopen]);
+        ops.extend(names.map(|name| write(name, 0, 600)));
+        ops.push(Op::Unlink { name: "h.db" });
+        let shape = Shape { members, units, max_units: units, ..Shape::default() };
+        sound("growing the file table", shape, &[("p.txt", 100)], &ops);
+    }
+}
+
+#[test]
 fn power_cut_in_a_truncation_never_brings_back_what_was_cut_off() {
     let cut = |name, size| Op::Truncate { name, size };
     let ops = [

@@ -51,6 +51,19 @@ fn everything() -> Vec<Op> {
     ]
 }
 
+/// More files than the six slots of the table: closed files leave, and while all are open the table
+/// grows.
+fn full_table() -> Vec<Op> {
+    let mut ops = vec![write("a.db", 0, 4096), write("b.big", 100, 300), write("r.redo", 0, 700)];
+    for name in ["c.db", "d.db", "e.db", "f.db"] {
+        ops.extend([Op::Create { name }, write(name, 0, 4096)]);
+    }
+    let open = ["a.db", "b.big", "c.db", "d.db", "e.db", "f.db"];
+    ops.extend(open.into_iter().map(|name| Op::Hold { name }));
+    ops.extend([Op::Create { name: "g.db" }, write("g.db", 0, 4096), write("a.db", 0, 4096)]);
+    ops
+}
+
 /// Few enough words in flight that every image of the last write is tried: a record that arrives in parts over an old one.
 fn few_words() -> Vec<Op> {
     let mut ops = vec![Op::Create { name: "c.db" }];
@@ -65,7 +78,7 @@ fn few_words() -> Vec<Op> {
 fn caught(bug: Planted) -> Option<String> {
     let files: &[(&'static str, usize)] =
         &[("a.db", 16384), ("b.big", 16384), ("r.redo", 0), ("w.redo", 4096)];
-    let written = [everything(), few_words()].map(|ops| (files.to_vec(), ops));
+    let written = [everything(), few_words(), full_table()].map(|ops| (files.to_vec(), ops));
     let tries = written.into_iter().chain((1..40).map(|seed| script(seed, 24)));
     for (n, (files, ops)) in tries.enumerate() {
         let lanes = if n == 1 { 1 } else { 2 };

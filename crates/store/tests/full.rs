@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tiersmith_pmem::Mapping;
 use tiersmith_store::home::{Home, SimHome, sim::SimOptions};
 use tiersmith_store::{
-    AttachedHome, Error, File, FileClass, Medium, OpenMode, Options, TierSpec, attach, testing, waits,
+    AttachedHome, Error, File, Medium, OpenMode, Options, TierSpec, attach, testing, waits,
 };
 
 const KIB: u64 = 1 << 10;
@@ -590,22 +590,6 @@ fn views_of_the_whole_tier_are_a_clear_error_and_letting_go_ends_it() {
     let (_, error) = write_until_refused(&file, count, count + 300);
     assert!(error.is_none(), "{error:?}");
     assert_blocks(&file, count + 300);
-}
-
-#[test]
-fn files_beyond_the_file_table_go_straight_to_home() {
-    let simulated = Simulated::new(MIB);
-    let attached = simulated.attach();
-    for n in 0..40u8 {
-        let file = attached.open(format!("{n}.d4"), OpenMode::CREATE).unwrap();
-        assert_eq!(file.class(), if n < 32 { FileClass::Data } else { FileClass::Pass });
-        file.write(0, &[n; 5000]).unwrap();
-    }
-    assert!((0..40u8).all(|n| place::read(&attached, &format!("{n}.d4")) == [n; 5000]));
-    attached.unlink("3.d4").unwrap();
-    assert_eq!(attached.open("new.d4", OpenMode::CREATE).unwrap().class(), FileClass::Data);
-    attached.detach().unwrap();
-    assert_eq!(simulated.home.contents(Path::new("39.d4")).unwrap()[..], [39; 5000]);
 }
 
 /// Runs `what` in a thread of its own and gives up after some seconds: a defect here is a loop without end.

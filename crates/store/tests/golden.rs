@@ -1,5 +1,6 @@
-//! Golden image of format version 1: a tier written by the release that introduced it must open for ever, and today's program must
-//! write the same bytes.
+//! Golden images of format versions 1 and 3: a tier written by the release that introduced it must
+//! open for ever, and today's program must write the same bytes. (Version 2 is version 1 with one
+//! flag.)
 //!
 //! `fixtures/store-v1/member0.txt` is of the first release, which kept no modification time in the state line; `member0-times.txt` is what is
 //! written since then. They hold the lines of 64 bytes that are not zero, each as `offset: bytes` in hexadecimal; the owner note,
@@ -23,11 +24,13 @@ const LINE: usize = 64;
 const OWNER_NOTE: std::ops::Range<usize> = 8192..12288;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/store-v1").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
 }
 
-const FIRST: &str = "member0.txt";
-const WITH_TIMES: &str = "member0-times.txt";
+const FIRST: &str = "store-v1/member0.txt";
+const WITH_TIMES: &str = "store-v1/member0-times.txt";
+/// A file table of more than its first slots.
+const GROWN: &str = "store-v3/member0.txt";
 
 /// Work that leaves every structure behind: slots, maps, dirty and clean blocks, records, a drained redo file.
 fn work() -> Vec<Op> {
@@ -45,19 +48,49 @@ fn work() -> Vec<Op> {
     ]
 }
 
+/// Eight files that are all open: two more than the table has slots.
+fn work_on_many_files(attached: &tiersmith_store::AttachedHome) {
+    let open: Vec<_> = MANY
+        .iter()
+        .enumerate()
+        .map(|(n, name)| {
+            let file = attached.create(name).unwrap();
+            file.write(0, &crash_support::pattern(n, 0, 4096)).unwrap();
+            file
+        })
+        .collect();
+    drop(open);
+}
+
+const MANY: [&str; 8] = ["a.db", "b.db", "c.db", "d.db", "e.db", "f.db", "g.db", "r.redo"];
+
 /// The home after the work, and the image of the tier as the program of today leaves it when it is killed.
 fn today() -> (SimHome, Vec<u8>) {
-    let shape = Shape::default();
+    let files = [("a.db", 20000), ("b.big", 9000), ("r.redo", 0)];
+    killed_after(Shape::default(), &files, |attached| {
+        for (n, op) in work().iter().enumerate() {
+            execute_on(attached, n, op).unwrap();
+        }
+    })
+}
+
+fn with_room_for_an_extent() -> Shape {
+    Shape { units: 8, max_units: 8, ..Shape::default() }
+}
+
+fn killed_after(
+    shape: Shape,
+    files: &[(&str, usize)],
+    work: impl FnOnce(&tiersmith_store::AttachedHome),
+) -> (SimHome, Vec<u8>) {
     let spec = shape.spec();
     let home = Arc::new(SimHome::new(None));
-    for (name, len) in [("a.db", 20000), ("b.big", 9000), ("r.redo", 0)] {
-        home.put(Path::new(name), &crash_support::pattern(1000, 0, len)).unwrap();
+    for (name, len) in files {
+        home.put(Path::new(name), &crash_support::pattern(1000, 0, *len)).unwrap();
     }
     let member = Arc::new(Mapping::in_memory(&vec![0; spec.size as usize], spec.max_size));
     let attached = shape.attach(home.clone(), vec![member.clone()], Planted::None).unwrap();
-    for (n, op) in work().iter().enumerate() {
-        execute_on(&attached, n, op).unwrap();
-    }
+    work(&attached);
     let mut image = vec![0; spec.size as usize];
     member.read(0, &mut image);
     image[OWNER_NOTE].fill(0);
@@ -89,8 +122,11 @@ fn from_text(text: &str, len: usize) -> Vec<u8> {
 }
 
 fn golden(name: &str) -> (SimHome, Vec<u8>) {
-    let (home, image) = today();
-    if name == WITH_TIMES && std::env::var_os("TIERSMITH_BLESS").is_some() {
+    let (home, image) = match name {
+        GROWN => killed_after(with_room_for_an_extent(), &[], work_on_many_files),
+        _ => today(),
+    };
+    if name != FIRST && std::env::var_os("TIERSMITH_BLESS").is_some() {
         std::fs::write(fixture(name), to_text(&image)).unwrap();
     }
     let text = std::fs::read_to_string(fixture(name)).unwrap();
@@ -99,7 +135,14 @@ fn golden(name: &str) -> (SimHome, Vec<u8>) {
 }
 
 fn attach(home: &Arc<SimHome>, image: &[u8]) -> tiersmith_store::Result<tiersmith_store::AttachedHome> {
-    let shape = Shape::default();
+    attach_as(Shape::default(), home, image)
+}
+
+fn attach_as(
+    shape: Shape,
+    home: &Arc<SimHome>,
+    image: &[u8],
+) -> tiersmith_store::Result<tiersmith_store::AttachedHome> {
     let member = Arc::new(Mapping::in_memory(image, shape.spec().max_size));
     shape.attach(home.clone(), vec![member], Planted::None)
 }
@@ -160,4 +203,44 @@ fn a_damaged_image_of_format_version_1_names_the_place() {
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     let said = error.to_string();
     assert!(said.contains("32768") && said.contains("map entry of block 0"), "{said}");
+}
+
+#[test]
+fn a_tier_whose_file_table_has_grown_opens_with_all_its_files() {
+    let (home, image) = golden(GROWN);
+    let version = u32::from_le_bytes(image[8..12].try_into().unwrap());
+    assert_eq!((version, image[1256]), (3, 1), "version 3 with one extent");
+    let home = Arc::new(home);
+    let attached = attach_as(with_room_for_an_extent(), &home, &image).unwrap();
+    assert_eq!(attached.stats().tiers[0].files, 8);
+    let seen = read_all(&attached, &home).unwrap();
+    for (n, name) in MANY.iter().enumerate() {
+        assert_eq!(seen[name][..], crash_support::pattern(n, 0, 4096), "{name}");
+    }
+    attached.detach().unwrap();
+}
+
+#[test]
+fn the_program_of_today_writes_the_bytes_of_format_version_3() {
+    let (_, golden) = golden(GROWN);
+    let (_, image) = killed_after(with_room_for_an_extent(), &[], work_on_many_files);
+    let differs = golden.iter().zip(&image).position(|(a, b)| a != b);
+    assert_eq!(differs, None, "the format changed at this byte without a new format version");
+}
+
+#[test]
+fn a_damaged_slot_of_an_extent_is_refused_and_named_by_both_readers() {
+    let (home, mut image) = golden(GROWN);
+    let unit = u64::from_le_bytes(image[1264..1272].try_into().unwrap());
+    // The units begin behind one for the superblocks and the first slots.
+    let extent = (crash_support::UNIT * (unit + 1)) as usize;
+    image[extent + 20] ^= 1;
+    let report = tiersmith_store::check::check_images(&[&image], None);
+    let found = report.findings.iter().find(|f| f.invariant == 4).expect("the check finds it");
+    assert_eq!((found.place.member, found.place.offset), (Some(0), Some(extent as u64 + 16)));
+    let error = expect_err(attach_as(with_room_for_an_extent(), &Arc::new(home), &image));
+    let said = error.to_string();
+    let place = (extent + 16).to_string();
+    assert!(matches!(error, Error::Damaged { .. }), "{said}");
+    assert!(said.contains("file slot 6") && said.contains(&place), "{said}");
 }

@@ -525,6 +525,13 @@ fn promise_8_measured_every_event_and_counter_is_recorded_by_the_operation_it_na
     assert!(since.event(waits::FREE_WAIT).count() > 0 && since.event(waits::GROW).count() > 0);
     assert_eq!(since.event(waits::BLOCK_WRITE).count(), 400);
     recorded.insert("free buffer waits");
+    // More files than slots.
+    let before = attached.events().read();
+    let one = |n| drop(attached.open(format!("{n}.d8"), OpenMode::CREATE).unwrap());
+    let recycled = || attached.events().read().since(&before).counter(waits::RECYCLED);
+    (0..2000).take_while(|_| recycled() == 0).for_each(one);
+    assert!(recycled() > 0 && attached.events().read().since(&before).event(waits::SLOT_WAIT).count() > 0);
+    recorded.extend(["file slot waits", "file slots recycled"]);
     let all: BTreeSet<_> =
         waits::EVENTS.iter().map(|e| e.name).chain(waits::COUNTERS.iter().map(|c| c.name)).collect();
     assert_eq!(recorded, all, "not every event has an operation here that records it");

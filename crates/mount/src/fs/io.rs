@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tiersmith_store::{File, FileClass, HomeDescriptor, HomeModel, LentFile, OpenMode};
+use tiersmith_store::{Error, File, FileClass, HomeDescriptor, HomeModel, LentFile, OpenMode};
 
 /// What the kernel may keep what it remembers of a file's contents over an open.
 const KEEP_CACHE: u32 = 1 << 1;
@@ -154,7 +154,7 @@ impl Fs {
             }
             Err(e) => return Err(self.refused("open", &at.path, e)),
         };
-        self.open_at(node, &at, fd, writable)
+        self.open_at(node, &at, fd, writable, writes)
     }
 
     /// Opens a file that the store knows by its node: no question to home. A database opens all its
@@ -185,13 +185,26 @@ impl Fs {
     }
 
     /// Opens in the store what is open at home.
-    pub(super) fn open_at(&self, node: &Arc<Node>, at: &At, fd: OwnedFd, writable: bool) -> Answer<Opened> {
+    pub(super) fn open_at(
+        &self,
+        node: &Arc<Node>,
+        at: &At,
+        fd: OwnedFd,
+        writable: bool,
+        writes: bool,
+    ) -> Answer<Opened> {
         let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
         if !node.is(&found) {
             return Err(Errno::STALE);
         }
         let mode = if writable { OpenMode::WRITE } else { OpenMode::READ };
-        let file = self.home.open_found(&at.path, mode).map_err(|e| self.failed(&e))?;
+        let (file, writable) = match self.home.open_found(&at.path, mode) {
+            // Who only reads needs no slot of the file table.
+            Err(Error::FileTableFull { .. }) if !writes => {
+                (self.home.open_found(&at.path, OpenMode::READ).map_err(|e| self.failed(&e))?, false)
+            }
+            other => (other.map_err(|e| self.failed(&e))?, writable),
+        };
         if file.key() != (node.identity.dev, node.identity.ino) {
             return Err(Errno::STALE);
         }

@@ -131,7 +131,7 @@ impl Fs {
             Ok(fd) => {
                 let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
                 let node = self.table.lock().enter(parent, name, &found);
-                let opened = self.open_at(&node, &at, fd, true);
+                let opened = self.open_at(&node, &at, fd, true, true);
                 let opened = match opened {
                     Ok(opened) => opened,
                     Err(e) => {

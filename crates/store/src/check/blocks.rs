@@ -177,7 +177,8 @@ impl Visitor for Reader<'_, '_> {
         // Leaf 0 and middle page 0 hang on the slot; the words for them in the pages above stay empty.
         let doubled = spot.offset >= FRAME && {
             let root = self.checker.tier.layout.slot_at(self.file.slot);
-            let in_slot = spot.member == 0 && (root..root + 128).contains(&spot.offset);
+            let in_slot =
+                spot.member == root.member && (root.offset..root.offset + 128).contains(&spot.offset);
             !in_slot && matches!(level, Level::Leaf(0) | Level::Middle(0))
         };
         if doubled {

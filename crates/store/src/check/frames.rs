@@ -12,12 +12,14 @@ pub(super) enum Use {
     Page,
     /// A block of `1 << class` frames.
     Block(u8),
+    /// Four slots of the file table, one frame.
+    Slots,
 }
 
 impl Use {
     pub(super) fn frames(self) -> u64 {
         match self {
-            Use::Page => 1,
+            Use::Page | Use::Slots => 1,
             Use::Block(class) => 1 << class,
         }
     }
@@ -27,11 +29,16 @@ impl Use {
         match self {
             Use::Page => 1,
             Use::Block(class) => 2 + class,
+            Use::Slots => u8::MAX,
         }
     }
 
     fn from_code(code: u8) -> Self {
-        if code == 1 { Use::Page } else { Use::Block(code.saturating_sub(2)) }
+        match code {
+            1 => Use::Page,
+            u8::MAX => Use::Slots,
+            code => Use::Block(code.saturating_sub(2)),
+        }
     }
 }
 
@@ -39,6 +46,7 @@ impl std::fmt::Display for Use {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Use::Page => f.write_str("map pages"),
+            Use::Slots => f.write_str("file slots"),
             Use::Block(class) => write!(f, "blocks of {} KiB", 4 << class),
         }
     }

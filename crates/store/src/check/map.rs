@@ -68,7 +68,8 @@ impl<'s> Tier<'s> {
 
     /// Where the root words of a file are.
     fn roots(&self, file: &FileFacts) -> [(Level, u64, Spot); 3] {
-        let at = |n: u64| Spot { member: 0, offset: self.layout.slot_at(file.slot) + 64 + n * 8 };
+        let slot = self.layout.slot_at(file.slot);
+        let at = |n: u64| Spot { offset: slot.offset + 64 + n * 8, ..slot };
         let [leaf, middle, top] = file.roots;
         [(Level::Leaf(0), leaf, at(0)), (Level::Middle(0), middle, at(1)), (Level::Top, top, at(2))]
     }

@@ -32,6 +32,7 @@
 //! | 19 | the block an entry points to has the checksum of the record that switched the entry | Damage |
 //! | 20 | a tier being attached holds no blocks, one being detached no Dirty ones; after recovery no file is being unlinked | Inconsistent, Lost |
 //! | 21 | the plain file of a lent file is beside the first member, as long as its state line says or longer, and nobody's but its owner's; after recovery none of its blocks is in the tier | missing, short: Lost; else Inconsistent; unreadable: Damage |
+//! | 22 | an extent of the file table is a unit of the tier that is nothing else | Damage |
 //!
 //! **Invariant**: no input makes this panic, run without end, or take memory out of proportion to the bytes it was given.
 //!

@@ -3,6 +3,7 @@
 //! **Invariant**: a [`Layout`] that is given out fits the members: every offset it computes for a frame, slot or record lies inside the
 //! bytes that the member has.
 
+use super::map::Spot;
 use super::report::{CheckReport, Finding, Place, Severity};
 use super::seal::{all_zero, checksum, u16_at, u32_at, u64_at};
 use super::source::Source;
@@ -14,8 +15,10 @@ pub(super) const LANES_AT: u64 = 12288;
 const COPY_AT: [u64; 2] = [0, 4096];
 const COPY: usize = 4096;
 const CHECK_AT: usize = 4088;
-/// Version 2 is version 1 with files that may be lent.
-const VERSION: u32 = 2;
+/// Version 2 is version 1 with files that may be lent, version 3 with extents of the file table
+/// besides.
+const VERSION: u32 = 3;
+const EXTENTS_MAX: u64 = 352;
 /// The key of the superblock's own checksum: the magic as a number, read the other way round.
 const CHECK_KEY: u64 = 0x5449_4552_534d_5448;
 
@@ -60,6 +63,7 @@ struct Super {
     home_path: Vec<u8>,
     attaches: u64,
     volatile: bool,
+    extents: Vec<u64>,
 }
 
 /// Why a copy cannot be used.
@@ -119,6 +123,12 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
     let Some(home_path) = b[226..1250].get(..path_len) else {
         return Err(Bad::Other(format!("the home's path has {path_len} bytes, there is room for 1024")));
     };
+    let extents = if version < 3 { 0 } else { u64_at(b, 1256) };
+    if extents > EXTENTS_MAX {
+        return Err(Bad::Other(format!(
+            "the file table has {extents} extents, there is room for {EXTENTS_MAX}"
+        )));
+    }
     let sb = Super {
         phase,
         sequence: u64_at(b, 16),
@@ -138,6 +148,7 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
         home: (u64_at(b, 144), u64_at(b, 152)),
         name: String::from_utf8_lossy(name).into_owned(),
         home_path: home_path.to_vec(),
+        extents: (0..extents as usize).map(|n| u64_at(b, 1264 + n * 8)).collect(),
     };
     sb.sane().map(|()| sb).map_err(Bad::Other)
 }
@@ -201,6 +212,8 @@ pub(super) struct Layout {
     pub(super) slots: u64,
     batches_at: u64,
     slots_at: u64,
+    /// The unit of each extent of the file table that lies in the tier.
+    pub(super) extents: Vec<u64>,
     data_start: Vec<u64>,
 }
 
@@ -217,8 +230,30 @@ impl Layout {
         self.batches_at + u64::from(batch) * FRAME
     }
 
-    pub(super) fn slot_at(&self, slot: u64) -> u64 {
-        self.slots_at + slot * SLOT
+    /// Slots of an extent.
+    fn per_extent(&self) -> u64 {
+        self.unit / SLOT
+    }
+
+    /// Where a slot begins. Those past the table, of which only damaged records speak, have no
+    /// place: the answer is that of the first.
+    pub(super) fn slot_at(&self, slot: u64) -> Spot {
+        let fixed = Spot { member: 0, offset: self.slots_at };
+        let Some(beyond) = slot.checked_sub(self.slots) else {
+            return Spot { offset: fixed.offset + slot * SLOT, ..fixed };
+        };
+        let unit = usize::try_from(beyond / self.per_extent()).ok().and_then(|n| self.extents.get(n));
+        let Some(unit) = unit else { return fixed };
+        let (member, offset) = self.locate(unit * self.unit_frames());
+        Spot { member: member as u32, offset: offset + beyond % self.per_extent() * SLOT }
+    }
+
+    /// The slots that follow each other on a member: the first of them, and how many.
+    pub(super) fn slot_runs(&self) -> Vec<(u64, u64)> {
+        let mut runs = vec![(0, self.slots)];
+        let extents = 0..self.extents.len() as u64;
+        runs.extend(extents.map(|n| (self.slots + n * self.per_extent(), self.per_extent())));
+        runs
     }
 
     /// Member and offset of a frame that the tier has.
@@ -251,7 +286,7 @@ pub(super) fn open(
     let mut unformatted = 0;
     for (n, source) in sources.iter().enumerate() {
         match read_member(n, *source, options, report)? {
-            Member::Super(sb) => found.push(Some(sb)),
+            Member::Super(sb) => found.push(Some(*sb)),
             Member::Unformatted => {
                 found.push(None);
                 unformatted += 1;
@@ -317,7 +352,7 @@ pub(super) fn open(
 }
 
 enum Member {
-    Super(Super),
+    Super(Box<Super>),
     Unformatted,
     Damaged,
 }
@@ -340,7 +375,7 @@ fn read_member(
         ..Place::default()
     };
     match copies {
-        [Ok(a), Ok(b)] if a == b => Ok(Member::Super(a)),
+        [Ok(a), Ok(b)] if a == b => Ok(Member::Super(Box::new(a))),
         [Ok(a), Ok(b)] => {
             let (older, newer) = if a.sequence < b.sequence { (&a, &b) } else { (&b, &a) };
             let torn = older.sequence != newer.sequence;
@@ -361,7 +396,7 @@ fn read_member(
                 },
             );
             let newer = newer.clone();
-            Ok(Member::Super(newer))
+            Ok(Member::Super(Box::new(newer)))
         }
         [Ok(good), Err(bad)] => {
             Ok(one_copy(good, 1, &bad, place("superblock, copy 1", Some(4096)), options, report))
@@ -443,7 +478,7 @@ fn one_copy(
             remedy: "attach the tier once; both copies are then written again".into(),
         },
     );
-    Member::Super(good)
+    Member::Super(Box::new(good))
 }
 
 /// Invariant 2: what may differ only while an update of the superblocks is under way.
@@ -457,6 +492,7 @@ fn agree(members: &[Super], newest: &Super, options: &CheckOptions, report: &mut
             ("length", sb.len != newest.len || sb.max_len != newest.max_len),
             ("home", sb.home != newest.home || sb.home_path != newest.home_path),
             ("name", sb.name != newest.name),
+            ("file table", sb.extents != newest.extents),
         ];
         let named: Vec<&str> = differs.iter().filter(|(_, d)| *d).map(|(name, _)| *name).collect();
         if named.is_empty() {
@@ -517,6 +553,26 @@ fn lay_out(
         units = units.min((there.min(sb.len) - sb.data_start) / sb.unit);
     }
     let Some(zero) = members.first() else { return Opened::Nothing };
+    // Of a growth that was cut some members do not name the new extent yet: it has no files.
+    let named = |n: &usize| members.iter().all(|sb| sb.extents.get(*n) == zero.extents.get(*n));
+    let count = (0..zero.extents.len()).take_while(named).count();
+    let mut extents: Vec<u64> = zero.extents.iter().take(count).copied().collect();
+    if let Some(bad) = extents.iter().position(|unit| *unit >= units * members.len() as u64) {
+        let found = format!("extent {bad} is unit {}", extents[bad]);
+        extents.truncate(bad);
+        report.add(
+            options.findings_max,
+            Finding {
+                severity: Severity::Damage,
+                invariant: 22,
+                place: Place { offset: Some(0), structure: "superblock".into(), ..Place::default() },
+                expected: format!("extents of the file table below unit {}", units * members.len() as u64),
+                found,
+                meaning: "files that have their slots there, and from there on, are out of reach with their blocks in the tier".into(),
+                remedy: "restore the members from a copy of the medium".into(),
+            },
+        );
+    }
     let mut uuid = [0; 16];
     uuid.copy_from_slice(&newest.uuids[..16]);
     let layout = Layout {
@@ -531,6 +587,7 @@ fn lay_out(
         slots: zero.slots,
         batches_at: zero.batches_at(),
         slots_at: zero.slots_at(),
+        extents,
         data_start: members.iter().map(|sb| sb.data_start).collect(),
     };
     report.summary.units = layout.units;

@@ -1,8 +1,9 @@
-//! The checker's own reader of file slots (invariants 3 to 6).
+//! The checker's own reader of file slots (invariants 3 to 6, 22).
 //!
 //! **Invariant**: a slot whose in-use word or identity is damaged gives no [`FileFacts`]; its map is not followed, because without the
 //! block size nothing in it can be placed.
 
+use super::frames::Use;
 use super::report::{FileName, Place, Severity};
 use super::seal::{Level, Seal, all_zero, checksum, u16_at, u32_at, u64_at};
 use super::superblock::SLOT;
@@ -95,13 +96,43 @@ impl Line {
 impl Checker<'_> {
     /// Reads the file table into `self.files`.
     pub(super) fn read_table(&mut self) {
+        self.claim_extents();
+        for (first, count) in self.tier.layout.slot_runs() {
+            self.read_slots(first, count);
+        }
+        self.report.summary.files = self.files.len() as u64;
+        self.index_files();
+    }
+
+    /// Invariant 22.
+    fn claim_extents(&mut self) {
+        let frames = self.tier.layout.unit_frames();
+        for unit in &self.tier.layout.extents {
+            let claimed = (unit * frames..(unit + 1) * frames)
+                .all(|frame| self.frames.claim(frame, Use::Slots).is_ok());
+            if !claimed {
+                let place = Place { offset: Some(0), structure: "superblock".into(), ..Place::default() };
+                let text = Text {
+                    expected: "each extent of the file table in a unit of its own".into(),
+                    found: format!("two in unit {unit}"),
+                    meaning: "slots of different numbers share a place: which files are known is not sure"
+                        .into(),
+                    remedy: "do not attach; restore the members from a copy of the medium",
+                };
+                self.add(Severity::Damage, 22, place, text);
+            }
+        }
+    }
+
+    /// Reads slots that follow each other on a member.
+    fn read_slots(&mut self, first: u64, count: u64) {
         let mut space = Vec::new();
-        let (slots, mut first) = (self.tier.layout.slots, 0);
-        while first < slots {
-            let count = SLOTS_AT_ONCE.min(slots - first);
+        let (end, mut first) = (first + count, first);
+        while first < end {
+            let count = SLOTS_AT_ONCE.min(end - first);
             let at = self.tier.layout.slot_at(first);
-            let source = self.tier.source(0);
-            match source.and_then(|s| s.view(at, (count * SLOT) as usize, &mut space)) {
+            let source = self.tier.source(at.member);
+            match source.and_then(|s| s.view(at.offset, (count * SLOT) as usize, &mut space)) {
                 Ok(bytes) => {
                     for (slot, bytes) in (first..).zip(bytes.chunks_exact(SLOT as usize)) {
                         self.read_slot(slot, bytes);
@@ -121,14 +152,13 @@ impl Checker<'_> {
             }
             first += count;
         }
-        self.report.summary.files = self.files.len() as u64;
-        self.index_files();
     }
 
     fn slot_place(&self, slot: u64, within: u64, structure: &str, file: Option<FileName>) -> Place {
+        let at = self.tier.layout.slot_at(slot);
         Place {
-            member: Some(0),
-            offset: Some(self.tier.layout.slot_at(slot) + within),
+            member: Some(at.member),
+            offset: Some(at.offset + within),
             structure: structure.into(),
             file,
             block: None,

@@ -346,9 +346,10 @@ impl<'s> Checker<'s> {
     }
 
     fn line_place(&self, file: &FileFacts) -> Place {
+        let at = self.tier.layout.slot_at(file.slot);
         Place {
-            member: Some(0),
-            offset: Some(self.tier.layout.slot_at(file.slot) + 128),
+            member: Some(at.member),
+            offset: Some(at.offset + 128),
             structure: "state line".into(),
             file: Some(file.name()),
             block: None,

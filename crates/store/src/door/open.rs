@@ -5,6 +5,7 @@
 
 use crate::attached::{AttachedHome, File, OpenMode};
 use crate::error::Result;
+use crate::file::Placed;
 use crate::home::{FileTime, HomeFile};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -50,7 +51,9 @@ impl AttachedHome {
         let known = self.inner.files.lock().get(&(dev, ino)).cloned();
         let Some(state) = known.filter(|file| {
             let id = &file.identity;
-            file.placed.as_ref().is_some_and(|placed| !placed.is_gone())
+            // Who opens it for writing gets it a slot first.
+            let ready = |placed: &Placed| !placed.is_gone() && (mode.read_only || placed.has_slot());
+            file.placed.as_ref().is_some_and(ready)
                 && id.btime_ns != 0
                 && id.btime_ns == born.wrapped_ns()
                 && !file.unlinked.load(Ordering::Acquire)

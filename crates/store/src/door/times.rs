@@ -1,8 +1,10 @@
 //! The times of a file as programs see them, although home is written later.
 //!
-//! POSIX lets a file system mark a time for update and set it when somebody looks. A write sets one flag; whoever looks next (a `stat`, a
-//! destaging round) takes the time. Destaging gives home the time that was seen, so it does not move, and detaching leaves it there.
-//! `ctime` cannot be given to a file system: what was seen holds until the home is detached, then it is home's own.
+//! POSIX lets a file system mark a time for update and set it when somebody looks. A write sets one
+//! flag; whoever looks next (a `stat`, a destaging round) takes the time. Destaging gives home the
+//! time that was seen, so it does not move, and detaching leaves it there. `ctime` cannot be given
+//! to a file system: what was seen holds until the file leaves the tier or the home is detached,
+//! then it is home's own.
 //!
 //! | after | the modification time is |
 //! |---|---|
@@ -221,7 +223,7 @@ impl Inner {
             SetTime::At(time) => Some(time),
         };
         let (atime, mtime) = (time(atime), time(mtime));
-        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable) else {
+        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable && p.has_slot()) else {
             return file.home.set_times(atime, mtime).map_err(file.io("cannot set the times of"));
         };
         if atime.is_some() {
@@ -261,7 +263,9 @@ impl Inner {
 
     /// Gives home the modification time that programs see, if it has another one; durable on return.
     pub(crate) fn settle_times(&self, file: &FileState) -> Result<()> {
-        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable) else { return Ok(()) };
+        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable && p.has_slot()) else {
+            return Ok(());
+        };
         let _moving = placed.moving.lock();
         if placed.is_gone() || file.unlinked.load(Ordering::Acquire) || placed.loan.is_lent() {
             return Ok(());
@@ -279,7 +283,9 @@ impl Inner {
     /// The times of every file go into the tier, before a close that leaves the home attached.
     pub(crate) fn keep_times(&self) {
         for file in self.all_files() {
-            let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable) else { continue };
+            let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable && p.has_slot()) else {
+                continue;
+            };
             let _moving = placed.moving.lock();
             if placed.is_gone() || file.unlinked.load(Ordering::Acquire) || placed.loan.is_lent() {
                 continue;
@@ -390,7 +396,7 @@ impl AttachedHome {
         if let Err(e) = self.inner.ours() {
             return Some(Err(e));
         }
-        let file = self.inner.files.lock().get(&(dev, ino)).cloned()?;
+        let file = self.inner.known_as((dev, ino))?;
         file.placed.as_ref()?;
         Some(self.inner.usable().and_then(|()| self.inner.set_times(&file, atime, mtime)))
     }

@@ -150,8 +150,7 @@ impl Inner {
         part: &[u8],
         evictions: u64,
     ) -> Result<()> {
-        let tier = &placed.tier;
-        if !self.may_admit(placed) || !placed.map.make_leaf(tier, placed.id, placed.slot, block)? {
+        if !self.may_admit(placed) || !placed.make_leaf(block)? {
             return Ok(());
         }
         let bytes = placed.block_size.bytes();

@@ -57,7 +57,7 @@ impl Inner {
         }
         let mut turn = None;
         for (offset, _) in &sorted {
-            while !placed.map.make_leaf(tier, placed.id, placed.slot, size.block_of(*offset))? {
+            while !placed.make_leaf(size.block_of(*offset))? {
                 self.make_room(tier, Purpose::Pages, &mut turn)?;
             }
         }
@@ -117,7 +117,7 @@ impl Inner {
         tier.commit_batch(
             (number, &mut slot),
             placed.id,
-            placed.slot,
+            placed.slot.get().map_or(u64::MAX, |slot| slot.number),
             size_after,
             &addresses,
             &hashes,

@@ -8,7 +8,6 @@
 use crate::address::{BlockIndex, Frame, WordAt};
 use crate::error::Result;
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
-use crate::format::slot::ROOTS_AT;
 use crate::planted::Planted;
 use crate::tier::Tier;
 use parking_lot::Mutex;
@@ -209,11 +208,12 @@ impl FileMap {
         middle.leaves[(number % PAGE_WORDS) as usize].get_or_init(|| leaf)
     }
 
-    /// Makes the leaf of `block` (and the pages above it). `Ok(false)` when the tier has no free frame.
+    /// Makes the leaf of `block` (and the pages above it); the file's root words begin at `root`.
+    /// `Ok(false)` when the tier has no free frame.
     ///
     /// # Durability
     /// A new page is whole and durable before the 8-byte pointer to it is switched; both are durable on return.
-    pub(crate) fn make_leaf(&self, tier: &Tier, file: u64, slot: u64, block: BlockIndex) -> Result<bool> {
+    pub(crate) fn make_leaf(&self, tier: &Tier, file: u64, root: WordAt, block: BlockIndex) -> Result<bool> {
         if self.leaf(block).is_some() {
             return Ok(true);
         }
@@ -222,7 +222,6 @@ impl FileMap {
             return Ok(true);
         }
         let number = block.0 / PAGE_WORDS;
-        let root = WordAt::new(0, tier.geometry.slot_at(slot) + ROOTS_AT);
         let pointer = if number == 0 {
             root
         } else {

@@ -23,28 +23,30 @@ pub(crate) mod write;
 
 use crate::address::{BlockIndex, BlockSize};
 use crate::door::times::Times;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::format::entry::{BLOCKS_MAX, Entry};
-use crate::format::slot::StateLine;
+use crate::format::slot::{ROOTS_AT, StateLine};
 use crate::home::{HomeHandle, HomeStat};
 use crate::lend::Loan;
 use crate::profile::FileClass;
+use crate::tier::table::Slot;
 use crate::tier::{BlockAddress, Tier};
 use latch::Latch;
 use map::{FileMap, Leaf};
 use parking_lot::Mutex;
 use redo::RedoOrder;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Where a file's blocks may live besides home.
 pub(crate) struct Placed {
     pub(crate) tier: Arc<Tier>,
     /// The file's id on the tier.
     pub(crate) id: u64,
-    /// Its slot in the file table.
-    pub(crate) slot: u64,
+    /// Its slot in the file table. A file that was opened for reading only may have none, and is
+    /// home's alone then ([`crate::slots`]).
+    pub(crate) slot: OnceLock<Slot>,
     pub(crate) class: FileClass,
     pub(crate) block_size: BlockSize,
     pub(crate) map: FileMap,
@@ -60,7 +62,8 @@ pub(crate) struct Placed {
     pub(crate) pinned: AtomicBool,
     /// The last cut has not reached home.
     pub(crate) cutting: AtomicBool,
-    /// Its slot is free and may be another file's: whoever works in the background looks here after taking `moving`.
+    /// It has left the tier, and its slot may be another file's: whoever works in the background
+    /// looks here after taking `moving`.
     pub(crate) gone: AtomicBool,
     /// The times that programs see.
     pub(crate) times: Times,
@@ -86,6 +89,12 @@ pub(crate) struct FileState {
     /// Changes of size of a pass file, one at a time.
     pub(crate) resizing: Mutex<()>,
     pub(crate) handles: AtomicUsize,
+    /// When its last handle was closed, by the count of [`Inner::closes`]; 0: not since attach.
+    ///
+    /// [`Inner::closes`]: crate::attached::Inner::closes
+    pub(crate) closed_at: AtomicU64,
+    /// It goes straight home although its class belongs into a tier.
+    pub(crate) outside: bool,
     /// The last name is gone; the blocks go with the last handle.
     pub(crate) unlinked: AtomicBool,
     /// The directory has been synced since: the name cannot come back.
@@ -129,7 +138,7 @@ impl Placed {
 
     /// Whether the tier takes clean copies of its blocks.
     pub(crate) fn admits(&self) -> bool {
-        self.class == FileClass::Data && self.tier.holds_data
+        self.class == FileClass::Data && self.tier.holds_data && self.has_slot()
     }
 
     /// Before a reference to a block: takes back a claim that its last write left ([`Tier::let_go`]). Blocks of redo files stay claimed.
@@ -144,12 +153,26 @@ impl Placed {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Writes the state line; durable with the caller's next fence.
+    pub(crate) fn has_slot(&self) -> bool {
+        self.slot.get().is_some()
+    }
+
+    /// Makes the leaf of a block; see [`FileMap::make_leaf`].
+    pub(crate) fn make_leaf(&self, block: BlockIndex) -> Result<bool> {
+        let slot = self.slot.get().expect("BUG: a file that is written or admitted has a slot");
+        self.map.make_leaf(&self.tier, self.id, slot.at.plus(ROOTS_AT), block)
+    }
+
+    /// Writes the state line; durable with the caller's next fence. Not that of a file that has
+    /// left the tier: its slot may be another file's, and whoever frees it holds `meta` while it
+    /// says so.
     #[inline]
     pub(crate) fn write_line(&self, meta: &mut Meta) {
         meta.line.seq += 1;
-        let at = self.tier.geometry.slot_at(self.slot) + meta.line.at();
-        self.tier.mapping(0).nt_write_line(at, meta.line.words(self.tier.seed, self.id), 2);
+        let Some(slot) = self.slot.get().filter(|_| !self.is_gone()) else { return };
+        let at = slot.at.plus(meta.line.at());
+        let words = meta.line.words(self.tier.seed, self.id);
+        self.tier.mapping(at.member()).nt_write_line(at.offset(), words, 2);
     }
 
     /// The size that destaging may trim this block to; `None` when the block belongs to a write past the end that is not complete.

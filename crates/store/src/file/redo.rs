@@ -320,7 +320,7 @@ impl Inner {
                 continue;
             }
             let mut turn = None;
-            while !placed.map.make_leaf(tier, placed.id, placed.slot, block)? {
+            while !placed.make_leaf(block)? {
                 self.make_room(tier, Purpose::Pages, &mut turn)?;
             }
             let frame = loop {
@@ -348,7 +348,7 @@ impl Inner {
         let mut turn = None;
         loop {
             let Some((leaf, index)) = placed.map.leaf(block) else {
-                if !placed.map.make_leaf(tier, placed.id, placed.slot, block)? {
+                if !placed.make_leaf(block)? {
                     self.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;

@@ -172,7 +172,7 @@ impl Inner {
         let mut turn = None;
         loop {
             let Some((leaf, index)) = placed.map.leaf(block) else {
-                if !placed.map.make_leaf(tier, placed.id, placed.slot, block)? {
+                if !placed.make_leaf(block)? {
                     self.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;

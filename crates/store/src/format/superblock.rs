@@ -1,9 +1,9 @@
 //! The superblock: two copies on every member, each with its own checksum.
 //!
 //! ```text
-//! offset bytes field
-//! 0      8     magic "TIERSMTH"
-//! 8      4     format version: 1, or 2 while a file may be lent ([`super::slot`]), which a program that knows only 1 must not miss
+//! 0      8     magic "TIERSMTH" 8      4     format version: 1, or 2 while a file may be lent
+//! ([`super::slot`]), or 3 when the file table has extents; a program that
+//!              knows only what came before must not miss either
 //! 12     4     state: 1 attaching, 2 attached, 3 detaching, 4 detached
 //! 16     8     sequence, below 2^62: the copy with the larger one is newer
 //! 24     16    tier uuid (the same on all members)
@@ -18,17 +18,18 @@
 //! 104    8     offset of the first allocation unit
 //! 112    4     lanes
 //! 116    4     batch records
-//! 120    8     file slots
+//! 120    8     file slots in front of the first allocation unit
 //! 128    8     attach count, below 2^30: the upper bits of new file ids and record sequences
 //! 136    4     flags: 1 emulated (the medium only stands for persistent memory), 2 volatile (clean copies only,
 //!              given up at the next attach: state lines and stamps are not kept up)
-//! 140    4     zero
-//! 144    8     inode number of the home directory
-//! 152    8     birth time of the home directory, ns since 1970
-//! 160    64    name of the tier, UTF-8, zero padded
-//! 224    2     length of the home's path
-//! 226    1024  the home's path, zero padded
-//! 1250   2838  zero
+//! 140    4     zero 144    8     inode number of the home directory 152    8     birth time of the
+//! home directory, ns since 1970 160    64    name of the tier, UTF-8, zero padded 224    2
+//! length of the home's path 226    1024  the home's path, zero padded 1250   6     zero 1256   8
+//! extents of the file table, at most 352 (format version 3; else zero) 1264   2816  for each
+//! extent, in order, the allocation unit that is full of its slots: a number over all members. The
+//! slots of the first
+//!              extent are numbered after those in front of the units, and so on; zero padded
+//! 4080   8     zero
 //! 4088   8     checksum of bytes 0..4088 (unkeyed: the key is inside)
 //! ```
 //!
@@ -42,6 +43,11 @@ pub(crate) const SUPERBLOCK: usize = 4096;
 pub(crate) const VERSION: u32 = 1;
 /// The version while a file may be lent. All of [`VERSION`] is in it.
 pub(crate) const VERSION_LENDING: u32 = 2;
+/// The version when the file table has extents. All of [`VERSION_LENDING`] is in it.
+pub(crate) const VERSION_EXTENTS: u32 = 3;
+/// Extents of the file table that a superblock has room for.
+pub(crate) const EXTENTS_MAX: usize = 352;
+const EXTENTS_AT: usize = 1256;
 /// Where the superblock copies, the owner note and the lanes are.
 pub(crate) const COPY_AT: [u64; 2] = [0, 4096];
 pub(crate) const OWNER_AT: u64 = 8192;
@@ -106,6 +112,8 @@ pub(crate) struct Superblock {
     pub(crate) home_btime_ns: u64,
     pub(crate) name: String,
     pub(crate) home_path: Vec<u8>,
+    /// The unit of each extent of the file table.
+    pub(crate) extents: Vec<u64>,
 }
 
 impl Superblock {
@@ -137,6 +145,11 @@ impl Superblock {
         let path = &self.home_path[..self.home_path.len().min(HOME_PATH_MAX)];
         b[224..226].copy_from_slice(&(path.len() as u16).to_le_bytes());
         b[226..226 + path.len()].copy_from_slice(path);
+        let extents = &self.extents[..self.extents.len().min(EXTENTS_MAX)];
+        put_u64(&mut b, EXTENTS_AT, extents.len() as u64);
+        for (n, unit) in extents.iter().enumerate() {
+            put_u64(&mut b, EXTENTS_AT + 8 + n * 8, *unit);
+        }
         let check = checksum(&b[..4088], CHECK_KEY);
         put_u64(&mut b, 4088, check);
         b
@@ -152,9 +165,9 @@ impl Superblock {
             return Err(format!("its checksum is {found:#x}, its bytes give {expected:#x}"));
         }
         let version = get_u32(b, 8);
-        if !(VERSION..=VERSION_LENDING).contains(&version) {
+        if !(VERSION..=VERSION_EXTENTS).contains(&version) {
             return Err(format!(
-                "it has format version {version}; this program reads versions {VERSION} to {VERSION_LENDING}"
+                "it has format version {version}; this program reads versions {VERSION} to {VERSION_EXTENTS}"
             ));
         }
         let state = match get_u32(b, 12) {
@@ -170,6 +183,11 @@ impl Superblock {
         attachment.copy_from_slice(&b[40..56]);
         let name_len = b[160..224].iter().position(|c| *c == 0).unwrap_or(NAME_MAX);
         let path_len = (usize::from(b[224]) | usize::from(b[225]) << 8).min(HOME_PATH_MAX);
+        let extents = match get_u64(b, EXTENTS_AT) {
+            _ if version < VERSION_EXTENTS => 0,
+            count if count <= EXTENTS_MAX as u64 => count as usize,
+            count => return Err(format!("it has {count} extents, there is room for {EXTENTS_MAX}")),
+        };
         let sb = Self {
             version,
             state,
@@ -193,6 +211,7 @@ impl Superblock {
             home_btime_ns: get_u64(b, 152),
             name: String::from_utf8_lossy(&b[160..160 + name_len]).into_owned(),
             home_path: b[226..226 + path_len].to_vec(),
+            extents: (1..=extents).map(|n| get_u64(b, EXTENTS_AT + n * 8)).collect(),
         };
         sb.sane().map(|()| sb)
     }
@@ -211,8 +230,10 @@ impl Superblock {
             && self.data_start < self.len
             && self.len <= self.max_len
             && self.max_len < 1 << 48;
+        let units_most = self.max_len / self.unit.max(1) * u64::from(self.members);
+        let extents_ok = self.extents.iter().all(|unit| *unit < units_most);
         let numbers_ok = self.seq < SEQUENCE_MAX && self.attach_count < ATTACHES_MAX;
-        if counts_ok && sizes_ok && numbers_ok {
+        if counts_ok && sizes_ok && numbers_ok && extents_ok {
             Ok(())
         } else {
             Err("its sizes and counts contradict each other, or are beyond what can be".into())
@@ -248,6 +269,7 @@ mod tests {
             home_btime_ns: 13,
             name: "fast".into(),
             home_path: b"/data/home".to_vec(),
+            extents: Vec::new(),
         }
     }
 
@@ -263,6 +285,21 @@ mod tests {
         assert!(refused(Superblock { seq: SEQUENCE_MAX, ..sample() }));
         assert!(refused(Superblock { attach_count: u64::MAX, ..sample() }));
         assert!(refused(Superblock { attach_count: ATTACHES_MAX, ..sample() }));
+    }
+
+    #[test]
+    fn extents_read_back_up_to_as_many_as_there_is_room_for() {
+        for count in [0, 1, EXTENTS_MAX as u64] {
+            let extents = (0..count).map(|n| n * 3 + 1).collect();
+            let sb = Superblock { version: VERSION_EXTENTS, max_len: 1 << 30, extents, ..sample() };
+            let mut bytes = [0; SUPERBLOCK];
+            bytes.copy_from_slice(&sb.encode());
+            assert_eq!(Superblock::decode(&bytes), Ok(sb));
+        }
+        let beyond = Superblock { version: VERSION_EXTENTS, extents: vec![u64::MAX], ..sample() };
+        let mut bytes = [0; SUPERBLOCK];
+        bytes.copy_from_slice(&beyond.encode());
+        assert!(Superblock::decode(&bytes).is_err());
     }
 
     #[test]

@@ -45,7 +45,7 @@ use crate::error::{Error, Result};
 use crate::file::{FileState, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS};
 use crate::format::slot::{DESTAGING, LENT, TIME_EXACT, with_loan};
-use crate::format::superblock::{VERSION, VERSION_LENDING};
+use crate::format::superblock::{VERSION, VERSION_EXTENTS, VERSION_LENDING};
 use crate::home::FileTime;
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -600,9 +600,14 @@ fn announce(tier: &Tier) {
     }
 }
 
-/// The format version of a tier of which no file is lent, or some are.
-pub(crate) fn version_for(lent: bool) -> u32 {
-    if lent { VERSION_LENDING } else { VERSION }
+/// The format version of a tier of which no file is lent, or some are, and whose file table has so
+/// many extents.
+pub(crate) fn version_for(lent: bool, extents: usize) -> u32 {
+    match (lent, extents) {
+        (_, 1..) => VERSION_EXTENTS,
+        (true, 0) => VERSION_LENDING,
+        (false, 0) => VERSION,
+    }
 }
 
 impl File {

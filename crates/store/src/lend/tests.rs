@@ -52,7 +52,7 @@ fn close_saying_lent(home: AttachedHome, path: &str) {
     let known = home.inner.known(Path::new(path)).unwrap();
     let placed = known.placed.as_ref().unwrap();
     let tier = placed.tier.clone();
-    let (seed, id, base) = (tier.seed, placed.id, tier.geometry.slot_at(placed.slot));
+    let (seed, id, base) = (tier.seed, placed.id, placed.slot.get().unwrap().at.offset());
     drop(known);
     drop(home);
     let mut slot = [0; SLOT];

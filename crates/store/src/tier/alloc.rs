@@ -1,8 +1,9 @@
 //! Which frames are free: a set in DRAM, rebuilt from the maps at every open, never written to the medium.
 //!
-//! A unit serves one purpose at a time: map pages, or blocks of one size. A unit whose blocks are all free again can be given another
-//! purpose when the free lists of that one are empty. The allocator's mutex is off the overwrite path: a lane keeps a few free blocks of its own
-//! ([`super::lane`]) and comes here for several at a time.
+//! A unit serves one purpose at a time: map pages, blocks of one size, or the file table, which
+//! keeps it. A unit whose blocks are all free again can be given another purpose when the free
+//! lists of that one are empty. The allocator's mutex is off the overwrite path: a lane keeps a few
+//! free blocks of its own ([`super::lane`]) and comes here for several at a time.
 //!
 //! Whoever waits for room reserves what becomes free ([`Allocator::reserve_for`]); without that, others would take it before the one who
 //! waits has a look, and a tier of few units could be called full while megabytes of it are free.
@@ -22,30 +23,34 @@ pub(crate) enum Purpose {
     Pages,
     /// Blocks of one size.
     Blocks(BlockSize),
+    /// Slots of the file table: the whole unit, for good.
+    Table,
 }
 
 impl std::fmt::Display for Purpose {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Purpose::Pages => f.write_str("map pages"),
+            Purpose::Table => f.write_str("slots of the file table"),
             Purpose::Blocks(size) => write!(f, "blocks of {} bytes", size.bytes()),
         }
     }
 }
 
 impl Purpose {
-    const COUNT: usize = 5;
+    const COUNT: usize = 6;
 
     fn list(self) -> usize {
         match self {
             Purpose::Pages => 4,
+            Purpose::Table => 5,
             Purpose::Blocks(size) => size.class(),
         }
     }
 
     pub(crate) fn frames(self) -> u64 {
         match self {
-            Purpose::Pages => 1,
+            Purpose::Pages | Purpose::Table => 1,
             Purpose::Blocks(size) => size.frames(),
         }
     }
@@ -205,19 +210,51 @@ impl Allocator {
         self.free_frames.fetch_sub(taken as u64 * purpose.frames(), Ordering::Relaxed);
     }
 
+    /// Whether a whole unit is free for this thread.
+    pub(crate) fn has_unit(&self) -> bool {
+        let lists = self.lists.lock();
+        let others = lists.reserved.as_ref().is_some_and(|r| r.thread != thread::current().id());
+        !others && (!lists.free_units.is_empty() || self.freed_unit(&lists, Purpose::Table).is_some())
+    }
+
+    /// Takes a whole unit for the file table; `None` when there is none, or when it is kept for
+    /// another thread.
+    pub(crate) fn take_unit(&self) -> Option<u64> {
+        let mut lists = self.lists.lock();
+        let others = lists.reserved.as_ref().is_some_and(|r| r.thread != thread::current().id());
+        if others || !self.give_unit(&mut lists, Purpose::Table) {
+            return None;
+        }
+        let frames = std::mem::take(&mut lists.free[Purpose::Table.list()]);
+        let unit = frames.first()?.0 / self.unit_frames;
+        lists.units[unit as usize].free = 0;
+        self.free_frames.fetch_sub(self.unit_frames, Ordering::Relaxed);
+        Some(unit)
+    }
+
+    /// Puts back a unit that was not used after all. It is the last to be taken again.
+    pub(crate) fn give_unit_back(&self, unit: u64) {
+        let mut lists = self.lists.lock();
+        lists.units[unit as usize] = Unit { purpose: None, free: 0 };
+        lists.free_units.insert(0, unit);
+        self.free_frames.fetch_add(self.unit_frames, Ordering::Relaxed);
+    }
+
+    /// A unit of another purpose that is free as a whole.
+    fn freed_unit(&self, lists: &Lists, purpose: Purpose) -> Option<usize> {
+        (0..lists.units.len()).find(|n| {
+            let unit = lists.units[*n];
+            unit.purpose
+                .is_some_and(|p| p != purpose && u64::from(unit.free) * p.frames() == self.unit_frames)
+        })
+    }
+
     /// Gives a free unit, or one that has become free, to `purpose`.
     fn give_unit(&self, lists: &mut Lists, purpose: Purpose) -> bool {
         let unit = match lists.free_units.pop() {
             Some(unit) => unit,
             None => {
-                let Some(unit) = (0..lists.units.len()).find(|n| {
-                    let unit = lists.units[*n];
-                    unit.purpose.is_some_and(|p| {
-                        p != purpose && u64::from(unit.free) * p.frames() == self.unit_frames
-                    })
-                }) else {
-                    return false;
-                };
+                let Some(unit) = self.freed_unit(lists, purpose) else { return false };
                 let old = lists.units[unit].purpose.expect("BUG: a unit found by its purpose has one");
                 let (unit_frames, unit) = (self.unit_frames, unit as u64);
                 lists.free[old.list()].retain(|f| f.0 / unit_frames != unit);

@@ -63,7 +63,7 @@ impl Geometry {
         Self::batches_at(self.lanes) + u64::from(batch) * BATCH_RECORD as u64
     }
 
-    /// Offset on member 0 of a file slot.
+    /// Offset on member 0 of a file slot in front of the units.
     pub(crate) fn slot_at(&self, slot: u64) -> u64 {
         Self::slots_at(self.lanes, self.batches) + slot * SLOT as u64
     }

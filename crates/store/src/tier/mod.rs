@@ -1,8 +1,9 @@
 //! A tier: members striped into one space of frames, with lanes, batch records and a file table.
 //!
-//! Start reading at [`lane`], the life of one switch. [`geometry`] knows where things lie, [`alloc`] what is free, [`batch`] how
-//! several blocks switch together, [`open`] how a tier is formatted and opened, [`grow`] how it gets larger,
-//! [`zeroed`] what redo files grow by.
+//! Start reading at [`lane`], the life of one switch. [`geometry`] knows where things lie,
+//! [`alloc`] what is free, [`batch`] how several blocks switch together, [`open`] how a tier is
+//! formatted and opened, [`grow`] how it gets larger, [`table`] the file table, [`zeroed`] what
+//! redo files grow by.
 //!
 //! **Invariant**: map pages, and blocks of redo files, stay claimed for as long as an entry points to them. A block of a data file is claimed while
 //! it is written, and may stay so afterwards: who wants to view it (to read without a copy) and finds it claimed takes the claim back under its
@@ -14,6 +15,7 @@ pub(crate) mod geometry;
 pub(crate) mod grow;
 pub(crate) mod lane;
 pub(crate) mod open;
+pub(crate) mod table;
 pub(crate) mod zeroed;
 
 use crate::address::{BlockIndex, BlockSize, FRAME, Frame, WordAt};
@@ -28,10 +30,10 @@ use geometry::Geometry;
 use lane::Lane;
 use parking_lot::Mutex;
 use spin::mutex::SpinMutex;
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use table::FileTable;
 use tiersmith_pmem::Mapping;
 
 /// One backing of a tier.
@@ -62,7 +64,9 @@ pub(crate) struct Tier {
     /// What of each lane is looked at without its lock.
     pub(crate) shown: Box<[CachePadded<lane::Shown>]>,
     pub(crate) batches: Box<[CachePadded<Mutex<BatchSlot>>]>,
-    pub(crate) slots: Mutex<SlotNumbers>,
+    pub(crate) table: Mutex<FileTable>,
+    /// Held by the one that sees to it that there are free slots ([`crate::slots`]).
+    pub(crate) making_slots: Mutex<()>,
     /// Pieces at hand for redo files that grow.
     pub(crate) zeroed: Latch<zeroed::Zeroed>,
     /// Held by the one that makes room ([`crate::room::Turn`]).
@@ -78,49 +82,6 @@ pub(crate) struct Tier {
     /// Pieces a lane takes from the allocator at a time.
     pub(crate) refill: usize,
     pub(crate) planted: Planted,
-}
-
-/// Free file slots, and the ids of files.
-///
-/// An id has 40 bits and is never 0, which is a free slot. New ids begin anew at each attach, far behind those of the attach before: what a power cut left
-/// of a file that never was is then nobody's. After a million attaches the numbers come again, so ids that files have are passed over.
-#[derive(Default)]
-pub(crate) struct SlotNumbers {
-    pub(crate) free: Vec<u64>,
-    last_file: u64,
-    files: HashSet<u64>,
-}
-
-impl SlotNumbers {
-    const FILE_MASK: u64 = (1 << 40) - 1;
-
-    /// What recovery found: free slots, and the ids of the files that have one.
-    pub(crate) fn found(free: Vec<u64>, files: HashSet<u64>) -> Self {
-        let last_file = files.iter().copied().max().unwrap_or(0);
-        Self { free, last_file, files }
-    }
-
-    /// Begins the ids of an attach.
-    pub(crate) fn begin(&mut self, attach_count: u64) {
-        self.last_file = self.last_file.max(attach_count << 20) & Self::FILE_MASK;
-    }
-
-    /// A slot and an id for a new file; `None` when no slot is free.
-    pub(crate) fn take(&mut self) -> Option<(u64, u64)> {
-        let slot = self.free.pop()?;
-        loop {
-            self.last_file = (self.last_file + 1) & Self::FILE_MASK;
-            if self.last_file != 0 && self.files.insert(self.last_file) {
-                return Some((slot, self.last_file));
-            }
-        }
-    }
-
-    /// The file is gone, durably.
-    pub(crate) fn give(&mut self, slot: u64, file: u64) {
-        self.free.push(slot);
-        self.files.remove(&file);
-    }
 }
 
 impl Tier {
@@ -204,22 +165,5 @@ impl Tier {
     /// Bytes of all members in use now.
     pub(crate) fn len(&self) -> u64 {
         self.members.iter().map(|m| m.mapping.len()).sum()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::SlotNumbers;
-
-    #[test]
-    fn an_id_is_never_zero_nor_that_of_a_file_that_is_there_when_the_numbers_come_again() {
-        let first = (1 << 20) + 1;
-        let mut numbers = SlotNumbers::found((0..9).collect(), [first, first + 1].into());
-        numbers.begin((1 << 20) + 1);
-        assert_eq!(numbers.take(), Some((8, first + 2)));
-        numbers.give(8, first + 2);
-        numbers.begin(1 << 20);
-        numbers.last_file = SlotNumbers::FILE_MASK;
-        assert_eq!(numbers.take(), Some((8, 1)));
     }
 }

@@ -3,7 +3,8 @@
 //! Deliberately not here: what the records and maps of an existing tier say ([`crate::recover`]).
 
 use super::geometry::Geometry;
-use super::{Member, SlotNumbers, Tier};
+use super::table::FileTable;
+use super::{Member, Tier};
 use crate::address::FRAME;
 use crate::attach::{Medium, TierSpec};
 use crate::error::{Error, Result};
@@ -311,6 +312,7 @@ pub(crate) fn format(
             home_btime_ns: home.1,
             name: spec.name.clone(),
             home_path: home.2.to_vec(),
+            extents: Vec::new(),
         })
         .collect();
     let geometry = Geometry::new(&superblocks);
@@ -390,6 +392,7 @@ pub(crate) fn assemble(
     for sb in &mut superblocks {
         (sb.len, sb.seq, sb.attach_count) = (len, seq, attach_count);
     }
+    let table = FileTable::of(&mut superblocks);
     let geometry = Geometry::new(&superblocks);
     for (member, start) in members.iter().zip(&geometry.data_start) {
         member.mapping.set_open_range(*start);
@@ -404,7 +407,8 @@ pub(crate) fn assemble(
         lanes: (0..geometry.lanes).map(|_| Default::default()).collect(),
         shown: (0..geometry.lanes).map(|_| Default::default()).collect(),
         batches: (0..geometry.batches).map(|_| Default::default()).collect(),
-        slots: Mutex::new(SlotNumbers::default()),
+        table: Mutex::new(table),
+        making_slots: Mutex::new(()),
         zeroed: Latch::default(),
         room: Mutex::new(()),
         lent_dir: None,

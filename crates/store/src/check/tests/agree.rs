@@ -42,6 +42,7 @@ fn written() -> Vec<u8> {
         home_btime_ns: 13,
         name: "fast".into(),
         home_path: b"/data/home".to_vec(),
+        extents: Vec::new(),
     };
     put(&mut image, 0, &sb.encode());
     put(&mut image, 4096, &sb.encode());

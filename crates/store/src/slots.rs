@@ -1,0 +1,350 @@
+//! Slots of the file table: taking one, giving back those of files that nobody uses, and waiting
+//! for one.
+//!
+//! A file has its slot for as long as the tier may hold a block of it, so an open file always has
+//! one. When the table is short, files that nobody has open leave the tier, those first that home
+//! has already and that were closed longest ago; before that the table grows while the tier has
+//! room. In the background that begins when an eighth of the slots is left; who finds none left
+//! does it, and waits, with the event `file slot waits`.
+//!
+//! # A file that leaves the tier, and what a power cut leaves
+//!
+//! | step | what is done | a cut after it leaves |
+//! |---|---|---|
+//! | 1 | a cut that home refused is finished, dirty blocks go home, home is synced | the file, clean |
+//! | 2 | home gets the times that programs saw, and is synced | the same |
+//! | 3 | with `names` held: nobody has opened or changed it meanwhile, else it stays | the same |
+//! | 4 | records about the file are emptied, the slot becomes free, each with a fence | a file at home |
+//! | 5 | the frames of its clean copies and map pages are free in DRAM | the same |
+//!
+//! # When there is no slot
+//! | file | what happens |
+//! |---|---|
+//! | redo | it goes straight home: its own format finds a torn tail. [`crate::Stats`] says so |
+//! | data, opened for reading only | it is read from home; who opens it for writing needs a slot |
+//! | data, on a tier that holds clean copies only | it goes straight home, as all writes do there |
+//! | data, else | [`Error::FileTableFull`]: nothing of it is written without being atomic |
+//!
+//! Stays in the tier whatever happens: a file that is open, pinned, lent, or removed and not
+//! durably so.
+
+use crate::attached::Inner;
+use crate::error::{Error, Result};
+use crate::file::{FileState, Meta, Placed};
+use crate::format::entry::{Entry, Place, seal, seal_value};
+use crate::format::slot::{Identity, ROOTS_AT, SLOT, StateLine, encode_path};
+use crate::home::HomeStat;
+use crate::names::placed;
+use crate::planted::Planted;
+use crate::profile::FileClass;
+use crate::tier::Tier;
+use crate::tier::table::{Refused, Slot};
+use crate::waits;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long an opening waits for a slot. A redo file can do without, and a commit waits for it.
+const WAIT: Duration = Duration::from_secs(10);
+const WAIT_REDO: Duration = Duration::from_secs(1);
+/// The same when another has just waited in vain: of many that open files not each waits in full.
+const WAIT_AGAIN: Duration = Duration::from_millis(200);
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Files that leave at a time when somebody waits, and in a step of the background.
+const AT_ONCE: u64 = 64;
+const IN_A_STEP: u64 = 256;
+/// The background does not look again for so long when no file could leave.
+const AFTER_VAIN: Duration = Duration::from_secs(1);
+
+/// What an opening lacks.
+pub(crate) struct NoSlot {
+    pub(crate) tier: Arc<Tier>,
+    pub(crate) class: FileClass,
+}
+
+impl Inner {
+    /// The tier that a file of this class belongs to.
+    pub(crate) fn tier_of(&self, class: FileClass) -> Option<&Arc<Tier>> {
+        self.tiers.iter().find(|t| match class {
+            FileClass::Redo => t.holds_redo,
+            FileClass::Data => t.holds_data,
+            FileClass::Pass => false,
+        })
+    }
+
+    /// Returns when a slot for a file of this class is free. Others may take it first. The caller
+    /// holds no lock.
+    ///
+    /// # Errors
+    /// [`Error::FileTableFull`], with what home said if that is why.
+    pub(crate) fn wait_for_slot(&self, wanted: &NoSlot, path: &Path) -> Result<()> {
+        let NoSlot { tier, class } = wanted;
+        let start = self.events.start();
+        let began = Instant::now();
+        let again = |tier: &Tier| tier.table.lock().refused.as_ref().is_some_and(|r| r.at.elapsed() < WAIT);
+        let patience = match class {
+            _ if again(tier) => WAIT_AGAIN,
+            FileClass::Redo => WAIT_REDO,
+            _ => WAIT,
+        };
+        let has_slot = || tier.table.lock().free_for(*class) > 0;
+        let result = loop {
+            let why = {
+                let _turn = tier.making_slots.lock();
+                if has_slot() || (tier.may_grow_table(true) && tier.grow_table()) {
+                    break Ok(());
+                }
+                let (left, failed) = self.recycle(tier, AT_ONCE);
+                if has_slot() || (left == 0 && self.grow_table_in_turn(tier)) {
+                    break Ok(());
+                }
+                failed
+            };
+            if began.elapsed() >= patience {
+                break Err(self.table_full(tier, path, why));
+            }
+            std::thread::sleep(PAUSE);
+        };
+        let _ = self.events.record(waits::SLOT_WAIT, start);
+        if let Err(e) = &result {
+            self.note_refused(tier, e);
+        }
+        result
+    }
+
+    fn table_full(&self, tier: &Tier, path: &Path, why: Option<Error>) -> Error {
+        let files = self.all_files();
+        let here = |f: &&Arc<FileState>| f.placed.as_ref().is_some_and(|p| std::ptr::eq(&*p.tier, tier));
+        let open = files.iter().filter(here).filter(|f| f.handles.load(Ordering::Acquire) > 0).count();
+        let slots = tier.table.lock().len();
+        Error::FileTableFull {
+            path: path.to_path_buf(),
+            tier: tier.name.clone(),
+            slots,
+            open: open as u64,
+            why: why.map(|e| format!(" ({e})")).unwrap_or_default(),
+        }
+    }
+
+    /// In the log once, until a file has got a slot again: a database without slots opens files by
+    /// the thousand.
+    fn note_refused(&self, tier: &Tier, error: &Error) {
+        let message = error.to_string();
+        let mut table = tier.table.lock();
+        if table.refused.is_none() {
+            log::error!("{message}");
+        }
+        table.refused = Some(Refused { at: Instant::now(), message });
+    }
+
+    /// Makes the table larger although the tier has no room to spare: what is in a whole unit goes
+    /// home.
+    fn grow_table_in_turn(&self, tier: &Arc<Tier>) -> bool {
+        if !tier.may_grow_table(false) {
+            return false;
+        }
+        let mut turn = None;
+        let room =
+            self.make_room_until(tier, tier.geometry.unit_frames(), &|| tier.allocator.has_unit(), &mut turn);
+        room.is_ok() && tier.grow_table()
+    }
+
+    /// The background's part: keeps an eighth of the slots free.
+    pub(crate) fn keep_slots(&self, tier: &Arc<Tier>) -> Result<()> {
+        let wanted = {
+            let table = tier.table.lock();
+            let waits = table.in_vain.is_some_and(|at| at.elapsed() < AFTER_VAIN);
+            let free = table.free_for(FileClass::Data);
+            if waits || free >= table.len() / 8 {
+                return Ok(());
+            }
+            table.len() / 4 - free
+        };
+        let Some(_turn) = tier.making_slots.try_lock() else { return Ok(()) };
+        if tier.may_grow_table(true) && tier.grow_table() {
+            return Ok(());
+        }
+        let (left, failed) = self.recycle(tier, wanted.min(IN_A_STEP));
+        tier.table.lock().in_vain = (left == 0).then(Instant::now);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Lets up to `most` files leave the tier that nobody has open. Returns how many left, and what
+    /// home said if it refused some.
+    fn recycle(&self, tier: &Arc<Tier>, most: u64) -> (u64, Option<Error>) {
+        let mut idle: Vec<(bool, u64, Arc<FileState>)> = Vec::new();
+        for file in self.all_files() {
+            if let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier) && p.has_slot())
+                && may_leave(&file, placed)
+            {
+                let dirty = placed.map.counts().0 > 0;
+                idle.push((dirty, file.closed_at.load(Ordering::Relaxed), file));
+            }
+        }
+        idle.sort_by_key(|(dirty, closed, file)| (*dirty, *closed, file.identity.ino));
+        let (mut left, mut failed) = (0, None);
+        for (_, _, file) in idle {
+            if left >= most {
+                break;
+            }
+            match self.let_leave(&file) {
+                Ok(true) => left += 1,
+                Ok(false) => {}
+                Err(e) => failed = Some(e),
+            }
+        }
+        self.events.count(waits::RECYCLED, left);
+        (left, failed)
+    }
+
+    /// `false` when somebody uses the file again.
+    fn let_leave(&self, file: &Arc<FileState>) -> Result<bool> {
+        let Some(placed) = &file.placed else { return Ok(false) };
+        if placed.tier.planted.is(Planted::SlotFreedBeforeHome) {
+            return self.leave_before_home(file, placed).map(|()| true);
+        }
+        // Steps 1 and 2 without `names`: home may be slow, and nobody else could open a file
+        // meanwhile.
+        self.bring_home(file, placed)?;
+        let _names = self.names.lock();
+        if self.closed.load(Ordering::Acquire) || placed.is_gone() || !may_leave(file, placed) {
+            return Ok(false);
+        }
+        self.leave_tier(file, placed)?;
+        Ok(true)
+    }
+
+    /// Steps 1 and 2.
+    pub(crate) fn bring_home(&self, file: &FileState, placed: &Placed) -> Result<()> {
+        {
+            let _sizing = placed.sizing.lock();
+            self.finish_earlier_cut(file, placed)?;
+        }
+        self.destage_file(file, u64::MAX)?;
+        self.settle_times(file)
+    }
+
+    /// [`Planted::SlotFreedBeforeHome`].
+    fn leave_before_home(&self, file: &Arc<FileState>, placed: &Placed) -> Result<()> {
+        let _names = self.names.lock();
+        let mut bytes = vec![0; placed.size() as usize];
+        self.read(file, 0, &mut bytes)?;
+        self.free_slot(placed);
+        file.home.write_at(0, &bytes).map_err(file.io("cannot write"))?;
+        file.home.sync().map_err(file.io("cannot sync"))?;
+        self.files.lock().remove(&file.identity.key());
+        Ok(())
+    }
+
+    /// Gives a file that was opened for reading without a slot one, before it is written. `false`:
+    /// there is none.
+    ///
+    /// # Durability
+    /// The slot is durable on return.
+    pub(crate) fn give_slot(&self, file: &FileState, placed: &Placed, path: &Path) -> Result<bool> {
+        self.settle_name(path, || file.home.sync())?;
+        let mut meta = placed.meta.lock();
+        let stat = file.home.stat().map_err(file.io("cannot stat"))?;
+        let Some(number) = placed.tier.table.lock().take(placed.class) else { return Ok(false) };
+        meta.line = first_line(&stat);
+        placed.size.store(stat.size, Ordering::Release);
+        let identity = identity_of(&stat, placed);
+        let slot = fill_slot(&placed.tier, number, placed.id, path, &identity, &meta.line);
+        let _ = placed.slot.set(slot);
+        Ok(true)
+    }
+
+    /// What the tier will hold newer blocks of must itself be there after a power cut.
+    pub(crate) fn settle_name(&self, path: &Path, sync: impl FnOnce() -> std::io::Result<()>) -> Result<()> {
+        sync().map_err(Error::io("cannot sync", path))?;
+        for name in path.ancestors().filter(|p| !p.as_os_str().is_empty()) {
+            self.home.sync_dir(name).map_err(Error::io("cannot sync the directory of", name))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file can do without the tier.
+fn may_leave(file: &FileState, placed: &Placed) -> bool {
+    file.handles.load(Ordering::Acquire) == 0
+        && !file.unlinked.load(Ordering::Acquire)
+        && !placed.pinned.load(Ordering::Acquire)
+        && !placed.loan.is_lent()
+}
+
+fn identity_of(stat: &HomeStat, placed: &Placed) -> Identity {
+    Identity {
+        ino: stat.ino,
+        generation: stat.generation,
+        btime_ns: stat.btime_ns,
+        class: placed.class,
+        block_size: placed.block_size,
+    }
+}
+
+fn first_line(stat: &HomeStat) -> StateLine {
+    StateLine {
+        seq: 1,
+        size: stat.size,
+        flags: 0,
+        home_size: stat.size,
+        home_mtime_ns: stat.mtime_ns,
+        since_ns: 0,
+        mtime: 0,
+    }
+}
+
+/// Takes a free slot for a file and makes it durable. `None` when there is none for its class.
+pub(crate) fn new_slot(
+    tier: &Arc<Tier>,
+    path: &Path,
+    identity: &Identity,
+    stat: &HomeStat,
+) -> Option<Placed> {
+    let (number, id) = {
+        let mut table = tier.table.lock();
+        (table.take(identity.class)?, table.new_id())
+    };
+    let line = first_line(stat);
+    let slot = fill_slot(tier, number, id, path, identity, &line);
+    let meta = Meta { line, ..Meta::default() };
+    Some(placed(tier, id, Some(slot), identity, meta, Default::default()))
+}
+
+/// A file that is only read, from home, until it gets a slot ([`Inner::give_slot`]).
+pub(crate) fn without_slot(tier: &Arc<Tier>, identity: &Identity, stat: &HomeStat) -> Placed {
+    let id = tier.table.lock().new_id();
+    let meta = Meta { line: first_line(stat), ..Meta::default() };
+    placed(tier, id, None, identity, meta, Default::default())
+}
+
+/// Fills a slot and puts it in use.
+///
+/// # Durability
+/// The slot is whole, durable, before its in-use word is switched; both are durable on return.
+fn fill_slot(tier: &Tier, number: u64, id: u64, path: &Path, identity: &Identity, line: &StateLine) -> Slot {
+    let slot = tier.slot(number).expect("BUG: a free slot is one of the table");
+    let mut bytes = vec![0; SLOT];
+    bytes[16..64].copy_from_slice(&identity.encode(tier.seed, id));
+    for (n, place) in [Place::Leaf(0), Place::Middle(0), Place::Top].into_iter().enumerate() {
+        let at = ROOTS_AT as usize + n * 8;
+        bytes[at..at + 8].copy_from_slice(&seal(tier.seed, id, place, Entry::HOME).to_le_bytes());
+    }
+    let at = line.at() as usize;
+    bytes[at..at + 128].copy_from_slice(&line.encode_pair(tier.seed, id));
+    let hint = encode_path(path.as_os_str().as_bytes(), tier.seed, id);
+    bytes[SLOT - hint.len()..].copy_from_slice(&hint);
+    let word = seal_value(tier.seed, 0, Place::Slot(number), id);
+    if tier.planted.is(Planted::SlotInUseFirst) {
+        tier.store_word(slot.at, word);
+        tier.fence();
+    }
+    tier.mapping(slot.at.member()).nt_write(slot.at.offset() + 16, &bytes[16..]);
+    tier.fence();
+    tier.store_word(slot.at, word);
+    tier.fence();
+    slot
+}
