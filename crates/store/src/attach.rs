@@ -27,6 +27,7 @@ use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
 use crate::lend::place::{BesideMember, LentDir};
 use crate::note::Note;
 use crate::profile::Profile;
+use crate::slots::FileCounts;
 use crate::stats::RecoveryReport;
 use crate::tier::open::{self, Found};
 use crate::tier::{Member, Tier};
@@ -245,6 +246,7 @@ pub(crate) fn attach_mapped(
             .find_map(|(_, f)| f.superblocks.as_ref().filter(|_| reopened).map(|sb| sb[0].attachment))
             .unwrap_or_else(|| random.uuid()),
     };
+    let mut counted = None;
     let mut tiers = Vec::new();
     for (spec, tier) in found {
         let fresh = !reopened
@@ -255,7 +257,12 @@ pub(crate) fn attach_mapped(
             Some(sb) if !fresh => sb,
             before => {
                 let before = before.unwrap_or_default();
-                open::format(&tier.members, before, &spec, attachment, random.three(), ids)?
+                let files = match counted {
+                    Some(files) => files,
+                    None => *counted.insert(FileCounts::of(&*home, &profile)?),
+                };
+                let files = files.for_tier(&spec);
+                open::format(&tier.members, before, &spec, attachment, random.three(), ids, files)?
             }
         };
         let mut tier = open::assemble(tier.members, superblocks, &spec, options.planted);
@@ -266,7 +273,8 @@ pub(crate) fn attach_mapped(
         check_redo_fits(tier, &profile)?;
     }
     let first = note.is_none();
-    let taken = Taken { attachment, note, path, identity, recovery_reopened: reopened };
+    let home_files = counted.map(|files| files.redo + files.data);
+    let taken = Taken { attachment, note, path, identity, recovery_reopened: reopened, home_files };
     let was_closed = home.door_closed().unwrap_or(true);
     let attached = take(home.clone(), taken, tiers, profile, options, started);
     if attached.is_err() && first && !was_closed && !reopened {
@@ -282,6 +290,7 @@ struct Taken<'a> {
     path: &'a Path,
     identity: HomeStat,
     recovery_reopened: bool,
+    home_files: Option<u64>,
 }
 
 /// A tier that holds redo has to have room for it to move.
@@ -325,14 +334,14 @@ fn take(
     mut options: Options,
     started: Instant,
 ) -> Result<AttachedHome> {
-    let Taken { attachment, note, path, identity, recovery_reopened: reopened } = taken;
+    let Taken { attachment, note, path, identity, recovery_reopened: reopened, home_files: counted } = taken;
     let events = if options.record_waits {
         Registry::new(waits::EVENTS, waits::COUNTERS)
     } else {
         Registry::disabled()
     };
     let recovery_started = events.start();
-    let mut report = RecoveryReport { reopened, ..RecoveryReport::default() };
+    let mut report = RecoveryReport { reopened, home_files: counted, ..RecoveryReport::default() };
     let home_files = Arc::new(HomeFiles::new(home.clone(), options.home_files_open));
     let (tiers, recovered) =
         crate::recover::recover(&home, &home_files, tiers, options.bound.as_ref(), &mut report)?;

@@ -1,6 +1,7 @@
 //! What a home is attached with: tiers, and how. Deliberately not here: attaching (`attach.rs`), and what a profile says of a file.
 
 use crate::error::{Error, Result};
+use crate::format::slot::SLOT;
 use crate::home::model::HomeModel;
 use crate::planted::Planted;
 use crate::profile::Profile;
@@ -73,9 +74,16 @@ impl TierSpec {
         }
     }
 
-    /// The number of file slots, the default resolved for members of `len` bytes.
-    pub(crate) fn slot_count(&self, len: u64) -> u64 {
-        if self.slots > 0 { self.slots } else { (len.max(self.size) / (256 << 10)).clamp(64, 65536) }
+    /// The number of file slots, the default resolved for members of `len` bytes and a home with so
+    /// many files for them.
+    pub(crate) fn slot_count(&self, len: u64, files: u64) -> u64 {
+        if self.slots > 0 {
+            return self.slots;
+        }
+        // A quarter more than there are, of a sixteenth of the tier at most.
+        let by_size = (len.max(self.size) / (256 << 10)).clamp(64, 65536);
+        let most = len * self.members.len() as u64 / 16 / SLOT as u64;
+        by_size.max((files + files / 4 + 256).min(most))
     }
 
     pub(crate) fn check(&self) -> Result<()> {

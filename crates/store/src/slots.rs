@@ -33,10 +33,11 @@ use crate::error::{Error, Result};
 use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{Entry, Place, seal, seal_value};
 use crate::format::slot::{Identity, ROOTS_AT, SLOT, StateLine, encode_path};
-use crate::home::HomeStat;
+use crate::home::{Home, HomeStat};
 use crate::names::placed;
+use crate::options::TierSpec;
 use crate::planted::Planted;
-use crate::profile::FileClass;
+use crate::profile::{FileClass, Profile};
 use crate::tier::Tier;
 use crate::tier::table::{Refused, Slot};
 use crate::waits;
@@ -58,6 +59,35 @@ const AT_ONCE: u64 = 64;
 const IN_A_STEP: u64 = 256;
 /// The background does not look again for so long when no file could leave.
 const AFTER_VAIN: Duration = Duration::from_secs(1);
+
+/// Files of a home by the class of their names, without those that pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FileCounts {
+    pub(crate) redo: u64,
+    pub(crate) data: u64,
+}
+
+impl FileCounts {
+    /// Counts them: a walk over the home.
+    pub(crate) fn of(home: &dyn Home, profile: &Profile) -> Result<Self> {
+        let mut counts = Self::default();
+        let walked = home.walk(&mut |path, _| {
+            match profile.placement(path).class {
+                FileClass::Redo => counts.redo += 1,
+                FileClass::Data => counts.data += 1,
+                FileClass::Pass => {}
+            }
+            Ok(())
+        });
+        walked.map_err(Error::io("cannot walk", ""))?;
+        Ok(counts)
+    }
+
+    /// Those for a tier.
+    pub(crate) fn for_tier(self, spec: &TierSpec) -> u64 {
+        u64::from(spec.holds_redo) * self.redo + u64::from(spec.holds_data) * self.data
+    }
+}
 
 /// What an opening lacks.
 pub(crate) struct NoSlot {

@@ -15,6 +15,8 @@ pub struct RecoveryReport {
     pub reopened: bool,
     /// Time from opening the media to being ready.
     pub time: Duration,
+    /// Files of the home whose class belongs into a tier, counted when a tier is made.
+    pub home_files: Option<u64>,
     /// Files in the tier.
     pub files: u64,
     /// Map entries read.

@@ -137,6 +137,22 @@ fn a_file_read_without_a_slot_gets_one_before_it_is_written_and_its_reader_sees_
 }
 
 #[test]
+fn the_slots_of_a_new_tier_follow_from_the_files_of_the_home() {
+    let place = Place::in_memory();
+    directories(&place);
+    (0..3000).for_each(|n| std::fs::write(place.home().join(name(n)), "").unwrap());
+    (0..50).for_each(|n| std::fs::write(place.home().join(format!("{n}.txt")), "").unwrap());
+    let spec = TierSpec { slots: 0, ..place.tier(64 * MIB) };
+    let home = attached(&place, spec);
+    let stats = home.stats();
+    assert_eq!(stats.recovery.home_files, Some(3000));
+    let tier = &stats.tiers[0];
+    assert!((3000..5000).contains(&tier.file_slots), "{tier:?}");
+    assert!(tier.file_slots_most > 2 * tier.file_slots, "{tier:?}");
+    home.detach().unwrap();
+}
+
+#[test]
 fn files_that_were_dropped_and_stay_as_empty_files_do_not_fill_the_table() {
     // As PostgreSQL does until the next checkpoint.
     let place = Place::in_memory();

@@ -187,7 +187,7 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
 }
 
 fn spec_minimum(spec: &TierSpec, len: u64) -> u64 {
-    Geometry::data_start_for(0, spec.lanes, spec.batches, spec.slot_count(len), spec.unit) + 4 * spec.unit
+    Geometry::data_start_for(0, spec.lanes, spec.batches, spec.slot_count(len, 0), spec.unit) + 4 * spec.unit
 }
 
 /// Before members are made a tier again: both copies of all of them say `detached`. A detach that was ended between two members, or between two
@@ -257,7 +257,8 @@ fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Resul
     Ok(())
 }
 
-/// Writes empty structures and superblocks in state `Attaching`.
+/// Writes empty structures and superblocks in state `Attaching`; the home has so many `files` for
+/// this tier.
 ///
 /// # Durability
 /// Durable on return. A cut before leaves no valid superblock, or the old one in state `Detached` or `Attaching`; the
@@ -269,6 +270,7 @@ pub(crate) fn format(
     attachment: [u8; 16],
     random: [u64; 3],
     home: (u64, u64, &[u8]),
+    files: u64,
 ) -> Result<Vec<Superblock>> {
     let len = members.iter().map(|m| m.mapping.len()).min().unwrap_or(0);
     let minimum = spec_minimum(spec, len);
@@ -278,7 +280,7 @@ pub(crate) fn format(
             spec.name
         )));
     }
-    let slots = spec.slot_count(len);
+    let slots = spec.slot_count(len, files);
     // A device does not grow.
     let reachable = members.iter().map(|m| m.mapping.max_len()).min().unwrap_or(len);
     let mut tier_uuid = [0; 16];
