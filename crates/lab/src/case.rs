@@ -506,11 +506,22 @@ pub fn choose_for(target: &str, names: &[String], full: bool) -> Result<Vec<Case
             chosen.push(case);
         }
     };
-    let find = |name: &str| {
-        known.iter().find(|case| case.id == name).cloned().ok_or_else(|| Error::NoSuchCase {
-            name: name.to_owned(),
-            known: known.iter().map(|case| case.id.as_str()).collect::<Vec<_>>().join(", "),
-        })
+    let find = |name: &str| -> Result<Case> {
+        if let Some(case) = known.iter().find(|case| case.id == name) {
+            return Ok(case.clone());
+        }
+        Err(
+            match built_in()?
+                .into_iter()
+                .find(|case| case.id == name || case.sets.iter().any(|set| set == name))
+            {
+                Some(other) => Error::Case { case: name.to_owned(), reason: not_of(&other, target) },
+                None => Error::NoSuchCase {
+                    name: name.to_owned(),
+                    known: known.iter().map(|case| case.id.as_str()).collect::<Vec<_>>().join(", "),
+                },
+            },
+        )
     };
     for name in names {
         let of_set: Vec<Case> = known.iter().filter(|case| case.sets.contains(name)).cloned().collect();
@@ -518,8 +529,7 @@ pub fn choose_for(target: &str, names: &[String], full: bool) -> Result<Vec<Case
             let text = std::fs::read_to_string(Path::new(name)).during("read the case file", name)?;
             let case = Case::parse(name, &text)?;
             if !is_for(&case) {
-                let reason = format!("it is for {}, and the target is {target}", case.targets.join(", "));
-                return Err(Error::Case { case: name.clone(), reason });
+                return Err(Error::Case { case: name.clone(), reason: not_of(&case, target) });
             }
             vec![case.on(target)]
         } else if of_set.is_empty() {
@@ -535,6 +545,15 @@ pub fn choose_for(target: &str, names: &[String], full: bool) -> Result<Vec<Case
         }
     }
     Ok(chosen)
+}
+
+/// Why a case cannot be run on a target, and how it is run.
+fn not_of(case: &Case, target: &str) -> String {
+    let its = case.targets.join(", ");
+    match case.targets.first() {
+        Some(first) => format!("it is for {its}, and the target is {target}; say --target {first}"),
+        None => format!("it names no target, and the target is {target}"),
+    }
 }
 
 #[cfg(test)]
@@ -571,6 +590,17 @@ mod tests {
                 .iter()
                 .all(|c| c.slob == baseline.slob && c.sqlite.page_cache == baseline.sqlite.page_cache)
         );
+    }
+
+    #[test]
+    fn a_case_of_another_target_is_said_to_be_one() {
+        let refused = choose(&["server-redo-on-mount".into()], false).unwrap_err().to_string();
+        assert!(refused.contains("it is for postgres, mariadb, redis"), "{refused}");
+        assert!(refused.contains("target is sqlite; say --target postgres"), "{refused}");
+        let refused = choose_for("redis", &["redo-on-tier".into()], false).unwrap_err().to_string();
+        assert!(refused.contains("say --target sqlite"), "{refused}");
+        let refused = choose(&["nothing".into()], false).unwrap_err().to_string();
+        assert!(refused.contains("there is no case `nothing`"), "{refused}");
     }
 
     #[test]
