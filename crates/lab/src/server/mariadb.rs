@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use tiersmith_awr::{Snapshot, statistic};
 
 use super::client::{Client, Deadlock, Range, Rows, first_words};
-use super::sql::{Kind, Marks, Prepared, wait};
+use super::sql::{Kind, Marks, Prepared, REDO_SYNC, wait};
 use super::{Product, Programs, Site, refused};
 use crate::error::Result;
 
@@ -166,15 +166,15 @@ impl Product for Mariadb {
             if figure(0) + figure(2) == 0 {
                 return Ok(());
             }
-            let (write, sync) = ("InnoDB redo write", "InnoDB redo sync");
             snapshot.waits.push(wait(
-                write,
+                "InnoDB redo write",
                 figure(0),
                 figure(1),
                 figure(4),
                 "InnoDB wrote redo to the file.",
             ));
-            snapshot.waits.push(wait(sync, figure(2), figure(3), 0, "InnoDB waited for redo to be durable."));
+            let help = "InnoDB waited for redo to be durable.";
+            snapshot.waits.push(wait(REDO_SYNC, figure(2), figure(3), 0, help));
         }
         Ok(())
     }

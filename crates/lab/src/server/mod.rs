@@ -32,6 +32,7 @@ pub use account::{Account, account, give, make_reachable};
 pub use client::{Client, Deadlock, Range};
 pub use find::{Programs, find, find_in};
 pub use running::{Server, create};
+pub(crate) use sql::REDO_SYNC;
 
 /// Where a server keeps its things, and what it is told.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use tiersmith_awr::{Snapshot, statistic};
 
 use super::client::{Client, Deadlock, Range, Rows, first_words};
-use super::sql::{Kind, Marks, Prepared, wait};
+use super::sql::{Kind, Marks, Prepared, REDO_SYNC, wait};
 use super::{Product, Programs, Site, refused};
 use crate::error::Result;
 
@@ -174,7 +174,7 @@ impl Product for Postgres {
             "The server wrote WAL to the file.",
         ));
         snapshot.waits.push(wait(
-            "WALSync",
+            REDO_SYNC,
             figure(1),
             figure(3),
             0,

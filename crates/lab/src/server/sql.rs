@@ -82,6 +82,9 @@ impl<S: Clone> Prepared<S> {
     }
 }
 
+/// A sync of redo, as the workload repository's own sources call it: its findings look for that name.
+pub(crate) const REDO_SYNC: &str = "redo sync";
+
 /// A wait event that a server counted itself.
 pub(super) fn wait(name: &str, count: u64, total_ns: u64, bytes: u64, help: &str) -> WaitStat {
     WaitStat {
@@ -100,6 +103,7 @@ pub(super) fn wait(name: &str, count: u64, total_ns: u64, bytes: u64, help: &str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Result;
 
     #[test]
     fn a_heavy_update_sets_nineteen_columns_and_a_statement_is_prepared_once() {
@@ -112,5 +116,72 @@ mod tests {
         let mut get =
             |kind, schema, n: u32| prepared.get(kind, schema, || Ok::<u32, ()>(n)).unwrap_or_default();
         assert_eq!([get(Kind::Scan, 0, 1), get(Kind::Scan, 1, 2), get(Kind::Scan, 0, 3)], [1, 2, 1]);
+    }
+
+    /// A server that has synced its redo so often, 10 ms each time.
+    struct Told {
+        syncs: u64,
+    }
+
+    impl super::super::Client for Told {
+        fn table(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
+            let (syncs, ns) = (self.syncs, self.syncs * 10_000_000);
+            let row: &[u64] = match statement {
+                of if of.contains("pg_stat_wal") => &[syncs, syncs, ns, ns, 0, 0, 0, 0],
+                of if of.contains("file_summary_by_event_name") => &[syncs, ns, syncs, ns, 0],
+                of if of.contains("pg_stat_database") => &[0, 0],
+                _ => return Ok(Vec::new()),
+            };
+            Ok(vec![row.iter().map(u64::to_string).collect()])
+        }
+        fn ping(&mut self) -> Result<()> {
+            unreachable!()
+        }
+        fn batch(&mut self, _: &str) -> Result<()> {
+            unreachable!()
+        }
+        fn load(&mut self, _: &super::super::client::Rows) -> Result<()> {
+            unreachable!()
+        }
+        fn count(&mut self, _: u32, _: u64) -> Result<u64> {
+            unreachable!()
+        }
+        fn select(&mut self, _: super::super::Range) -> Result<u64> {
+            unreachable!()
+        }
+        fn scan(&mut self, _: u32) -> Result<u64> {
+            unreachable!()
+        }
+        fn update(
+            &mut self,
+            _: super::super::Range,
+            _: &str,
+            _: bool,
+        ) -> Result<std::result::Result<u64, super::super::Deadlock>> {
+            unreachable!()
+        }
+        fn commit(&mut self) -> Result<()> {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn slow_redo_is_found_in_the_snapshots_of_a_study_of_each_server_that_times_it() {
+        use tiersmith_awr::{Interval, Snapshot, Source, findings::findings};
+        for name in ["postgres", "mariadb"] {
+            let product = super::super::products().iter().find(|product| product.name() == name);
+            let product = product.expect("it is a product");
+            let snapshot = |second: u64, syncs| {
+                let ns = second * 1_000_000_000;
+                let mut snapshot = Snapshot::at(Source::default(), ns, ns);
+                product.figures(&mut Told { syncs }, &mut snapshot).expect("it is told");
+                snapshot
+            };
+            let interval = Interval::between(&snapshot(1, 1), &snapshot(61, 1001)).expect("one interval");
+            let found = findings(&interval);
+            let slow = found.iter().find(|found| found.name == "Redo is slow to become durable");
+            let slow = slow.unwrap_or_else(|| panic!("{name}: {found:?}"));
+            assert!(slow.evidence[0].contains("1,000 syncs of redo took 10.0"), "{name}: {slow:?}");
+        }
     }
 }

@@ -14,10 +14,12 @@ use crate::error::{Error, Result};
 use crate::place::{Places, TierPlace};
 use crate::published::Published;
 use crate::run::Measured;
+use crate::server::REDO_SYNC;
 
 /// What servers call writing redo, and making it durable. Their processes share these waits: they are no request's alone.
 const REDO_WRITES: [&str; 2] = ["WALWrite", "InnoDB redo write"];
-const REDO_SYNCS: [&str; 2] = ["WALSync", "InnoDB redo sync"];
+/// The two last in results of an earlier version.
+const REDO_SYNCS: [&str; 3] = [REDO_SYNC, "WALSync", "InnoDB redo sync"];
 
 /// The version of the JSON form.
 pub const FORMAT: u32 = 1;

@@ -91,7 +91,7 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
         .text("Case", "A case of the study.")
         .figures("DB time /exec", "", "DB time over executions: what one statement costs, commit included.")
         .figures("DB CPU %", "", "Share of DB time in which a processor worked outside of waits.")
-        .figures("log file sync avg", "", "Mean wait of a commit for its redo to be durable. Zero-length where the write was durable already. Of a server: WALSync, InnoDB's sync.")
+        .figures("log file sync avg", "", "Mean wait of a commit for its redo to be durable. Zero-length where the write was durable already. Of a server: its redo sync.")
         .figures("log file parallel write avg", "", "Mean time of a write to the redo; on the tier it is durable then, in a file it is not. Of a server: WALWrite, InnoDB's write.")
         .figures("Redo /trans", "", "Time to write redo and make it durable, for each transaction: both events before.")
         .text("Top event", "The wait event with most time, and its share of DB time.")
