@@ -29,6 +29,12 @@ const RENEW_AFTER_NS: u64 = 10_000_000_000;
 /// Bytes of one write to home.
 const WRITE_BYTES: usize = 1 << 20;
 
+/// Whether what was said of changes of home then covers one that begins now. Not when the clock was set back meanwhile: home would get a time
+/// from before.
+fn still_holds(said_ns: u64, now: u64) -> bool {
+    (said_ns..said_ns.saturating_add(RENEW_AFTER_NS)).contains(&now)
+}
+
 impl Inner {
     /// Destages a file until none of its blocks is dirty, or `most` blocks have gone. Returns how many went.
     ///
@@ -110,8 +116,7 @@ impl Inner {
         let now = self.home.now_ns();
         let word = encode_time(mtime);
         let under_way = meta.line.flags & (DESTAGING | TRUNCATING) != 0;
-        let goes_on =
-            under_way && meta.line.mtime == word && now.saturating_sub(meta.line.since_ns) < RENEW_AFTER_NS;
+        let goes_on = under_way && meta.line.mtime == word && still_holds(meta.line.since_ns, now);
         if goes_on && meta.line.flags & flag != 0 && size.is_none() {
             return Ok(mtime);
         }
@@ -229,8 +234,7 @@ impl Inner {
             run.truncate(size.saturating_sub(at).try_into().unwrap_or(usize::MAX));
             if !run.is_empty() {
                 // Of a thousand scattered writes to slow storage the last may be minutes after the first word of them.
-                let now = self.home.now_ns();
-                if now.saturating_sub(said_ns) >= RENEW_AFTER_NS {
+                if !still_holds(said_ns, self.home.now_ns()) {
                     mtime = self.begin_home_change(file, placed, DESTAGING)?;
                     said_ns = self.home.now_ns();
                 }

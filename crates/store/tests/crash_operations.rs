@@ -625,6 +625,38 @@ fn power_cut_after_reserving_space_or_setting_times_finds_home_as_ours() {
 }
 
 #[test]
+fn power_cut_after_the_clock_was_set_back_finds_home_as_ours() {
+    let ops = [
+        write("a.db", 0, 4096),
+        // The line goes on saying that home is being changed.
+        Op::DestageFails { name: "a.db" },
+        Op::ClockBack,
+        Op::Destage { name: "a.db" },
+        write("a.db", 8192, 4096),
+        Op::Allocate { name: "a.db", len: 40960 },
+        Op::ClockBack,
+        Op::Truncate { name: "a.db", size: 10000 },
+        write("r.redo", 0, 6000),
+        Op::DestageFails { name: "r.redo" },
+        Op::ClockBack,
+        Op::Destage { name: "r.redo" },
+        Op::KernelWrite { name: "w.redo", at: 0, len: 3000 },
+        Op::DestageFails { name: "w.redo" },
+        Op::ClockBack,
+        Op::Destage { name: "w.redo" },
+        Op::SetTime { name: "a.db" },
+        Op::DestageFails { name: "a.db" },
+        Op::ClockBack,
+        Op::Punch { name: "a.db", at: 0, len: 4096 },
+    ];
+    let files = [("a.db", 16384), ("r.redo", 0), ("w.redo", 4096)];
+    let run = Run::new(Shape::default(), &files, &ops, Planted::None);
+    let report = run.explore(120, 1, Planted::None);
+    print_count("clock set back", &report);
+    report.assert_sound();
+}
+
+#[test]
 fn power_cut_in_an_exchange_of_names_keeps_the_blocks_with_their_files() {
     let exchange = |from, to| Op::Exchange { from, to };
     let ops = [

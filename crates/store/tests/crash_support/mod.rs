@@ -135,6 +135,12 @@ pub enum Op {
     LetGo {
         held: &'static str,
     },
+    /// Somebody sets the clock back by an hour.
+    ClockBack,
+    /// Home fails when it is synced, so that the destaging is not done.
+    DestageFails {
+        name: &'static str,
+    },
     /// Quiet close and a new attach.
     Reopen,
     Detach,
@@ -304,6 +310,11 @@ impl Run {
                 file.sync().expect("a removed file is synced as any other");
             }
             Op::LetGo { held: name } => drop(held.remove(name)),
+            Op::DestageFails { name } => {
+                self.recorder.home().fail_nth_sync(1);
+                expect_err(home.destage(Some(Path::new(name))));
+            }
+            Op::ClockBack => self.recorder.home().set_clock_back(3_600_000_000_000),
             _ => {}
         }
         execute_on(home, n, op).unwrap_or_else(|e| panic!("step {n} {op:?}: {e}"));
@@ -501,7 +512,11 @@ pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Re
         Op::Flush => {
             home.flush_all()?;
         }
-        Op::Hold { .. } | Op::WriteRemoved { .. } | Op::LetGo { .. } => {}
+        Op::Hold { .. }
+        | Op::WriteRemoved { .. }
+        | Op::LetGo { .. }
+        | Op::ClockBack
+        | Op::DestageFails { .. } => {}
         Op::Lend { name } => {
             let file = home.open(name, OpenMode::WRITE)?;
             assert!(file.lend()?.is_some(), "{name} is not lent: {:?}", home.stats().lending.refused);

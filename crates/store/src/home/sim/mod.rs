@@ -197,6 +197,11 @@ impl SimHome {
         self.disk.inner.lock().in_next_read = Some(Box::new(what));
     }
 
+    /// Sets the clock back, as an administrator does or a time server: later changes get earlier stamps.
+    pub fn set_clock_back(&self, by_ns: u64) {
+        self.disk.inner.lock().state.clock_ns -= by_ns;
+    }
+
     /// Changes how the file system behaves.
     pub fn set_options(&self, options: SimOptions) {
         self.disk.inner.lock().options = options;
