@@ -29,8 +29,8 @@ const RENEW_AFTER_NS: u64 = 10_000_000_000;
 /// Bytes of one write to home.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Whether what was said of changes of home then covers one that begins now. Not when the clock was set back meanwhile: home would get a time
-/// from before.
+/// Whether what was said of changes of home then covers one that begins now. Not when the clock was
+/// set back meanwhile: home would get a time from before.
 fn still_holds(said_ns: u64, now: u64) -> bool {
     (said_ns..said_ns.saturating_add(RENEW_AFTER_NS)).contains(&now)
 }

@@ -1,7 +1,8 @@
-//! Power cuts while two threads are at work: whatever the first has changed and not fenced yet comes into the hands of the second, at every access of
-//! the first to the medium.
+//! Power cuts while two threads are at work: whatever the first has changed and not fenced yet
+//! comes into the hands of the second, at every access of the first to the medium.
 //!
-//! One thread is in `crash_operations.rs`; threads under chance are in `threads.rs` and `torture.rs`.
+//! One thread is in `crash_operations.rs`; threads under chance are in `threads.rs` and
+//! `torture.rs`.
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
@@ -30,7 +31,8 @@ struct Scene {
 }
 
 fn scenes() -> Vec<Scene> {
-    // Enough switches for both record slots of a lane, and for the pieces of the first thread's blocks.
+    // Enough switches for both record slots of a lane, and for the pieces of the first thread's
+    // blocks.
     let others: Vec<Op> = [8, 9, 8, 9, 8].map(|n| block("a.db", n)).to_vec();
     vec![
         Scene {

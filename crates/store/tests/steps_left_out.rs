@@ -1,5 +1,5 @@
-//! Steps that no other test would miss: each test here fails when one step of the store is left out, at a moment that only a gate before the home,
-//! a failing home or a clock can make.
+//! Steps that no other test would miss: each test here fails when one step of the store is left
+//! out, at a moment that only a gate before the home, a failing home or a clock can make.
 //!
 //! Deliberately not here: what a power cut shows by itself (`crash_operations.rs`).
 
@@ -51,7 +51,8 @@ fn attached(blocks: usize) -> Attached {
 }
 
 impl Attached {
-    /// What is there when the process is killed now; `meanwhile` happens to the home before the next attach.
+    /// What is there when the process is killed now; `meanwhile` happens to the home before the
+    /// next attach.
     fn killed(&self, meanwhile: impl FnOnce(&SimHome)) -> Result<AttachedHome> {
         let home = Arc::new(self.home.snapshot().home());
         meanwhile(&home);
@@ -248,7 +249,8 @@ fn a_tier_is_not_full_as_long_as_somebody_has_pieces_in_hand() {
         }
     };
     assert!(matches!(refused, Error::TierFull { .. }), "{refused}");
-    // One frame is free again. The cut takes it for the block that it cuts in two, and gives many back when it is done.
+    // One frame is free again. The cut takes it for the block that it cuts in two, and gives many
+    // back when it is done.
     drop(single);
     it.attached.unlink("c.d8").unwrap();
     let (told, heard) = channel();
@@ -296,7 +298,8 @@ fn lending() -> Lending {
 }
 
 impl Lending {
-    /// Whatever a power cut leaves of home, now that plain files and tier are durable: it attaches, and the file reads as `want`.
+    /// Whatever a power cut leaves of home, now that plain files and tier are durable: it attaches,
+    /// and the file reads as `want`.
     fn assert_power_cut_keeps(&self, want: &[u8]) {
         let trace = self.home.trace();
         let mut player = trace.player();
@@ -334,7 +337,8 @@ fn a_destaging_that_failed_is_settled_before_its_file_is_lent() {
     let it = lending();
     let file = it.attached.open("w.redo", OpenMode::WRITE).unwrap();
     file.write(0, &[7; LEN]).unwrap();
-    // The time that home is being given is what tells that the change is ours, and a lent file's line has no room for it.
+    // The time that home is being given is what tells that the change is ours, and a lent file's
+    // line has no room for it.
     file.set_times(SetTime::Keep, SetTime::At(OLD)).unwrap();
     it.home.rebase();
     it.home.fail_nth_sync(1);

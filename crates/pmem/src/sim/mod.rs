@@ -122,7 +122,8 @@ pub(crate) struct Recorded {
     pub(crate) thread: u64,
 }
 
-/// Called before each call that would change a mapping; it may use the mappings itself, in another thread too.
+/// Called before each call that would change a mapping; it may use the mappings itself, in another
+/// thread too.
 pub type Hook = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]

@@ -171,7 +171,8 @@ impl Inner {
         let mut mtime = self.begin_home_change(file, placed, DESTAGING)?;
         for run in views.chunk_by(|a, b| a.0.0 + 1 == b.0.0) {
             let at = size.start_of(run[0].0);
-            // Said again for each run: of many, on slow storage, the first word would be too old for the last.
+            // Said again for each run: of many, on slow storage, the first word would be too old
+            // for the last.
             mtime = self.begin_home_change(file, placed, DESTAGING)?;
             match file.home.clear(at, (run.len() * size.bytes()) as u64, how) {
                 Ok(()) => {}

@@ -283,7 +283,8 @@ fn new_page(tier: &Tier, file: u64, place: Place, pointer: WordAt, pages: &mut V
     tier.mapping(at.member()).nt_write(at.offset(), &bytes);
     tier.fence();
     tier.store_word(pointer, word);
-    // Before others find the page: what they then write into it they fence for themselves, and not this link.
+    // Before others find the page: what they then write into it they fence for themselves, and not
+    // this link.
     if !tier.planted.is(Planted::MapPageShownEarly) {
         tier.fence();
     }

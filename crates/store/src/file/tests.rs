@@ -1,4 +1,5 @@
-//! What a thread finds that was overtaken between a look without a lock and the lock: here the two are called one after the other.
+//! What a thread finds that was overtaken between a look without a lock and the lock: here the two
+//! are called one after the other.
 
 use super::admit::Run;
 use crate::address::BlockIndex;

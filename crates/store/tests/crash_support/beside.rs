@@ -1,8 +1,10 @@
-//! Two threads in one recording: at one of its accesses to the medium the first lets the second run its whole program, and then goes on. So a lane,
-//! a map page or a file that the first has changed, and not fenced yet, comes into the hands of the second, whose fence is not for it.
+//! Two threads in one recording: at one of its accesses to the medium the first lets the second run
+//! its whole program, and then goes on. So a lane, a map page or a file that the first has changed,
+//! and not fenced yet, comes into the hands of the second, whose fence is not for it.
 //!
-//! Each block belongs to the one thread that writes it; what the threads share is everything else. Operations change the contents of blocks only by
-//! writing within them. A thread that meets a lock of the other waits for it, and the first then goes on after a while.
+//! Each block belongs to the one thread that writes it; what the threads share is everything else.
+//! Operations change the contents of blocks only by writing within them. A thread that meets a lock
+//! of the other waits for it, and the first then goes on after a while.
 
 use super::{
     Files, Op, Shape, accounts, apply, block_size, class, count, execute_on, offline_check, pattern,
@@ -25,7 +27,8 @@ const PATIENCE: Duration = Duration::from_millis(60);
 /// Operations of the second thread are numbered from here, so that they write other bytes.
 const SECOND: usize = 500;
 
-/// What one thread has done, and the contents after each of its operations as they would be without the other thread.
+/// What one thread has done, and the contents after each of its operations as they would be without
+/// the other thread.
 struct Program {
     states: Vec<Files>,
     /// File and block.
@@ -42,7 +45,8 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Runs `first`; before its access number `at` to the medium `second` runs beside it. `None`: it has no such access.
+    /// Runs `first`; before its access number `at` to the medium `second` runs beside it. `None`:
+    /// it has no such access.
     pub fn record(
         shape: Shape,
         files: &[(&'static str, usize)],

@@ -192,12 +192,14 @@ impl SimHome {
         self.disk.inner.lock().hook = hook;
     }
 
-    /// Does `what` once, when the next read that is longer than a sector has half of its bytes; it may call the home.
+    /// Does `what` once, when the next read that is longer than a sector has half of its bytes; it
+    /// may call the home.
     pub fn in_next_read(&self, what: impl FnOnce() + Send + 'static) {
         self.disk.inner.lock().in_next_read = Some(Box::new(what));
     }
 
-    /// Sets the clock back, as an administrator does or a time server: later changes get earlier stamps.
+    /// Sets the clock back, as an administrator does or a time server: later changes get earlier
+    /// stamps.
     pub fn set_clock_back(&self, by_ns: u64) {
         self.disk.inner.lock().state.clock_ns -= by_ns;
     }
@@ -620,7 +622,8 @@ impl HomeFile for SimFile {
         None
     }
 
-    /// Sector by sector: a write meanwhile may be found in part, as in the page cache of a real home.
+    /// Sector by sector: a write meanwhile may be found in part, as in the page cache of a real
+    /// home.
     fn read_at(&self, off: u64, into: &mut [u8]) -> io::Result<usize> {
         let middle = into.len() / SECTOR / 2;
         let mut done = 0;

@@ -514,7 +514,8 @@ impl Node {
         }
     }
 
-    /// The first byte from `from` on that is in an allocation unit with space, or in one without; past the last unit there is none.
+    /// The first byte from `from` on that is in an allocation unit with space, or in one without;
+    /// past the last unit there is none.
     pub(super) fn next(&self, from: u64, with_space: bool) -> Option<u64> {
         let first = usize::try_from(from).unwrap_or(usize::MAX) / ALLOCATION;
         let units = first..self.blocks.len().max(first);
