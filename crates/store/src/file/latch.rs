@@ -1,8 +1,9 @@
 //! A lock that is let go with a plain store.
 //!
-//! The locks of a file are let go right after a fence. A locked instruction there would wait until everything that was sent to the medium has
+//! The locks of a file and of a lane are let go right after a fence. A locked instruction there would wait until everything that was sent to the medium has
 //! arrived; a plain store does not, so the caller's next work runs meanwhile. Mostly there is one writer; somebody who has to wait
-//! looks again and again, then lets others run, then sleeps, because the holder may be waiting for room.
+//! looks again and again, then lets others run, then sleeps, because the holder may be waiting for room, or have a lower priority: one that
+//! yields only never runs while a real-time thread waits for it.
 //!
 //! Deliberately absent: fairness. Who waits gets the lock as soon as it looks at the right moment.
 
@@ -26,6 +27,11 @@ impl<T> Latch<T> {
     #[inline]
     pub(crate) fn lock(&self) -> SpinMutexGuard<'_, T> {
         self.0.try_lock().unwrap_or_else(|| self.wait())
+    }
+
+    /// [`Latch::lock`] if nobody has it.
+    pub(crate) fn try_lock(&self) -> Option<SpinMutexGuard<'_, T>> {
+        self.0.try_lock()
     }
 
     #[cold]

@@ -130,8 +130,7 @@ impl Tier {
 
     #[inline]
     pub(crate) fn lock_lane_number(&self, number: u32) -> LaneGuard<'_> {
-        let lane = &self.lanes[number as usize];
-        self.guard(lane.try_lock().unwrap_or_else(|| lane.lock()), number)
+        self.guard(self.lanes[number as usize].lock(), number)
     }
 
     /// Releases what the switch before left claimed. A switch ends without any locked instruction, which would wait until its block has

@@ -29,7 +29,6 @@ use crossbeam_utils::CachePadded;
 use geometry::Geometry;
 use lane::Lane;
 use parking_lot::Mutex;
-use spin::mutex::SpinMutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -59,8 +58,9 @@ pub(crate) struct Tier {
     pub(crate) seed: u64,
     pub(crate) superblocks: Mutex<Vec<Superblock>>,
     pub(crate) allocator: Allocator,
-    /// Locks that yield while they wait: held for a microsecond, and released without waiting for what the holder sent on its way.
-    pub(crate) lanes: Box<[CachePadded<SpinMutex<Lane, spin::Yield>>]>,
+    /// Locks that sleep when they wait long, for a thread of lower priority may hold one: held for a microsecond, and released without
+    /// waiting for what the holder sent on its way.
+    pub(crate) lanes: Box<[CachePadded<Latch<Lane>>]>,
     /// What of each lane is looked at without its lock.
     pub(crate) shown: Box<[CachePadded<lane::Shown>]>,
     pub(crate) batches: Box<[CachePadded<Mutex<BatchSlot>>]>,
@@ -165,5 +165,42 @@ impl Tier {
     /// Bytes of all members in use now.
     pub(crate) fn len(&self) -> u64 {
         self.members.iter().map(|m| m.mapping.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::options::{Medium, Options, TierSpec};
+    use crate::profile::Profile;
+    use std::time::Duration;
+
+    /// Sleeps and other waits of this thread that let any thread run, of whatever priority.
+    fn waits() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        waits.unwrap().trim().parse().unwrap()
+    }
+
+    #[test]
+    fn who_waits_for_a_lane_sleeps_so_that_a_holder_of_lower_priority_can_run() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("db")).unwrap();
+        let tier = TierSpec::new("fast", dir.path().join("fast"), Medium::Emulated, 16 << 20);
+        let profile = Some(Profile::named("generic").unwrap());
+        let options = Options { profile, background: false, ..Options::default() };
+        let home = crate::attach(&dir.path().join("db"), &[tier], options).unwrap();
+        let tier = &home.inner.tiers[0];
+        let held = tier.lock_lane_number(0);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let before = waits();
+                drop(tier.lock_lane_number(0));
+                waits() - before
+            });
+            std::thread::sleep(Duration::from_millis(100));
+            drop(held);
+            let slept = waiter.join().unwrap();
+            assert!(slept >= 10, "{slept} sleeps in 100 ms");
+        });
     }
 }
