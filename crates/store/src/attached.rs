@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use tiersmith_events::Registry;
-use tiersmith_pmem::process::Process;
+use tiersmith_pmem::process::{self, Process};
 
 pub use crate::file::read::BlockRef;
 pub use crate::home::OpenMode;
@@ -613,7 +613,7 @@ pub(crate) fn spawn_background(
     stop: &Arc<AtomicBool>,
 ) -> std::io::Result<JoinHandle<()>> {
     let (inner, stop) = (inner.clone(), stop.clone());
-    std::thread::Builder::new().name("tiersmith-tier".into()).spawn(move || {
+    process::spawn("tiersmith-tier", move || {
         while !stop.load(Ordering::Acquire) {
             {
                 let mut woken = inner.wake.0.lock();
