@@ -130,10 +130,22 @@ impl Inner {
         let state = match self.new_state(path, found, mode.read_only, wants_slot) {
             Ok(Ok(state)) => Arc::new(state),
             Ok(Err(lacks)) => return Ok(Opening::Lacks(lacks)),
-            Err(e) => return Err(e),
+            Err(e) => return Err(if made { self.unmake(path, e) } else { e }),
         };
         self.files.lock().insert(stat.key(), state.clone());
         Ok(Opening::Opened(state))
+    }
+
+    /// A file that was just made could not be opened, mostly because its directory could not be
+    /// synced: whoever asked is told that there is none, so there is none.
+    fn unmake(&self, path: &Path, e: Error) -> Error {
+        if let Err(worse) = self.home.unlink(path) {
+            log::warn!(
+                "{} was made, and is said not to have been ({e}): it could not be removed again: {worse}",
+                path.display()
+            );
+        }
+        e
     }
 
     fn is_missing(&self, path: &Path) -> bool {

@@ -374,6 +374,29 @@ fn an_unlink_whose_directory_sync_failed_is_tried_again() {
     assert_eq!(attached.stats().tiers[0].dirty_bytes, 0, "dirty blocks of a file that is gone");
 }
 
+#[test]
+fn a_file_that_is_made_and_cannot_be_synced_is_not_there_when_the_caller_is_told_so() {
+    for (mode, nth) in [(OpenMode::CREATE_NEW, 1), (OpenMode::CREATE_NEW, 2), (OpenMode::CREATE, 2)] {
+        let (home, _g, attached, _m) = sim(Medium::Emulated, MIB, None);
+        home.fail_nth_sync(nth);
+        println!("{}", attached.open("a.d8", mode).unwrap_err());
+        assert!(home.contents(Path::new("a.d8")).is_none(), "the file was made all the same");
+        // One that was there before stays.
+        attached.open("a.d8", mode).unwrap().write(0, &[3; B]).unwrap();
+        attached.detach().unwrap();
+        assert_eq!(home.contents(Path::new("a.d8")).unwrap()[..], [3; B]);
+    }
+}
+
+#[test]
+fn a_file_that_was_there_stays_when_opening_it_fails() {
+    let (home, _g, attached, _m) = sim(Medium::Emulated, MIB, None);
+    home.put(Path::new("a.d8"), &[7; 100]).unwrap();
+    home.fail_nth_sync(2);
+    println!("{}", attached.open("a.d8", OpenMode::CREATE).unwrap_err());
+    assert_eq!(home.contents(Path::new("a.d8")).unwrap()[..], [7; 100]);
+}
+
 fn sim_empty(bytes: u64) -> (Arc<SimHome>, AttachedHome) {
     let (home, _gate, attached, _mapping) = sim(Medium::Emulated, bytes, None);
     (home, attached)

@@ -72,7 +72,7 @@ impl Fs {
         with_umask(umask, || rustix::fs::mkdirat(&at.dir, &at.name, Mode::from_raw_mode(mode & 0o7777)))
             .map_err(|e| self.refused("make the directory", &at.path, e))?;
         self.give_to(who, &at)?;
-        self.settle_directory(&at.dir)?;
+        self.settle_made(&at, AtFlags::REMOVEDIR)?;
         self.enter_made(parent, &at)
     }
 
@@ -98,7 +98,7 @@ impl Fs {
                 .map_err(|e| self.refused("make", &at.path, e))?;
             self.give_to(who, &at)?;
         }
-        self.settle_directory(&at.dir)?;
+        self.settle_made(&at, AtFlags::empty())?;
         self.enter_made(parent, &at)
     }
 
@@ -109,8 +109,16 @@ impl Fs {
         rustix::fs::symlinkat(target, &at.dir, &at.name)
             .map_err(|e| self.refused("make the link", &at.path, e))?;
         self.give_to(who, &at)?;
-        self.settle_directory(&at.dir)?;
+        self.settle_made(&at, AtFlags::empty())?;
         self.enter_made(parent, &at)
+    }
+
+    /// Makes the name of what was just made durable. Where that fails the program is told that
+    /// nothing was made, so it goes again.
+    fn settle_made(&self, at: &At, how: AtFlags) -> Answer<()> {
+        self.settle_directory(&at.dir).inspect_err(|_| {
+            let _ = rustix::fs::unlinkat(&at.dir, &at.name, how);
+        })
     }
 
     /// Makes a file and opens it; opens the one that is there, unless `exclusive`.
@@ -131,24 +139,25 @@ impl Fs {
             Ok(fd) => {
                 let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
                 let node = self.table.lock().enter(parent, name, &found);
-                let opened = self.open_at(&node, &at, fd, true, true);
+                let opened = self.open_at(&node, &at, fd, true, true).and_then(|opened| {
+                    if wide != mode {
+                        rustix::fs::fchmod(opened.home_fd()?, Mode::from_raw_mode(mode & !umask & 0o7777))?;
+                    }
+                    self.settle_directory(&at.dir).map(|()| opened)
+                });
                 let opened = match opened {
                     Ok(opened) => opened,
                     Err(e) => {
                         self.forget(node.id, 1);
                         self.table.lock().unname(parent, name, true);
-                        // The program was told that there is no file.
-                        let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
+                        // The program is told that there is no file. The store may know it.
+                        if self.home.unlink(&at.path).is_err() {
+                            let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
+                        }
                         return Err(e);
                     }
                 };
-                let home_fd = opened.home_fd()?;
-                if wide != mode {
-                    rustix::fs::fchmod(&home_fd, Mode::from_raw_mode(mode & !umask & 0o7777))?;
-                }
-                self.settle_directory(&at.dir)?;
-                let found = rustix::fs::statx(&home_fd, "", AtFlags::EMPTY_PATH, mask())?;
-                drop(home_fd);
+                let found = rustix::fs::statx(opened.home_fd()?, "", AtFlags::EMPTY_PATH, mask())?;
                 let attr = attr_of(&self.home, &found);
                 let handle = self.hand_out(&node, opened, flags);
                 Ok((Entry { node: node.id, attr }, handle))
