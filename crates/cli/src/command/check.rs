@@ -34,7 +34,8 @@ pub(crate) struct Check {
     /// The tier is as a crash left it: unapplied records and the like are expected
     #[arg(long)]
     cold: bool,
-    /// Do not read every clean block to compare it with the home
+    /// Do not read blocks, neither the clean ones, to compare them with the home, nor the others,
+    /// to see whether the medium still has them
     #[arg(long)]
     quick: bool,
     /// Print JSON
@@ -73,6 +74,7 @@ impl Check {
             // A directory's tier is as its last user left it, which was not necessarily in order.
             after_recovery: recovered && !self.cold,
             compare_blocks: !self.quick,
+            read_dirty: !self.quick,
             ..CheckOptions::default()
         };
         let report = check(Some(&home), &members, &options)?;

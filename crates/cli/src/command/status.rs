@@ -1,12 +1,13 @@
 //! `tiersmith status`: is it attached, to what, and what is in the tier.
 
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 use tiersmith_sqlite::place::{Placement, Standing, Status as PlaceStatus};
-use tiersmith_store::check::{CheckOptions, check};
+use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Severity, check};
 
 use super::home::{Home, Subject};
 use super::{print, print_json};
@@ -28,7 +29,8 @@ Examples:
   tiersmith status /var/lib/postgresql/15/main --watch
   tiersmith status app.db --json
 
-Exit codes: 0 plain, mounted, or a database attached and sound; 1 there is something to mend, and it says what; 2 error.")]
+Exit codes: 0 plain, mounted, or a database attached and sound; 1 there is something to mend, and it says what: not mounted, a tier that
+is damaged; 2 error.")]
 pub(crate) struct Status {
     #[command(flatten)]
     home: Home,
@@ -56,6 +58,11 @@ impl Status {
     }
 
     fn database(&self, status: &PlaceStatus) -> Result<Outcome> {
+        // It cannot be opened: `check` tells whether that is because of its tier, and what it
+        // means.
+        let tier = status.spec.as_ref().filter(|_| status.trouble.is_some() && status.blocks.is_none());
+        let report = tier.and_then(|spec| look_at(Some(&status.home), &spec.members).ok());
+        let report = report.filter(|report| !report.is_sound());
         if self.json {
             let spec = status.spec.as_ref().map(|spec| {
                 json!({ "members": spec.members, "emulated": spec.emulate, "place": word(spec.place) })
@@ -68,10 +75,11 @@ impl Status {
             });
             print_json(&json!({
                 "database": status.database, "standing": status.standing.word(), "home": status.home, "tier": spec,
-                "blocks": blocks, "trouble": status.trouble,
+                "blocks": blocks, "trouble": status.trouble, "check": report.as_ref().map(findings),
             }))?;
         } else {
-            print(&status.to_string())?;
+            let path = status.database.display().to_string();
+            print(&format!("{status}{}", report.map_or_else(String::new, |report| damage(&report, &path))))?;
         }
         let well =
             matches!(status.standing, Standing::Plain | Standing::Attached) && status.trouble.is_none();
@@ -147,10 +155,8 @@ impl Status {
             return Ok(if left { Outcome::Findings } else { Outcome::Good });
         }
         let members = self.home.members()?;
-        let options =
-            CheckOptions { after_recovery: false, compare_blocks: false, ..CheckOptions::default() };
-        let report = check(None, &members, &options)?;
-        let summary = &report.summary;
+        let report = look_at(Some(place.path()), &members)?;
+        let (summary, sound) = (&report.summary, report.is_sound());
         let emulated = note.iter().flat_map(|note| &note.tiers).any(|tier| tier.emulated);
         if self.json {
             let mut all = serde_json::to_value(summary).unwrap_or_default();
@@ -162,32 +168,89 @@ impl Status {
                 let _ = fields
                     .insert("profile".into(), json!(note.as_ref().and_then(|note| note.profile.clone())));
                 let _ = fields.insert("files_are_in".into(), json!(note.as_ref().map(|note| &note.files)));
+                fields.extend(findings(&report));
             }
             print_json(&all)?;
+            return Ok(Outcome::Findings);
+        }
+        let label = if emulated { " (EMULATED)" } else { "" };
+        let mut text = match &summary.tier[..] {
+            "" => format!("{path}: attached to a tier{label} that cannot be read; it is not mounted\n"),
+            name => format!("{path}: tier `{name}`{label} is {}; it is not mounted\n", summary.state),
+        };
+        if let Some(what) = interrupted(&summary.state).filter(|_| sound) {
+            text.push_str(&format!(
+                "  {what} was interrupted; nothing is lost, and either command below goes on\n"
+            ));
+        }
+        if !sound {
+            text.push_str(&damage(&report, &path.to_string()));
         } else {
-            let label = if emulated { " (EMULATED)" } else { "" };
-            let mut text =
-                format!("{path}: tier `{}`{label} is {}; it is not mounted\n", summary.tier, summary.state);
-            if let Some(what) = interrupted(&summary.state) {
-                text.push_str(&format!(
-                    "  {what} was interrupted; nothing is lost, and either command below goes on\n"
-                ));
-            }
             text.push_str(&format!(
                 "  home as the tier has it: {}\n  files: {}\n  in the tier: {} blocks dirty ({} bytes), {} blocks cached; {} of {} frames used\n",
                 summary.home, summary.files, summary.blocks_dirty, summary.dirty_bytes, summary.blocks_cached,
                 summary.frames_used, summary.frames_total
             ));
-            if let Some(lent) = summary.lent_line() {
-                text.push_str(&format!("  {lent}\n"));
-            }
+        }
+        if let Some(lent) = summary.lent_line() {
+            text.push_str(&format!("  {lent}\n"));
+        }
+        if sound {
             text.push_str(&format!(
                 "  to use it: `tiersmith attach {path}`, which recovers it and mounts it; to have it plain: `tiersmith detach {path}`\n"
             ));
-            print(&text)?;
         }
+        print(&text)?;
         Ok(Outcome::Findings)
     }
+}
+
+/// Findings that are shown; `check` shows all.
+const SHOWN: usize = 5;
+
+/// What `check` finds in a tier at rest. Reads every block that exists only there, but no clean
+/// ones.
+fn look_at(home: Option<&Path>, members: &[PathBuf]) -> Result<CheckReport> {
+    let options = CheckOptions { after_recovery: false, compare_blocks: false, ..CheckOptions::default() };
+    match check(home, members, &options) {
+        Err(CheckError::Home { .. }) => Ok(check(None, members, &options)?),
+        other => Ok(other?),
+    }
+}
+
+/// The part of a report that says whether the tier is sound.
+fn findings(report: &CheckReport) -> serde_json::Map<String, serde_json::Value> {
+    let all = json!({
+        "sound": report.is_sound(), "at_stake": report.at_stake(), "findings": report.findings, "counts": report.counts,
+        "omitted": report.omitted,
+    });
+    match all {
+        serde_json::Value::Object(fields) => fields,
+        _ => serde_json::Map::new(),
+    }
+}
+
+/// For people: what is at stake in a tier that is not sound, and what to do before anything else.
+fn damage(report: &CheckReport, path: &str) -> String {
+    let stake = report.at_stake().unwrap_or_default();
+    let mut text = format!("  DAMAGED: {stake}\n");
+    let wrong = || report.findings.iter().filter(|finding| finding.severity != Severity::Note);
+    for finding in wrong().take(SHOWN) {
+        text.push_str(&format!(
+            "  {:?}: {}: expected {}, found {}\n    means: {}\n    what to do: {}\n",
+            finding.severity, finding.place, finding.expected, finding.found, finding.meaning, finding.remedy
+        ));
+    }
+    let notes = report.count(Severity::Note);
+    let more = report.counts.iter().sum::<u64>() - notes - wrong().take(SHOWN).count() as u64;
+    if more > 0 {
+        text.push_str(&format!("  and {more} more findings\n"));
+    }
+    text.push_str(&format!(
+        "  Do not attach or detach before this is repaired, and copy the tier's members before you \
+         change them. `tiersmith check {path} --cold` lists every finding with its remedy\n"
+    ));
+    text
 }
 
 /// Which command has left the tier in this state, if one was ended on its way.

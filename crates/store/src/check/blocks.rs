@@ -26,6 +26,10 @@ pub(super) struct First {
 pub(super) struct Counts {
     pub(super) cached: u64,
     pub(super) dirty: u64,
+    /// `Dirty` blocks whose newest version cannot be had.
+    pub(super) dirty_lost: u64,
+    /// Part of the map cannot be read.
+    pub(super) unknown: bool,
     /// Blocks at or past the end of the file.
     pub(super) past_end: (u64, Option<First>),
     /// `Cached` blocks that differ from home.
@@ -103,7 +107,8 @@ impl Reader<'_, '_> {
         let tail = self.checker.options.after_recovery && (inside as u64) < bytes;
         let compare = held == Held::Cached && self.checker.options.compare_blocks && self.file.line.is_some();
         let home = self.home.filter(|_| compare);
-        if !tail && home.is_none() {
+        let only_copy = held == Held::Dirty && self.checker.options.read_dirty;
+        if !tail && !only_copy && home.is_none() {
             return;
         }
         let [mut space, mut home_space] = std::mem::take(&mut self.checker.space);
@@ -119,7 +124,10 @@ impl Reader<'_, '_> {
                     self.compare(first, data, home, &mut home_space);
                 }
             }
-            Err(e) => self.block_unreadable(first, at, &e),
+            Err(e) => {
+                self.counts.dirty_lost += u64::from(held == Held::Dirty);
+                self.block_unreadable(first, at, &e);
+            }
         }
         self.checker.space = [space, home_space];
     }
@@ -194,6 +202,7 @@ impl Visitor for Reader<'_, '_> {
         }
         let fine = self.claim(frame, Use::Page, spot, None);
         self.checker.report.summary.map_pages += u64::from(fine);
+        self.counts.unknown |= !fine;
         fine
     }
 
@@ -208,10 +217,13 @@ impl Visitor for Reader<'_, '_> {
             count(&mut self.counts.past_end, first);
         } else if fine {
             self.contents(first, held, frame);
+        } else {
+            self.counts.dirty_lost += u64::from(held == Held::Dirty);
         }
     }
 
     fn damaged(&mut self, bad: BadWords) {
+        self.counts.unknown = true;
         let (structure, block) = match bad.level {
             Level::Block(n) => {
                 (format!("map page of blocks {} to {}", n / 512 * 512, n / 512 * 512 + 511), Some(n))
@@ -236,6 +248,7 @@ impl Visitor for Reader<'_, '_> {
     }
 
     fn unreadable(&mut self, level: Level, spot: Spot, error: io::Error) {
+        self.counts.unknown = true;
         let text = Text {
             expected: "a readable map page".into(),
             found: format!("the medium gave an error: {error}"),

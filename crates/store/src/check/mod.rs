@@ -75,13 +75,15 @@ pub struct CheckOptions {
     pub after_recovery: bool,
     /// Read every `Cached` block and its home block, and compare.
     pub compare_blocks: bool,
+    /// Read every `Dirty` block to see whether the medium still has it; there is no other copy.
+    pub read_dirty: bool,
     /// Findings kept in the report; further ones are counted.
     pub findings_max: usize,
 }
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { after_recovery: true, compare_blocks: true, findings_max: 1000 }
+        Self { after_recovery: true, compare_blocks: true, read_dirty: true, findings_max: 1000 }
     }
 }
 

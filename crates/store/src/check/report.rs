@@ -88,6 +88,8 @@ pub struct Summary {
     pub state: String,
     /// Members of the tier.
     pub members: u32,
+    /// Bytes of all members: as their superblocks say, or as they are, whichever is more.
+    pub bytes: u64,
     /// Allocation units over all members.
     pub units: u64,
     /// Bytes of an allocation unit.
@@ -100,6 +102,14 @@ pub struct Summary {
     pub blocks_dirty: u64,
     /// Bytes of the blocks in state `Dirty`: what only the tier holds.
     pub dirty_bytes: u64,
+    /// Those `Dirty` blocks whose newest version is lost: the frame is unreadable, past the end of
+    /// its member, or also used by something else.
+    pub dirty_lost: u64,
+    /// Bytes of these.
+    pub dirty_lost_bytes: u64,
+    /// Superblocks, file slots or map pages are damaged, so there may be more `Dirty` blocks than
+    /// counted.
+    pub stake_is_unknown: bool,
     /// Files that are lent: their newest contents may be in plain files only, beside the first member.
     pub files_lent: u64,
     /// Bytes of these plain files.
@@ -158,6 +168,32 @@ impl CheckReport {
         Severity::ALL.into_iter().all(|s| s == Severity::Note || self.count(s) == 0)
     }
 
+    /// For people: how many acknowledged blocks are at stake. `None` when the tier is sound.
+    #[must_use]
+    pub fn at_stake(&self) -> Option<String> {
+        if self.is_sound() {
+            return None;
+        }
+        let s = &self.summary;
+        let (dirty, lost) = (s.blocks_dirty, s.dirty_lost);
+        let counted = (dirty > 0).then(|| {
+            format!(
+                "{lost} of {dirty} blocks that exist only in the tier cannot be read ({} of {} bytes)",
+                s.dirty_lost_bytes, s.dirty_bytes
+            )
+        });
+        let unknown = s.stake_is_unknown.then(|| {
+            let more = if dirty > 0 { "more such blocks" } else { "blocks that exist only in the tier" };
+            format!(
+                "{more} may be lost and cannot be counted, because the metadata that locates them is \
+                 damaged (the tier has {} bytes)",
+                s.bytes
+            )
+        });
+        let all: Vec<String> = counted.into_iter().chain(unknown).collect();
+        Some(if all.is_empty() { "no block exists only in the tier".into() } else { all.join("; ") })
+    }
+
     /// How many findings there are of one severity, those left out included.
     #[must_use]
     pub fn count(&self, severity: Severity) -> u64 {
@@ -179,12 +215,14 @@ impl CheckReport {
         let s = &self.summary;
         let mut summary = Object::new();
         summary.text("tier", &s.tier).text("home", &s.home).text("state", &s.state);
-        summary.raw("members", s.members).raw("units", s.units).raw("unit_bytes", s.unit_bytes);
+        summary.raw("members", s.members).raw("bytes", s.bytes);
+        summary.raw("units", s.units).raw("unit_bytes", s.unit_bytes);
         summary
             .raw("files", s.files)
             .raw("blocks_cached", s.blocks_cached)
             .raw("blocks_dirty", s.blocks_dirty);
-        summary.raw("dirty_bytes", s.dirty_bytes);
+        summary.raw("dirty_bytes", s.dirty_bytes).raw("dirty_lost", s.dirty_lost);
+        summary.raw("dirty_lost_bytes", s.dirty_lost_bytes).raw("stake_is_unknown", s.stake_is_unknown);
         summary.raw("files_lent", s.files_lent).raw("lent_bytes", s.lent_bytes);
         match &s.lent_in {
             Some(directory) => summary.text("lent_in", directory),
@@ -305,6 +343,9 @@ impl fmt::Display for CheckReport {
         )?;
         let counts = Severity::ALL.map(|s| format!("{} {}", self.count(s), s.name()));
         row("findings", counts.join(", "))?;
+        if let Some(stake) = self.at_stake() {
+            row("at stake", stake)?;
+        }
         for (n, finding) in self.findings.iter().enumerate() {
             writeln!(f, "\n{:>4}  {}: {}", n + 1, finding.severity.name(), finding.place)?;
             writeln!(f, "      expected  {}", finding.expected)?;

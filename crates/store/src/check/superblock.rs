@@ -1,7 +1,8 @@
 //! The checker's own reader of superblocks, and what the members of a tier must agree about (invariants 1 and 2).
 //!
-//! **Invariant**: a [`Layout`] that is given out fits the members: every offset it computes for a frame, slot or record lies inside the
-//! bytes that the member has.
+//! **Invariant**: a [`Layout`] that is given out fits the members: every offset it computes for a
+//! frame, slot or record lies inside the bytes that the member has; of one that was cut short it
+//! may lie past them, and its [`Source`] then says so.
 
 use super::map::Spot;
 use super::report::{CheckReport, Finding, Place, Severity};
@@ -295,6 +296,7 @@ pub(super) fn open(
         }
     }
     let Some(first) = found.iter().flatten().max_by_key(|sb| sb.sequence).cloned() else {
+        report.summary.bytes = sources.iter().map(|source| source.len()).sum();
         return Ok(Opened::Nothing);
     };
     report.summary.tier = first.name.clone();
@@ -331,6 +333,7 @@ pub(super) fn open(
         }
     }
     if found.iter().any(Option::is_none) {
+        report.summary.bytes = sources.iter().map(|source| source.len()).sum();
         // Both copies of a member are gone, which the report says already; without them nothing can be located.
         return Ok(Opened::Nothing);
     }
@@ -453,6 +456,7 @@ fn read_member(
                     remedy: "restore this member from a copy of the medium, or the home from a backup".into(),
                 },
             );
+            report.summary.stake_is_unknown = true;
             Ok(Member::Damaged)
         }
     }
@@ -533,6 +537,7 @@ fn lay_out(
     let mut units = u64::MAX;
     for (sb, at) in members.iter().zip(order) {
         let there = sources.get(*at).map_or(0, |s| s.len());
+        report.summary.bytes += sb.len.max(there);
         if there < sb.len {
             report.add(
                 options.findings_max,
@@ -547,10 +552,9 @@ fn lay_out(
                 },
             );
         }
-        if there < sb.data_start {
-            return Opened::Nothing;
-        }
-        units = units.min((there.min(sb.len) - sb.data_start) / sb.unit);
+        // Counting the last unit of a truncated member: its first blocks may be there.
+        let whole = sb.len.saturating_sub(sb.data_start) / sb.unit;
+        units = units.min(there.saturating_sub(sb.data_start).div_ceil(sb.unit).min(whole));
     }
     let Some(zero) = members.first() else { return Opened::Nothing };
     // Of a growth that was cut some members do not name the new extent yet: it has no files.

@@ -3,6 +3,8 @@
 //! **Invariant**: a slot whose in-use word or identity is damaged gives no [`FileFacts`]; its map is not followed, because without the
 //! block size nothing in it can be placed.
 
+use std::io;
+
 use super::frames::Use;
 use super::report::{FileName, Place, Severity};
 use super::seal::{Level, Seal, all_zero, checksum, u16_at, u32_at, u64_at};
@@ -12,6 +14,8 @@ use crate::check::home::same_when_known;
 
 /// Slots read at a time.
 const SLOTS_AT_ONCE: u64 = 64;
+/// Slots read at a time around an unreadable place: media lose whole frames.
+const SLOTS_IN_FRAME: u64 = 4;
 const HINT_MAX: usize = 630;
 /// Blocks a file can have at most.
 const BLOCKS_MAX: u64 = 1 << 27;
@@ -127,9 +131,12 @@ impl Checker<'_> {
     /// Reads slots that follow each other on a member.
     fn read_slots(&mut self, first: u64, count: u64) {
         let mut space = Vec::new();
-        let (end, mut first) = (first + count, first);
+        let (start, end, mut first, mut at_once) = (first, first + count, first, SLOTS_AT_ONCE);
+        // A run of unreadable slots, for one finding.
+        let mut lost: Option<(u64, u64, io::Error)> = None;
         while first < end {
-            let count = SLOTS_AT_ONCE.min(end - first);
+            // After a large step failed: small steps up to the next large one.
+            let count = (at_once - (first - start) % at_once).min(end - first);
             let at = self.tier.layout.slot_at(first);
             let source = self.tier.source(at.member);
             match source.and_then(|s| s.view(at.offset, (count * SLOT) as usize, &mut space)) {
@@ -137,21 +144,33 @@ impl Checker<'_> {
                     for (slot, bytes) in (first..).zip(bytes.chunks_exact(SLOT as usize)) {
                         self.read_slot(slot, bytes);
                     }
+                    self.slots_unreadable(lost.take());
                 }
-                Err(e) => self.add(
-                    Severity::Damage,
-                    3,
-                    self.slot_place(first, 0, "file slots", None),
-                    Text {
-                        expected: format!("{count} readable slots"),
-                        found: format!("the medium gave an error: {e}"),
-                        meaning: "which files have blocks in the tier is not known for these slots".into(),
-                        remedy: "restore the member from a copy of the medium",
-                    },
-                ),
+                Err(_) if at_once > SLOTS_IN_FRAME => {
+                    at_once = SLOTS_IN_FRAME;
+                    continue;
+                }
+                Err(e) => lost.get_or_insert((first, 0, e)).1 += count,
             }
             first += count;
+            if (first - start).is_multiple_of(SLOTS_AT_ONCE) {
+                at_once = SLOTS_AT_ONCE;
+            }
         }
+        self.slots_unreadable(lost);
+    }
+
+    fn slots_unreadable(&mut self, lost: Option<(u64, u64, io::Error)>) {
+        let Some((first, count, e)) = lost else { return };
+        self.report.summary.stake_is_unknown = true;
+        let place = self.slot_place(first, 0, "file slots", None);
+        let text = Text {
+            expected: format!("{count} readable slots"),
+            found: format!("the medium gave an error: {e}"),
+            meaning: "which files have blocks in the tier is not known for these slots".into(),
+            remedy: "restore the member from a copy of the medium",
+        };
+        self.add(Severity::Damage, 3, place, text);
     }
 
     fn slot_place(&self, slot: u64, within: u64, structure: &str, file: Option<FileName>) -> Place {
@@ -172,6 +191,7 @@ impl Checker<'_> {
             Some(0) => return,
             Some(id) => id,
             None => {
+                self.report.summary.stake_is_unknown = true;
                 let place = self.slot_place(slot, 0, &format!("in-use word of file slot {slot}"), None);
                 let text = Text {
                     expected: format!("a word sealed for slot {slot}"),
@@ -200,6 +220,7 @@ impl Checker<'_> {
         };
         let (given, computed) = (u64_at(b, 56), checksum(&b[16..56], key));
         if given != computed || !matches!(b[28], 1 | 2) || file.class > 3 {
+            self.report.summary.stake_is_unknown = true;
             let found = if given == computed {
                 format!("class {}, block size code {}", b[28], b[29])
             } else {

@@ -143,6 +143,9 @@ impl<'s> Checker<'s> {
         summary.blocks_cached += counts.cached;
         summary.blocks_dirty += counts.dirty;
         summary.dirty_bytes += counts.dirty * file.block_bytes();
+        summary.dirty_lost += counts.dirty_lost;
+        summary.dirty_lost_bytes += counts.dirty_lost * file.block_bytes();
+        summary.stake_is_unknown |= counts.unknown;
         self.conclude_blocks(file, &counts);
         match &found {
             Some(Ok(Some(home))) => self.verify_stamp(file, &counts, &**home),

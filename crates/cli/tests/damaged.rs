@@ -1,0 +1,154 @@
+//! What the commands say of a tier whose medium lost something: how much is at stake, and nothing
+//! that would make it worse.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
+use tiersmith_store::{Medium, OpenMode, Options, TierSpec, attach};
+
+fn tiersmith(dir: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tiersmith"));
+    command.args(arguments).current_dir(dir).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8([&output.stdout[..], &output.stderr[..]].concat()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(output)))
+}
+
+/// A directory `data` with 200 blocks of 4 KiB that only `data.tier` has.
+fn ahead_of_home(dir: &Path) {
+    let home = dir.join("data");
+    std::fs::create_dir(&home).unwrap();
+    let spec = TierSpec::new("fast", dir.join("data.tier"), Medium::Emulated, 16 << 20);
+    let options = Options { background: false, ..Options::default() };
+    let attached = attach(&home, &[spec], options).unwrap();
+    let file = attached.open("table", OpenMode::CREATE).unwrap();
+    for block in 0..200 {
+        file.write(block * 4096, &[7; 4096]).unwrap();
+    }
+    drop((file, attached));
+}
+
+/// What is done to the file of the tier.
+enum Harm {
+    CutTo(u64),
+    Overwrite(&'static [(u64, usize)]),
+}
+
+fn harm(tier: &Path, harm: &Harm) {
+    let file = OpenOptions::new().write(true).open(tier).unwrap();
+    match harm {
+        Harm::CutTo(len) => file.set_len(*len).unwrap(),
+        Harm::Overwrite(ranges) => {
+            for (at, len) in *ranges {
+                file.write_all_at(&vec![0xee; *len], *at).unwrap();
+            }
+        }
+    }
+}
+
+/// Nothing in it tells somebody to attach or detach a tier that is damaged.
+fn assert_recommends_nothing(said: &str) {
+    for advice in ["to use it", "to have it plain", "goes on", "nothing is lost"] {
+        assert!(!said.contains(advice), "{advice:?} in {said}");
+    }
+    assert!(said.contains("Do not attach or detach before"), "{said}");
+}
+
+#[test]
+fn status_of_a_damaged_tier_says_what_check_finds_and_how_many_blocks_are_at_stake() {
+    const SLOTS: u64 = 12288 + 128 * 128 + 8 * 4096;
+    for (name, what, counted, unknown) in [
+        // The units end in the middle of the blocks; the map page before them is whole.
+        ("blocks", Harm::CutTo((2 << 20) + (100 << 12)), Some((200, 100)), false),
+        ("units", Harm::CutTo(64 << 10), None, true),
+        ("all", Harm::CutTo(0), None, true),
+        ("superblocks", Harm::Overwrite(&[(128, 64), (4096 + 128, 64)]), None, true),
+        ("slot", Harm::Overwrite(&[(SLOTS, 8)]), Some((0, 0)), true),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        ahead_of_home(dir);
+        harm(&dir.join("data.tier"), &what);
+
+        let status = tiersmith(dir, &["status", "data"]);
+        let said = text(&status);
+        assert_eq!(status.status.code(), Some(1), "{name}: {said}");
+        assert_recommends_nothing(&said);
+        assert!(said.contains("DAMAGED") && said.contains("`tiersmith check "), "{name}: {said}");
+        assert!(!said.contains("0 of 0 frames"), "{name}: {said}");
+        if let Some((dirty, lost @ 1..)) = counted {
+            let stake = format!("{lost} of {dirty} blocks that exist only in the tier cannot be read");
+            assert!(said.contains(&stake), "{name}: {said}");
+        }
+        assert_eq!(said.contains("cannot be counted"), unknown, "{name}: {said}");
+
+        let status = tiersmith(dir, &["status", "data", "--json"]);
+        assert_eq!(status.status.code(), Some(1), "{name}: {}", text(&status));
+        let (told, check) = (json(&status), tiersmith(dir, &["check", "data", "--json"]));
+        assert_eq!(check.status.code(), Some(1), "{name}: {}", text(&check));
+        let check = json(&check);
+        assert_eq!(told["sound"], false, "{name}: {told}");
+        assert_eq!(told["counts"], check["counts"], "{name}: {told}");
+        assert_eq!(told["findings"], check["findings"], "{name}");
+        assert_eq!(told["stake_is_unknown"], unknown, "{name}: {told}");
+        if let Some((dirty, lost)) = counted {
+            assert_eq!(told["blocks_dirty"], dirty, "{name}: {told}");
+            assert_eq!(told["dirty_lost"], lost, "{name}: {told}");
+            assert_eq!(told["dirty_lost_bytes"], lost * 4096, "{name}: {told}");
+        }
+    }
+}
+
+#[test]
+fn status_of_a_sound_tier_says_so_and_which_commands_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ahead_of_home(dir);
+    let said = text(&tiersmith(dir, &["status", "data"]));
+    assert!(said.contains("tiersmith attach") && said.contains("200 blocks dirty"), "{said}");
+    let told = json(&tiersmith(dir, &["status", "data", "--json"]));
+    assert_eq!((&told["sound"], &told["dirty_lost"]), (&Value::from(true), &Value::from(0)), "{told}");
+}
+
+#[test]
+fn status_of_a_database_whose_tier_is_damaged_says_what_check_finds() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    tiersmith_sqlite::register().unwrap();
+    let uri = format!(
+        "file:{}?vfs=tiersmith&fast={}&size=16M&emulate=1",
+        dir.join("app.db").display(),
+        dir.join("app.tier").display()
+    );
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(uri, flags).unwrap();
+    connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (x); BEGIN").unwrap();
+    for n in 0..1000 {
+        connection.execute("INSERT INTO t VALUES (zeroblob(?1))", [n]).unwrap();
+    }
+    connection.execute_batch("COMMIT").unwrap();
+    drop(connection);
+    harm(&dir.join("app.tier"), &Harm::CutTo(64 << 10));
+
+    let status = tiersmith(dir, &["status", "app.db"]);
+    let said = text(&status);
+    assert_eq!(status.status.code(), Some(1), "{said}");
+    assert!(said.contains("trouble: ") && said.contains("DAMAGED"), "{said}");
+    assert!(said.contains("cannot be counted"), "{said}");
+    assert_recommends_nothing(&said);
+    let told = json(&tiersmith(dir, &["status", "app.db", "--json"]));
+    assert_eq!(told["check"]["sound"], false, "{told}");
+    assert!(told["check"]["findings"].as_array().unwrap().len() > 1, "{told}");
+}
