@@ -6,7 +6,7 @@ use tiersmith_awr::{Cell, Interval, Table};
 
 use super::result::{Row, StudyResult};
 use crate::case::Placement;
-use crate::published::LABEL;
+use crate::published::{LABEL, Published};
 
 /// Behind the name of a case whose figures are doubted.
 pub const MARK: &str = " (?)";
@@ -225,10 +225,23 @@ pub fn beside_published(result: &StudyResult) -> Option<Table> {
         }
     }
     table.note(LABEL);
+    note_readings(&mut table, result);
     if result.places.emulated {
         table.note("EMULATED: the ratios measured here are of memory that stands for persistent memory.");
     }
     (!table.rows.is_empty()).then_some(table)
+}
+
+/// How documents are to be read that print their gains in two ways.
+fn note_readings(table: &mut Table, result: &StudyResult) {
+    let read = result.published.iter().filter(|p| !p.source.reading.is_empty());
+    let document = |p: &Published| p.id.split('/').next().unwrap_or_default().to_owned();
+    let mut readings: Vec<String> = read.map(|p| format!("{}: {}", document(p), p.source.reading)).collect();
+    readings.sort();
+    readings.dedup();
+    for reading in readings {
+        table.note(reading);
+    }
 }
 
 /// Everything that public documents printed for the cases, with its source; nothing if no case names one.
@@ -257,6 +270,7 @@ pub fn published(result: &StudyResult) -> Option<Table> {
     }
     table.rows.dedup();
     table.note(LABEL);
+    note_readings(&mut table, result);
     let mut sources: Vec<String> = result
         .published
         .iter()
@@ -292,7 +306,7 @@ fn here(result: &StudyResult, case: &str, figure: &str) -> Option<f64> {
     };
     match figure {
         "executes_per_s" => row.executes_ratio(),
-        "transactions_per_s" | "transactions_gain_pct" | "tpm_gain_pct" => row.transactions_ratio(),
+        "transactions_per_s" | "transactions_ratio" | "tpm_gain_pct" => row.transactions_ratio(),
         // Oracle's log writer waits in this event until its write is durable; so does the device of the last.
         "log_file_parallel_write_avg_us" | "log_file_sync_avg_ms" | "log_write_us" => redo(),
         _ => None,
