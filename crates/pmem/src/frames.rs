@@ -279,7 +279,7 @@ mod tests {
     fn views_share_and_keep_claims_out_until_the_last_is_gone() {
         let frames = frames();
         assert!(frames.view(4, 3) && frames.view(6, 4));
-        assert!(!frames.claim(6, 1));
+        assert!(!frames.claim(6, 1) && !frames.free(6, 1) && !frames.free(2, 8));
         frames.unview(4, 3);
         assert!(!frames.claim(6, 1) && frames.claim(4, 2));
         frames.unview(6, 4);

@@ -235,6 +235,8 @@ fn growth_keeps_the_base_while_others_read_and_write() {
     mapping.nt_write(31 * LEN, &[3; 64]);
     mapping.fence();
     assert_eq!(fs::read(&path).unwrap()[31 * LEN as usize..][..64], [3; 64]);
+    let error = mapping.grow((1 << 30) - 1).unwrap_err();
+    assert!(matches!(error, Error::BadLength { .. }), "{error}");
     let error = mapping.grow((1 << 30) + FRAME as u64).unwrap_err();
     assert!(matches!(error, Error::BeyondMaximum { .. }), "{error}");
     mapping.grow(LEN).unwrap();

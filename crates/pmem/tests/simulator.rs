@@ -213,6 +213,31 @@ fn a_fence_makes_a_version_durable_and_keeps_the_newer_ones_pending() {
 }
 
 #[test]
+fn a_fence_makes_the_newest_of_several_versions_durable_at_once() {
+    let sim = Simulator::new();
+    let mapping = one_frame(&sim);
+    for value in 1..4 {
+        mapping.nt_store_u64(0, value);
+    }
+    mapping.fence();
+    assert!(at_end(&sim).pending().is_empty());
+    assert_eq!(at_end(&sim).durable()[0][..8], 3_u64.to_le_bytes());
+}
+
+#[test]
+fn a_flush_does_not_carry_what_another_thread_stored_past_the_caches() {
+    let sim = Simulator::new();
+    let mapping = one_frame(&sim);
+    mapping.nt_store_u64(0, 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| mapping.persist(0, 8));
+    });
+    assert_eq!(at_end(&sim).pending().len(), 1);
+    mapping.fence();
+    assert!(at_end(&sim).pending().is_empty());
+}
+
+#[test]
 fn storing_what_is_there_already_makes_no_version() {
     let sim = Simulator::new();
     let mapping = one_frame(&sim);
