@@ -10,8 +10,11 @@ impl Fs {
     pub(crate) fn getxattr(&self, id: u64, name: &OsStr, into: &mut [u8]) -> Answer<usize> {
         let node = self.node(id)?;
         let pinned = self.pinned(&node)?;
+        // Into a buffer of no length these calls read nothing, and say so.
         match &pinned {
+            Pinned::Open(..) if into.is_empty() => rustix::fs::fgetxattr_query(pinned.fd(), name),
             Pinned::Open(..) => rustix::fs::fgetxattr(pinned.fd(), name, into),
+            Pinned::Path(_) if into.is_empty() => rustix::fs::getxattr_query(pinned.link(), name),
             Pinned::Path(_) => rustix::fs::getxattr(pinned.link(), name, into),
         }
     }
@@ -21,7 +24,9 @@ impl Fs {
         let node = self.node(id)?;
         let pinned = self.pinned(&node)?;
         match &pinned {
+            Pinned::Open(..) if into.is_empty() => rustix::fs::flistxattr_query(pinned.fd()),
             Pinned::Open(..) => rustix::fs::flistxattr(pinned.fd(), into),
+            Pinned::Path(_) if into.is_empty() => rustix::fs::listxattr_query(pinned.link()),
             Pinned::Path(_) => rustix::fs::listxattr(pinned.link(), into),
         }
     }
