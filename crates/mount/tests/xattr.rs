@@ -1,4 +1,5 @@
-//! Extended attributes, as programs copy them: first the length, then the bytes.
+//! Extended attributes, as programs copy them: first the length, then the bytes. And what there is
+//! instead of them: no file attributes, no map of extents.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -54,4 +55,23 @@ fn the_length_of_an_attribute_is_told_before_it_is_read() {
         Command::new("cp").arg("-a").arg(place.at("b.pass")).arg(place.at("copy.pass")).status().unwrap();
     assert!(copied.success());
     assert_eq!(value(&place.at("copy.pass")), b"seventeen letters");
+}
+
+#[test]
+fn file_attributes_and_the_map_of_extents_are_missing_as_the_guide_says() {
+    let guide = include_str!("../../../docs/guide/mount.md");
+    for word in ["`chattr`", "`lsattr`", "`ENOTTY`", "`FIEMAP`", "`EOPNOTSUPP`", "syncs home"] {
+        assert!(guide.contains(word), "the guide says nothing of {word}");
+    }
+    if skipped("what a mount does not offer") {
+        return;
+    }
+    let place = Place::with(16, Options::default());
+    for name in ["a.d8", "b.pass"] {
+        fs::write(place.at(name), [1; 9000]).unwrap();
+        let file = fs::File::open(place.at(name)).unwrap();
+        assert_eq!(rustix::fs::ioctl_getflags(&file), Err(Errno::NOTTY), "{name}");
+        let flags = rustix::fs::IFlags::NOATIME;
+        assert_eq!(rustix::fs::ioctl_setflags(&file, flags), Err(Errno::NOTTY), "{name}");
+    }
 }
