@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::Clear;
@@ -38,6 +38,8 @@ pub(crate) struct HomeFiles {
     most: usize,
     /// Those that may be closed, in the order in which they were opened or last passed over.
     open: Mutex<VecDeque<Weak<Held>>>,
+    /// Files that went away since those were last left out of `open`, or more.
+    gone: AtomicUsize,
     /// Held for writing from a rename at home until the paths here are the new ones.
     renames: RwLock<()>,
 }
@@ -100,7 +102,7 @@ impl HomeFiles {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let half = limit.map_or(usize::MAX, |n| usize::try_from(n / 2).unwrap_or(usize::MAX));
         let most = most.unwrap_or(half).max(1);
-        Self { home, most, open: Mutex::default(), renames: RwLock::default() }
+        Self { home, most, open: Mutex::default(), gone: AtomicUsize::new(0), renames: RwLock::default() }
     }
 
     /// How many files may be open.
@@ -148,7 +150,14 @@ impl HomeFiles {
 
     /// Notes that a file was opened, and closes another one if there are too many.
     fn opened(&self, held: &Arc<Held>) {
-        self.open.lock().push_back(Arc::downgrade(held));
+        {
+            let mut open = self.open.lock();
+            open.push_back(Arc::downgrade(held));
+            if self.gone.load(Ordering::Relaxed) > LOOKS.max(open.len() / 2) {
+                open.retain(|held| held.strong_count() > 0);
+                self.gone.store(0, Ordering::Relaxed);
+            }
+        }
         self.shrink(self.most, LOOKS);
     }
 
@@ -285,6 +294,12 @@ impl Held {
     }
 }
 
+impl Drop for HomeHandle {
+    fn drop(&mut self) {
+        self.held.files.gone.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Ends a change, however it went.
 struct Changing<'a>(&'a Held);
 
@@ -323,10 +338,10 @@ impl HomeHandle {
         self.held.file(&mut self.held.open.lock())
     }
 
-    /// Uses `file`, which may be written, from now on, if what there was may not.
+    /// Uses `file`, which may be written, from now on, if what there was may not, or is closed.
     pub(crate) fn widen(&self, file: Arc<dyn HomeFile>) {
         let mut open = self.held.open.lock();
-        if !open.read_only {
+        if !open.read_only && open.file.is_some() {
             return;
         }
         let was_open = open.file.replace(file).is_some();
@@ -503,6 +518,17 @@ mod tests {
         assert!(!is_open(&first), "it was opened to be looked at");
         assert_eq!(bytes(&first), b"one");
         assert!(is_open(&first));
+    }
+
+    #[test]
+    fn files_that_went_away_are_forgotten() {
+        let files = files_of(&Arc::new(SimHome::new(None)), 1_000_000);
+        let stays = handle(&files, "a");
+        for _ in 0..10_000 {
+            drop(handle(&files, "b"));
+        }
+        assert!(files.open.lock().len() < 4 * LOOKS);
+        assert!(is_open(&stays));
     }
 
     #[test]
