@@ -75,20 +75,27 @@ pub(crate) fn announce(api: &'static Api) {
     }
 }
 
+/// Gives a new connection its function; one whose main file could not be opened fails, with our sentence.
 unsafe extern "C" fn on_connection(
     connection: *mut Connection,
-    _message: *mut *mut c_char,
+    message: *mut *mut c_char,
     routines: *const c_void,
 ) -> c_int {
     // The program's logger may panic.
-    let _ = catch_unwind(|| {
+    let done = catch_unwind(|| {
         // SAFETY: SQLite's: its table of functions, or null.
-        if let Some(api) = unsafe { of_routines(routines) } {
-            // SAFETY: SQLite's: the connection is open; this library stays loaded.
-            unsafe { add_function(api, connection) };
+        let Some(api) = (unsafe { of_routines(routines) }) else { return ffi::OK };
+        // SAFETY: SQLite's: the connection is open; this library stays loaded.
+        unsafe { add_function(api, connection) };
+        // SAFETY: SQLite's: nobody else has the connection yet.
+        let Some(refused) = (unsafe { border::refusal(api, connection) }) else { return ffi::OK };
+        if !message.is_null() {
+            // SAFETY: SQLite's: room for a string, which it frees.
+            unsafe { message.write(api.string(&refused.sentence)) };
         }
+        refused.code
     });
-    ffi::OK
+    done.unwrap_or(ffi::OK)
 }
 
 /// The SQLite that calls, by its table of functions. One that loads no extensions has none to hand out: it is the one linked in.

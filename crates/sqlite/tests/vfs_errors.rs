@@ -12,13 +12,12 @@ use std::process::Command;
 use std::sync::Mutex;
 use vfs_support::{Bench, assert_whole, text};
 
-/// The code of the error that opening or the first statement gives, and the last error.
+/// The code of the error that opening gives, and its sentence, which is the last error too.
 fn refused(uri: &str) -> (Option<ErrorCode>, String) {
-    let error = vfs_support::until_free(|| {
-        Connection::open(uri)?.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))
-    })
-    .unwrap_err();
-    (error.sqlite_error_code(), last_error())
+    let error = vfs_support::until_free(|| Connection::open(uri)).unwrap_err();
+    let (said, last) = (error.to_string(), last_error());
+    assert!(last.starts_with("tiersmith: ") && said.contains(&last), "{said} does not have {last}");
+    (error.sqlite_error_code(), last)
 }
 
 fn last_error() -> String {
@@ -51,6 +50,24 @@ fn a_tier_that_is_gone_is_cantopen_and_its_path_is_named() {
     assert!(why.contains("app.tier"), "{why}");
     std::fs::rename(hidden, bench.tier()).unwrap();
     assert_eq!(text(&bench.reopen(), "SELECT x FROM t"), "1");
+}
+
+#[test]
+fn a_refused_database_that_is_attached_with_sql_is_cantopen_and_no_empty_one() {
+    let bench = attached();
+    let uri = bench.uri().replace("app.tier", "other.tier");
+    for parameter in ["", "&immutable=1", "&nolock=1"] {
+        let connection = Connection::open_in_memory().unwrap();
+        let uri = format!("{uri}{parameter}");
+        let attach = connection.execute("ATTACH ?1 AS refused", [&uri]);
+        assert_eq!(attach.unwrap_err().sqlite_error_code(), Some(ErrorCode::CannotOpen), "{parameter}");
+        assert!(last_error().contains("other.tier"));
+    }
+    let mut first = bench.open();
+    assert_eq!(text(&first, "SELECT x FROM t"), "1");
+    // An error while it is open is SQLite's own again.
+    let refused = first.transaction().unwrap().execute("INSERT INTO missing VALUES (1)", []).unwrap_err();
+    assert!(refused.to_string().contains("no such table"), "{refused}");
 }
 
 #[test]

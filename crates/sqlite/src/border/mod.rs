@@ -14,8 +14,10 @@
 mod lent;
 mod methods;
 mod plain;
+mod refused;
 mod registered;
 
+pub(crate) use refused::refusal;
 pub(crate) use registered::register;
 
 use crate::ffi::api::Api;
@@ -28,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[repr(C)]
 struct OsFile {
     head: SqliteFile,
-    /// A `Box` of `lent::OpenMain`, `Side` or, for a plain main file, its `Name`; null for nothing.
+    /// A `Box` of `lent::OpenMain`, `Side`, `refused::Refusal` or, for a plain main file, its `Name`; null for nothing.
     object: *mut c_void,
     /// The functions of the SQLite whose file it is; there since xOpen.
     api: *const Api,

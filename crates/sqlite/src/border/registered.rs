@@ -1,7 +1,7 @@
 //! The VFS as SQLite has it: one structure for each SQLite library, registered once, that lives as long as the process.
 
 use super::lent::OpenMain;
-use super::{BELOW_AT, OsFile, guard, methods, plain};
+use super::{BELOW_AT, OsFile, guard, methods, plain, refused};
 use crate::ffi::api::{Api, Filename};
 use crate::ffi::foreign::{ForeignFile, ForeignVfs};
 use crate::ffi::{self, IoMethods, SqliteFile, SqliteVfs, Symbol};
@@ -111,6 +111,15 @@ unsafe extern "C" fn open(
         unsafe { (*ours).api = below.api() };
         let opened = match vfs::open(&below, c_name, flags) {
             Ok(opened) => opened,
+            Err(code) if flags & ffi::OPEN_MAIN_DB != 0 => {
+                // SAFETY: SQLite's memory.
+                unsafe {
+                    (*ours).object = refused::object(code);
+                    (*ours).head.methods = &raw const refused::REFUSED;
+                    set(out, flags);
+                }
+                return ffi::OK;
+            }
             Err(code) => return code,
         };
         let (methods, object): (&'static IoMethods, *mut c_void) = match opened {

@@ -87,6 +87,7 @@ functions! {
     libversion_number = sqlite3_libversion_number, 67: unsafe extern "C" fn() -> c_int;
     result_null = sqlite3_result_null, 84: unsafe extern "C" fn(*mut FunctionContext);
     result_text = sqlite3_result_text, 85: unsafe extern "C" fn(*mut FunctionContext, *const c_char, c_int, Destroy);
+    file_control = sqlite3_file_control, 127: unsafe extern "C" fn(*mut Connection, *const c_char, c_int, *mut c_void) -> c_int;
     open_v2 = sqlite3_open_v2, 135: unsafe extern "C" fn(*const c_char, *mut *mut Connection, c_int, *const c_char) -> c_int;
     vfs_find = sqlite3_vfs_find, 141: unsafe extern "C" fn(*const c_char) -> *mut SqliteVfs;
     vfs_register = sqlite3_vfs_register, 142: unsafe extern "C" fn(*mut SqliteVfs, c_int) -> c_int;
@@ -270,6 +271,20 @@ impl Api {
                 None,
             )
         }
+    }
+
+    /// Asks the main database's file of a connection.
+    ///
+    /// # Safety
+    /// `connection` is an open one of this SQLite; `argument` is what the operation `op` asks for.
+    pub(crate) unsafe fn ask_main_file(
+        &self,
+        connection: *mut Connection,
+        op: c_int,
+        argument: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the caller's; the name ends with a zero.
+        unsafe { (self.file_control)(connection, c"main".as_ptr(), op, argument) }
     }
 
     /// The result of an SQL function: a text, or NULL.
