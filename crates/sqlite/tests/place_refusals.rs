@@ -100,6 +100,23 @@ fn a_database_another_process_has_open_is_not_attached_even_when_it_is_idle() {
     }
 }
 
+#[test]
+fn the_tier_of_a_database_that_was_removed_says_how_it_becomes_free() {
+    let bench = Bench::new();
+    bench.fill(1);
+    drop(bench.attach().unwrap());
+    std::fs::remove_file(bench.database()).unwrap();
+    std::fs::remove_dir_all(bench.home()).unwrap();
+    bench.fill(2);
+    let said =
+        refuses(&bench, &["belongs to", "removing the tier's file frees it"], || bench.attach_at_once());
+    assert!(!said.to_string().contains("first"), "{said}");
+    std::fs::remove_file(bench.tier()).unwrap();
+    drop(bench.attach().unwrap().unwrap());
+    bench.detach().unwrap();
+    assert_eq!(rows(&bench.database()).unwrap(), 2);
+}
+
 /// Not a test: what others start.
 #[test]
 fn another_process_that_opens_the_place() {
@@ -406,13 +423,15 @@ fn reading_only_does_not_attach() {
 }
 
 #[test]
-fn what_is_no_database_is_left_alone() {
+fn what_is_no_database_is_named_as_what_it_is_and_left_alone() {
     let bench = Bench::new();
-    std::fs::write(bench.database(), "Dear diary, today I was no database. ".repeat(200)).unwrap();
-    refuses(&bench, &["file is not a database"], || bench.attach());
+    for text in ["x", &"Dear diary, today I was no database. ".repeat(200)] {
+        std::fs::write(bench.database(), text).unwrap();
+        refuses(&bench, &["app.db is not an SQLite database"], || bench.attach());
+    }
     std::fs::remove_file(bench.database()).unwrap();
     std::fs::create_dir(bench.database()).unwrap();
-    refuses(&bench, &[], || bench.attach());
+    refuses(&bench, &["no ordinary file"], || bench.attach());
     refuses(&bench, &["is not attached"], || bench.detach());
     assert!(bench.open().unwrap().is_none());
     symlink("nothing", bench.file("link.db")).unwrap();

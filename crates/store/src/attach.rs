@@ -524,9 +524,10 @@ fn refuse_foreign(
     let was = String::from_utf8_lossy(&sb.home_path).into_owned();
     if note.is_some_and(|uuid| *uuid != sb.attachment) {
         return Err(Error::WrongTier(format!(
-            "tier `{}` belongs to the home {was}, not to {}; name the tier this home was attached to, or detach {was} first",
+            "tier `{}` belongs to the home {was}, not to {}. Name the tier this home was attached to; {}",
             sb.name,
-            path.display()
+            path.display(),
+            how_to_free(sb, &was)
         )));
     }
     if is_home_of(sb, identity) {
@@ -543,12 +544,24 @@ fn refuse_foreign(
         )));
     }
     Err(Error::WrongTier(format!(
-        "tier `{}` belongs to the home {was} (inode {}), {} is another directory (inode {}). Give an empty tier, or detach {was} first",
+        "tier `{}` belongs to the home {was} (inode {}), {} is another directory (inode {}). Give an empty tier; {}",
         sb.name,
         sb.home_ino,
         path.display(),
-        identity.ino
+        identity.ino,
+        how_to_free(sb, &was)
     )))
+}
+
+/// How a tier that belongs to the home at `was` becomes free.
+fn how_to_free(sb: &Superblock, was: &str) -> String {
+    match noted_at(Path::new(was)) {
+        Ok(attachment) if attachment != Some(sb.attachment) => format!(
+            "nothing at {was} needs this one any more: if that home was moved, detach it where it is now; if it is gone for good, so are \
+             the blocks it had here only, and removing the tier's file frees it"
+        ),
+        _ => format!("or detach {was} first"),
+    }
 }
 
 /// A tier in use by this home, which has no note, given as volatile: what it was attached as is not known.

@@ -27,7 +27,8 @@
 
 use super::error::PlaceError;
 use super::layout::{
-    ATTACHMENT, DB, Layout, STOCK_JOURNAL, STOCK_WAL, STUB_NEW, State, Transition, stat, sync_dir,
+    ATTACHMENT, DB, Layout, STOCK_JOURNAL, STOCK_WAL, STUB_NEW, State, Transition, in_use_here, stat,
+    sync_dir,
 };
 use super::record::{self, Record};
 use super::spec::{FastSpec, Placement};
@@ -38,6 +39,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tiersmith_store::{AttachedHome, Bound, Error, attach};
+
+/// How a database begins.
+const DATABASE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// A database whose home is attached and whose `db` is locked.
 pub(super) struct Opened {
@@ -172,6 +176,7 @@ fn make_database(layout: &Layout) -> Result<bool, PlaceError> {
 fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Opened, PlaceError> {
     let database = || layout.database.clone();
     let tier = spec.tier(&layout.database)?;
+    refuse_other_files(layout)?;
     if let Err(reason) = fold(&layout.database) {
         return Err(PlaceError::Fold { database: database(), reason });
     }
@@ -203,6 +208,24 @@ fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Open
             take_back(layout);
         }
     })
+}
+
+/// What SQLite would say of them is that it cannot bring a WAL into them.
+fn refuse_other_files(layout: &Layout) -> Result<(), PlaceError> {
+    let database = || layout.database.clone();
+    let Some(found) = stat(&layout.database)? else { return Ok(()) };
+    if !found.is_file() {
+        return Err(PlaceError::NotAFile { database: database() });
+    }
+    // Not opened here if this process may have it open: closing it would drop the locks of that connection. And a hot journal may be
+    // needed to make a database of it.
+    if found.len() == 0 || in_use_here(&found) || stat(&layout.beside("-journal"))?.is_some() {
+        return Ok(());
+    }
+    let mut head = [0; DATABASE_MAGIC.len()];
+    let read = File::open(&layout.database).and_then(|file| file.read_at(&mut head, 0));
+    read.map_err(PlaceError::io("cannot read", &layout.database))?;
+    if &head == DATABASE_MAGIC { Ok(()) } else { Err(PlaceError::NotADatabase { database: database() }) }
 }
 
 /// Somebody who has the inode open would go on with a file that is not whole any more.
@@ -343,7 +366,7 @@ fn block_size(spec: &FastSpec, db: &File) -> u32 {
     }
     let mut header = [0; 18];
     let whole = db.read_at(&mut header, 0).is_ok_and(|n| n == header.len());
-    if !whole || &header[..16] != b"SQLite format 3\0" {
+    if !whole || &header[..16] != DATABASE_MAGIC {
         return 4096;
     }
     match (u32::from(header[16]) << 8) | u32::from(header[17]) {

@@ -99,8 +99,18 @@ pub enum PlaceError {
         source: io::Error,
     },
     /// The path is no ordinary file.
-    #[error("{} is no ordinary file; give the path of a database file", database.display())]
+    #[error("{} is no ordinary file (but a directory, a device or the like); give the path of a database file", database.display())]
     NotAFile {
+        /// The path.
+        database: PathBuf,
+    },
+    /// The file holds something else than a database.
+    #[error(
+        "{} is not an SQLite database (it does not begin with \"SQLite format 3\"); give the path of a database, or of a file that does not \
+         exist yet",
+        database.display()
+    )]
+    NotADatabase {
         /// The path.
         database: PathBuf,
     },

@@ -350,6 +350,11 @@ impl Transition {
     }
 }
 
+/// Whether this process has the file open: then closing another opening of it would drop the locks that SQLite has on it.
+pub(super) fn in_use_here(found: &Metadata) -> bool {
+    open_in_this_process(key(found))
+}
+
 /// Whether a descriptor of this process is open on the file.
 fn open_in_this_process(file: (u64, u64)) -> bool {
     let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else { return false };
