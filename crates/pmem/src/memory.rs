@@ -127,7 +127,8 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         match &self.kind {
-            // A child has neither the mapping nor the lock: what it has at these addresses by now is not ours to unmap.
+            // A child has neither the mapping nor the lock: what it has at these addresses by now
+            // is not ours to unmap.
             #[cfg(not(miri))]
             Kind::Mapped(mapped) if !mapped.close_on_fork.is_ours() => {}
             #[cfg(not(miri))]

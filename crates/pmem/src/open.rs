@@ -359,7 +359,8 @@ fn map_range(path: &Path, base: NonNull<u8>, mapped: &Mapped, at: u64, len: u64)
     // All are advice: a kernel that does not take it leaves a mapping that works.
     let start = base.as_ptr().wrapping_add(at as usize).cast();
     if !crate::process::forks_are_unseen() {
-        // A child that gets here past every check ends with a fault, and does not write to its parent's medium.
+        // A child that gets here past every check ends with a fault, and does not write to its
+        // parent's medium.
         // SAFETY: the range was mapped just above; the advice changes only what a child gets.
         let _ = unsafe { rustix::mm::madvise(start, len, Advice::LinuxDontFork) };
     }

@@ -1,5 +1,5 @@
-//! The loadable extension: what SQLite calls when it loads `libtiersmith_sqlite.so`, and the SQL function every connection gets. Each
-//! SQLite library of a process loads it for itself.
+//! The loadable extension: what SQLite calls when it loads `libtiersmith_sqlite.so`, and the SQL
+//! function every connection gets. Each SQLite library of a process loads it for itself.
 //!
 //! ```text
 //! sqlite3 -cmd '.load /usr/lib/libtiersmith_sqlite' 'file:app.db?vfs=tiersmith&fast=/mnt/pmem0/app.tier&size=1G'
@@ -75,7 +75,8 @@ pub(crate) fn announce(api: &'static Api) {
     }
 }
 
-/// Gives a new connection its function; one whose main file could not be opened fails, with our sentence.
+/// Gives a new connection its function; one whose main file could not be opened fails, with our
+/// sentence.
 unsafe extern "C" fn on_connection(
     connection: *mut Connection,
     message: *mut *mut c_char,
@@ -98,7 +99,8 @@ unsafe extern "C" fn on_connection(
     done.unwrap_or(ffi::OK)
 }
 
-/// The SQLite that calls, by its table of functions. One that loads no extensions has none to hand out: it is the one linked in.
+/// The SQLite that calls, by its table of functions. One that loads no extensions has none to hand
+/// out: it is the one linked in.
 ///
 /// # Safety
 /// `routines` is null, or the table that SQLite handed out.
@@ -127,7 +129,8 @@ unsafe fn add_function(api: &'static Api, connection: *mut Connection) {
     }
 }
 
-/// `tiersmith_last_error()` of each SQLite: a function is called with nothing that would tell whose it is.
+/// `tiersmith_last_error()` of each SQLite: a function is called with nothing that would tell whose
+/// it is.
 static LAST_ERROR: [Function; 8] = [
     Some(last_error::<0>),
     Some(last_error::<1>),

@@ -21,7 +21,8 @@ type Answer = std::result::Result<String, String>;
 /// Rounds of comparing, for blocks that are written meanwhile.
 const ROUNDS: u32 = 5;
 
-/// The answer to a pragma, `value` behind its `=`, for a connection of this SQLite; `None` when it is not one of ours. `attached` is the main file of an attached database.
+/// The answer to a pragma, `value` behind its `=`, for a connection of this SQLite; `None` when it
+/// is not one of ours. `attached` is the main file of an attached database.
 pub(crate) fn answer(
     api: &Api,
     name: &str,

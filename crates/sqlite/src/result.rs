@@ -1,8 +1,10 @@
 //! From errors to SQLite's result codes, and the last error in words.
 //!
-//! SQLite has a number for an error and its own sentence for the number; what happened, on which file and what to do about it, it cannot
-//! carry, but for a failed open (`border/refused.rs`) and a pragma. So each error goes to three places, here and nowhere else: the code to SQLite, the whole sentence to SQLite's log
-//! (`sqlite3_log`; of each SQLite of the process), and to `SELECT tiersmith_last_error()` and `xGetLastError`.
+//! SQLite has a number for an error and its own sentence for the number; what happened, on which file
+//! and what to do about it, it can carry for a failed open (`border/refused.rs`) and a pragma only. So
+//! each error goes to three places, here and nowhere else: the code to SQLite, the whole sentence to
+//! SQLite's log (`sqlite3_log`, of each SQLite of the process), and to `tiersmith_last_error()` and
+//! `xGetLastError`.
 //!
 //! | error | code |
 //! |---|---|

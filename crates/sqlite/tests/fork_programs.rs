@@ -1,5 +1,6 @@
-//! Python programs that fork with a database open, as `multiprocessing` and gunicorn do (`support/fork_models.py`), through the loadable
-//! extension: every child is refused with a sentence, and the parent loses nothing.
+//! Python programs that fork with a database open, as `multiprocessing` and gunicorn do
+//! (`support/fork_models.py`), through the loadable extension: every child is refused with a
+//! sentence, and the parent loses nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 

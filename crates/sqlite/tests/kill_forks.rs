@@ -1,8 +1,9 @@
-//! A process that writes through SQLite forks children all the time, and is killed at random: every acknowledged transaction is there,
-//! and no child keeps the database locked.
+//! A process that writes through SQLite forks children all the time, and is killed at random: every
+//! acknowledged transaction is there, and no child keeps the database locked.
 //!
-//! The children do what programs do with a connection they inherited: use it, close it, open another one, end, idle. With the planted
-//! bug, a program that does not notice that it was forked, the same loop finds the loss.
+//! The children do what programs do with a connection they inherited: use it, close it, open
+//! another one, end, idle. With the planted bug, a program that does not notice that it was forked,
+//! the same loop finds the loss.
 //!
 //! `TIERSMITH_SEED` and `TIERSMITH_KILLS` as in `kill.rs`.
 
@@ -101,8 +102,8 @@ impl Drop for Idle {
     }
 }
 
-/// Lets the writer run for `time` and kills it. What it acknowledged, and its children, which live on; or what it said when it ended by
-/// itself.
+/// Lets the writer run for `time` and kills it. What it acknowledged, and its children, which live
+/// on; or what it said when it ended by itself.
 fn kill_after(role: &str, time: Duration) -> Result<(i64, Idle), String> {
     // A writer that finds its database damaged says so at once.
     let mut writer = again(WRITER.0, (WRITER.1, role)).env("RUST_BACKTRACE", "0").spawn().unwrap();
@@ -179,7 +180,8 @@ fn a_killed_writer_with_forked_children_lost_nothing_acknowledged() {
     }
 }
 
-/// What the test above finds when forks are not noticed: idle children keep the lock, others damage the database.
+/// What the test above finds when forks are not noticed: idle children keep the lock, others damage
+/// the database.
 #[test]
 fn with_forks_unseen_the_database_stays_locked_and_what_was_acknowledged_is_lost() {
     for pragmas in MODES {

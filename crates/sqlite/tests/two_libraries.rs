@@ -1,5 +1,6 @@
-//! Two SQLite libraries in one process, Python's own and a copy under another path, each of which loads the extension
-//! (`support/two_libraries.py`): each is served with its own functions, whichever was first.
+//! Two SQLite libraries in one process, Python's own and a copy under another path, each of which
+//! loads the extension (`support/two_libraries.py`): each is served with its own functions,
+//! whichever was first.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 

@@ -85,7 +85,8 @@ impl Inner {
         self.wake.1.notify_one();
     }
 
-    /// Whether the home is attached, and by this process. Before any lock: a thread that held it may not be there after a fork.
+    /// Whether the home is attached, and by this process. Before any lock: a thread that held it
+    /// may not be there after a fork.
     #[inline]
     pub(crate) fn usable(&self) -> Result<()> {
         self.ours()?;
@@ -400,8 +401,8 @@ impl AttachedHome {
         self.inner.background_step()
     }
 
-    /// Whether this is the process that attached the home, and not a child that was forked later, where every call that could
-    /// change or read a file is refused ([`Error::Forked`]).
+    /// Whether this is the process that attached the home, and not a child that was forked later,
+    /// where every call that could change or read a file is refused ([`Error::Forked`]).
     #[inline]
     #[must_use]
     pub fn is_of_this_process(&self) -> bool {

@@ -1,7 +1,9 @@
-//! A forked child has copies of everything its parent has open, and must change nothing: it is refused by every call, what it drops is not
-//! given up for the parent, it keeps no lock, and it may attach what the parent has closed.
+//! A forked child has copies of everything its parent has open, and must change nothing: it is
+//! refused by every call, what it drops is not given up for the parent, it keeps no lock, and it
+//! may attach what the parent has closed.
 //!
-//! Each test runs itself again as a process of its own, for a fork copies whatever other tests have open at that moment.
+//! Each test runs itself again as a process of its own, for a fork copies whatever other tests have
+//! open at that moment.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,7 +30,8 @@ fn alone(name: &str, at: &Path) -> Command {
     command
 }
 
-/// The place, in the process that [`alone`] started; else runs that process, and checks that it ended well.
+/// The place, in the process that [`alone`] started; else runs that process, and checks that it
+/// ended well.
 fn inside(name: &str) -> Option<PathBuf> {
     if let Some(at) = std::env::var_os(ROLE) {
         return Some(at.into());

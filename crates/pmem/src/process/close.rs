@@ -1,10 +1,11 @@
 //! Descriptors that a forked child is not to have.
 //!
-//! In a child each of them leads to `/dev/null`: the file behind it is closed, and with it the child's part in its locks, while the
-//! number stays taken. So what still has the number (a value that is never dropped there, or one that is) touches no file
-//! that the child opened itself.
+//! In a child each of them leads to `/dev/null`: the file behind it is closed, and with it the
+//! child's part in its locks, while the number stays taken. So what still has the number (a value
+//! that is never dropped there, or one that is) touches no file that the child opened itself.
 //!
-//! Invariant: the list only grows, and each place is a word: a child reads it whatever other threads were at.
+//! Invariant: the list only grows, and each place is a word: a child reads it whatever other
+//! threads were at.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
@@ -35,7 +36,8 @@ static FIRST: Places = Places::new();
 /// `/dev/null`, once something is in the list.
 static NOWHERE: AtomicI32 = AtomicI32::new(FREE);
 
-/// Keeps a descriptor from children that are forked from now on. Declare it before the file it is of: it is to go first.
+/// Keeps a descriptor from children that are forked from now on. Declare it before the file it is
+/// of: it is to go first.
 ///
 /// A child forked between opening the file and making this has its copy; take locks afterwards.
 #[derive(Debug)]
@@ -53,7 +55,8 @@ impl CloseOnFork {
         Self { place, process }
     }
 
-    /// Whether this runs in the process that opened the file, and not in a child, where the descriptor leads nowhere.
+    /// Whether this runs in the process that opened the file, and not in a child, where the
+    /// descriptor leads nowhere.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.process.is_current()
@@ -113,7 +116,8 @@ fn open_nowhere() {
     }
 }
 
-/// In a child: gives up every descriptor of the list. Does only what a signal handler may; a second call does nothing.
+/// In a child: gives up every descriptor of the list. Does only what a signal handler may; a second
+/// call does nothing.
 pub(super) fn close_inherited() {
     let nowhere = NOWHERE.load(Ordering::Acquire);
     let mut list = Some(&FIRST);
@@ -123,8 +127,9 @@ pub(super) fn close_inherited() {
             if descriptor == FREE {
                 continue;
             }
-            // SAFETY: the descriptor is open, because its owner takes it from the list before it closes it; no other thread runs in a
-            // child that is just forked. Whoever has it finds `/dev/null`, or, without one, a number that is not open.
+            // SAFETY: the descriptor is open, because its owner takes it from the list before it
+            // closes it; no other thread runs in a child that is just forked. Whoever has it finds
+            // `/dev/null`, or, without one, a number that is not open.
             unsafe {
                 if nowhere == FREE || libc::dup3(nowhere, descriptor, libc::O_CLOEXEC) < 0 {
                     libc::close(descriptor);

@@ -1,7 +1,8 @@
 //! A global of one process, which a forked child does not inherit.
 //!
-//! What a registry says of the parent's open things is wrong in a child, and its lock may have been held by a thread that the child
-//! does not have. So the child gets a new one, and the copy of the parent's is left alone, for good.
+//! What a registry says of the parent's open things is wrong in a child, and its lock may have been
+//! held by a thread that the child does not have. So the child gets a new one, and the copy of the
+//! parent's is left alone, for good.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 

@@ -1,21 +1,25 @@
-//! What a forked child has of its parent, and must not use: mappings, locks, descriptors, connections.
+//! What a forked child has of its parent, and must not use: mappings, locks, descriptors,
+//! connections.
 //!
-//! `fork` copies them all, and the copies act on what the parent goes on using. So whatever is made for one process
-//! remembers which one ([`Process`]), and is refused in a child: the question costs a load, not a system call.
+//! `fork` copies them all, and the copies act on what the parent goes on using. So whatever is made
+//! for one process remembers which one ([`Process`]), and is refused in a child: the question costs
+//! a load, not a system call.
 //!
-//! A page of memory that the kernel empties in a forked child (`MADV_WIPEONFORK`) holds the number of the process.
-//! The first thing made in a child finds it empty and gives the child a number of its own, one that no inherited
-//! thing has. A child that shares its parent's memory until it runs a program (`vfork`, `posix_spawn`) is the same
-//! process here, rightly: it does nothing else.
+//! A page of memory that the kernel empties in a forked child (`MADV_WIPEONFORK`) holds the number
+//! of the process. The first thing made in a child finds it empty and gives the child a number of
+//! its own, one that no inherited thing has. A child that shares its parent's memory until it runs
+//! a program (`vfork`, `posix_spawn`) is the same process here, rightly: it does nothing else.
 //!
-//! Descriptors cannot wait for that question: a lock (`flock`, open file description locks) is held until its last copy is
-//! closed, so an idle child would keep the lock of a parent that was killed. [`CloseOnFork`] closes the child's copies
-//! as it begins.
+//! Descriptors cannot wait for that question: a lock (`flock`, open file description locks) is held
+//! until its last copy is closed, so an idle child would keep the lock of a parent that was killed.
+//! [`CloseOnFork`] closes the child's copies as it begins.
 //!
-//! Invariants: nothing in the child's handler allocates, locks or waits; a number is given once among a process and its
-//! ancestors. Deliberately absent: what to do in the child; whoever made the thing refuses, with a sentence.
+//! Invariants: nothing in the child's handler allocates, locks or waits; a number is given once
+//! among a process and its ancestors. Deliberately absent: what to do in the child; whoever made
+//! the thing refuses, with a sentence.
 //!
-//! Read next: [`close`](self) in `close.rs`, the descriptors; `threads.rs`, threads that take no signals.
+//! Read next: [`close`](self) in `close.rs`, the descriptors; `threads.rs`, threads that take no
+//! signals.
 
 mod close;
 mod globals;
@@ -84,7 +88,8 @@ fn number(page: &AtomicU64) -> u64 {
         match page.load(Ordering::Acquire) {
             0 => {
                 if page.compare_exchange(0, GIVING, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    // A child made without the C library's `fork` ran no handler. Before it opens anything itself.
+                    // A child made without the C library's `fork` ran no handler. Before it opens
+                    // anything itself.
                     close::close_inherited();
                     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
                     page.store(number, Ordering::Release);
@@ -102,14 +107,16 @@ fn make_page() -> &'static AtomicU64 {
     use rustix::mm::{Advice, MapFlags, ProtFlags};
     // SAFETY: it takes a number and touches no memory.
     let len = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that
+    // exists.
     let at = unsafe {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE)
     };
     let page = match at {
         Ok(at) => {
-            // SAFETY: the page was mapped just above. Kernels before 4.14 refuse the advice; the handler empties the page then.
+            // SAFETY: the page was mapped just above. Kernels before 4.14 refuse the advice; the
+            // handler empties the page then.
             let _ = unsafe { rustix::mm::madvise(at, len, Advice::LinuxWipeOnFork) };
             // SAFETY: the page is aligned, zero, never unmapped, and used as this word only.
             unsafe { &*at.cast::<AtomicU64>() }
@@ -118,8 +125,8 @@ fn make_page() -> &'static AtomicU64 {
         Err(_) => Box::leak(Box::new(AtomicU64::new(0))),
     };
     FOR_CHILDREN.store(std::ptr::from_ref(page).cast_mut(), Ordering::Release);
-    // SAFETY: the handler is a function of this library, and the C library forgets it when the library is unloaded. It
-    // fails for want of memory only; the page tells without it.
+    // SAFETY: the handler is a function of this library, and the C library forgets it when the
+    // library is unloaded. It fails for want of memory only; the page tells without it.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
     page
 }
@@ -136,7 +143,8 @@ fn make_page() -> &'static AtomicU64 {
 static FOR_CHILDREN: std::sync::atomic::AtomicPtr<AtomicU64> =
     std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
 
-/// Runs in a child before its `fork` returns. Other threads may have held any lock, so only what a signal handler may do.
+/// Runs in a child before its `fork` returns. Other threads may have held any lock, so only what a
+/// signal handler may do.
 #[cfg(not(miri))]
 unsafe extern "C" fn in_forked_child() {
     if forks_are_unseen() {

@@ -1,10 +1,11 @@
 //! Threads of ours in somebody else's program: they take none of its signals.
 //!
-//! A signal to a process is handled by any thread that does not block it. A program that blocks one to wait for it (`sigwait`), or
-//! whose handler expects its own thread, must not find it taken by ours.
+//! A signal to a process is handled by any thread that does not block it. A program that blocks one
+//! to wait for it (`sigwait`), or whose handler expects its own thread, must not find it taken by
+//! ours.
 //!
-//! Signals that say what the thread itself did (a fault, an abort) are left as they are: blocked, they end the process without
-//! the program's handler.
+//! Signals that say what the thread itself did (a fault, an abort) are left as they are: blocked,
+//! they end the process without the program's handler.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,7 +23,8 @@ pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    // Before the thread is there, so that it never has another mask; this thread's own comes back below.
+    // Before the thread is there, so that it never has another mask; this thread's own comes back
+    // below.
     let before = block_all();
     let thread = Builder::new().name(name.to_owned()).spawn(work);
     if let Some(before) = before {

@@ -92,8 +92,8 @@ const fn methods<T: Object>() -> IoMethods {
     }
 }
 
-/// Runs `call` with the object of an open file, as [`guard`] does. A forked child has a copy of its parent's connection; there nothing is
-/// touched, and `in_child` answers.
+/// Runs `call` with the object of an open file, as [`guard`] does. A forked child has a copy of its
+/// parent's connection; there nothing is touched, and `in_child` answers.
 ///
 /// # Safety
 /// `file` is one of ours, opened with an object of type `T` and not closed; nobody else uses it during the call.

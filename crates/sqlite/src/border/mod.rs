@@ -30,7 +30,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[repr(C)]
 struct OsFile {
     head: SqliteFile,
-    /// A `Box` of `lent::OpenMain`, `Side`, `refused::Refusal` or, for a plain main file, its `Name`; null for nothing.
+    /// A `Box` of `lent::OpenMain`, `Side`, `refused::Refusal` or, for a plain main file, its
+    /// `Name`; null for nothing.
     object: *mut c_void,
     /// The functions of the SQLite whose file it is; there since xOpen.
     api: *const Api,

@@ -1,12 +1,14 @@
 //! A main file that could not be opened, and says why.
 //!
-//! For an xOpen that fails SQLite has a message of its own ("unable to open database file", "database is locked"), and the sentence is only
-//! in its log. So the open seems to succeed, and the automatic extension, which SQLite calls for each new connection, asks its file
-//! ([`refusal`]): the connection then fails with our sentence. Where SQLite does not call it (`ATTACH`, a program that resets its automatic
-//! extensions), the first lock or page that is asked for fails with the code, and SQLite's message.
+//! For an xOpen that fails SQLite has a message of its own ("unable to open database file",
+//! "database is locked"), and the sentence is only in its log. So the open seems to succeed, and
+//! the automatic extension, which SQLite calls for each new connection, asks its file
+//! ([`refusal`]): the connection then fails with our sentence. Where SQLite does not call it
+//! (`ATTACH`, a program that resets its automatic extensions), the first lock or page that is asked
+//! for fails with the code, and SQLite's message.
 //!
-//! Invariant: nothing is read or written, and nothing seems to be there: but for the header that SQLite looks for while it opens, every
-//! call fails.
+//! Invariant: nothing is read or written, and nothing seems to be there: but for the header that
+//! SQLite looks for while it opens, every call fails.
 
 use super::{OsFile, guard};
 use crate::ffi::api::Api;
@@ -22,11 +24,11 @@ pub(crate) struct Refusal {
     pub(crate) sentence: String,
 }
 
-/// The file control that answers with a file's [`Refusal`]; numbers above 100 are free for a VFS. Whoever has another copy of this crate asks
-/// that one's files in vain, for the number is the address of a function of this copy.
+/// The file control that answers with a file's [`Refusal`]; numbers above 100 are free for a VFS.
+/// It is an address of this copy of the crate, so that a file of another copy does not answer.
 fn question() -> c_int {
-    let address = close as *const () as usize;
-    0x4000_0000 | (address >> 4) as c_int & 0x3fff_ffff
+    let address = (&raw const REFUSED) as usize;
+    0x4000_0000 | (address >> 3) as c_int & 0x3fff_ffff
 }
 
 /// Bytes of a database's header, which SQLite reads while it opens.
@@ -67,7 +69,8 @@ pub(super) fn object(code: c_int) -> *mut c_void {
 /// `connection` is an open one of this SQLite, and neither closed nor used in another way while the answer lives.
 pub(crate) unsafe fn refusal<'a>(api: &Api, connection: *mut Connection) -> Option<&'a Refusal> {
     let mut found: *const Refusal = std::ptr::null();
-    // SAFETY: the caller's; only our files know the question, and they answer with a pointer to what they keep until they are closed.
+    // SAFETY: the caller's; only our files know the question, and they answer with a pointer to
+    // what they keep until they are closed.
     unsafe {
         let code = api.ask_main_file(connection, question(), (&raw mut found).cast());
         if code == ffi::OK { found.as_ref() } else { None }
@@ -86,7 +89,8 @@ unsafe fn code(file: *mut SqliteFile) -> c_int {
 unsafe extern "C" fn close(file: *mut SqliteFile) -> c_int {
     guard(ffi::IOERR_CLOSE, || {
         let file = file.cast::<OsFile>();
-        // SAFETY: SQLite's: the file is open, and this is the last call for it, so the box is taken back once.
+        // SAFETY: SQLite's: the file is open, and this is the last call for it, so the box is taken
+        // back once.
         unsafe {
             drop(Box::from_raw((*file).object.cast::<Refusal>()));
             (*file).head.methods = std::ptr::null();

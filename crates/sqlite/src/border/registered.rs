@@ -1,4 +1,5 @@
-//! The VFS as SQLite has it: one structure for each SQLite library, registered once, that lives as long as the process.
+//! The VFS as SQLite has it: one structure for each SQLite library, registered once, that lives as
+//! long as the process.
 
 use super::lent::OpenMain;
 use super::{BELOW_AT, OsFile, guard, methods, plain, refused};
@@ -25,7 +26,8 @@ pub(crate) fn register(api: &'static Api, default: bool) -> Result<ForeignVfs, c
         if default && unsafe { api.register(ours, true) } != ffi::OK {
             return Err(ffi::ERROR);
         }
-        // SAFETY: a VFS of this name was registered by `register`, in this copy of the code or another, whose `Registered` begins alike.
+        // SAFETY: a VFS of this name was registered by `register`, in this copy of the code or
+        // another, whose `Registered` begins alike.
         let below = unsafe { (*(*ours).app_data.cast::<Registered>()).below };
         // SAFETY: as above; it was the default VFS then.
         return Ok(unsafe { ForeignVfs::new(below, api) });
@@ -79,7 +81,8 @@ struct Registered {
 /// # Safety
 /// `vfs` is the structure that [`register`] made.
 unsafe fn below(vfs: *mut SqliteVfs) -> ForeignVfs {
-    // SAFETY: the caller's; the VFS below stays registered (see `register`), and the data are never given back.
+    // SAFETY: the caller's; the VFS below stays registered (see `register`), and the data are never
+    // given back.
     unsafe {
         let registered = &*(*vfs).app_data.cast::<Registered>();
         ForeignVfs::new(registered.below, registered.api)

@@ -1,13 +1,15 @@
 //! SQLite's own functions, as the VFS calls them: from the library linked in, or from the table a loadable extension is handed.
 //!
-//! A process may have several SQLite libraries (Python's own and the one that APSW brings), each with its memory, its connections and its
-//! list of VFSs. Each that loads the extension has its [`Api`]: the registered VFS, the open file and the SQL function each know whose
-//! they are. A program that links this crate in and loads the extension as well has two copies of the crate, each with its own places.
+//! A process may have several SQLite libraries (Python's own and the one that APSW brings), each
+//! with its memory, its connections and its list of VFSs. Each that loads the extension has its
+//! [`Api`]: the registered VFS, the open file and the SQL function each know whose they are. A
+//! program that links this crate in and loads the extension as well has two copies of the crate,
+//! each with its own places.
 //!
 //! Deliberately absent: statements. What the VFS asks SQLite to run, it runs through `sqlite3_exec`.
 //!
-//! Invariants: every function pointer here belongs to a SQLite that is not unloaded while this library is in memory; what one SQLite
-//! made is given to no other.
+//! Invariants: every function pointer here belongs to a SQLite that is not unloaded while this
+//! library is in memory; what one SQLite made is given to no other.
 
 use super::{Connection, FunctionContext, SqliteVfs};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -101,7 +103,8 @@ functions! {
     malloc64 = sqlite3_malloc64, 197: unsafe extern "C" fn(u64) -> *mut c_void;
 }
 
-/// The SQLites that have registered the VFS, first to last: a list that only grows, and is read without a lock.
+/// The SQLites that have registered the VFS, first to last: a list that only grows, and is read
+/// without a lock.
 static FIRST: Link = Link::new();
 
 struct Link(OnceLock<(Api, Box<Link>)>);

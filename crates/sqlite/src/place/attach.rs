@@ -217,8 +217,8 @@ fn refuse_other_files(layout: &Layout) -> Result<(), PlaceError> {
     if !found.is_file() {
         return Err(PlaceError::NotAFile { database: database() });
     }
-    // Not opened here if this process may have it open: closing it would drop the locks of that connection. And a hot journal may be
-    // needed to make a database of it.
+    // Not opened here if this process may have it open: closing it would drop the locks of that
+    // connection. And a hot journal may be needed to make a database of it.
     if found.len() == 0 || in_use_here(&found) || stat(&layout.beside("-journal"))?.is_some() {
         return Ok(());
     }
@@ -442,7 +442,8 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
     Ok(Opened { home, lock: db, record, stamp })
 }
 
-/// Names the database and the way out, where there is one: who has it open; the file is there, and Tiersmith knows what it was.
+/// Names the database and the way out, where there is one: who has it open; the file is there, and
+/// Tiersmith knows what it was.
 fn changed(layout: &Layout, unbarred: bool, source: Error) -> PlaceError {
     match source {
         Error::Owned { owner, .. } => PlaceError::InUse { database: layout.database.clone(), owner },

@@ -350,7 +350,8 @@ impl Transition {
     }
 }
 
-/// Whether this process has the file open: then closing another opening of it would drop the locks that SQLite has on it.
+/// Whether this process has the file open: then closing another opening of it would drop the locks
+/// that SQLite has on it.
 pub(super) fn in_use_here(found: &Metadata) -> bool {
     open_in_this_process(key(found))
 }

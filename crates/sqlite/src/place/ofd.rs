@@ -56,7 +56,8 @@ fn set(file: &File, kind: i16) -> io::Result<()> {
     answer(unsafe { fcntl(file.as_raw_fd(), F_OFD_SETLK, &raw const lock) })
 }
 
-/// A file to be locked. A forked child has no part in the lock: were it idle, it would keep the lock of a parent that was killed.
+/// A file to be locked. A forked child has no part in the lock: were it idle, it would keep the
+/// lock of a parent that was killed.
 #[derive(Debug)]
 pub(super) struct LockFile {
     /// Goes before `file`.

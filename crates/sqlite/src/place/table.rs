@@ -29,7 +29,8 @@ struct Table {
     changed: Condvar,
 }
 
-/// A forked child has none of its parent's places: it gets a table of its own, and the locks of the homes decide.
+/// A forked child has none of its parent's places: it gets a table of its own, and the locks of the
+/// homes decide.
 static TABLE: PerProcess<Table> = PerProcess::new(Table::default);
 /// How long a detach waits for the last place to be closed by another thread that is at it.
 const CLOSING: Duration = Duration::from_secs(10);

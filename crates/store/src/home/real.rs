@@ -198,7 +198,8 @@ impl RealHome {
 impl Drop for RealHome {
     fn drop(&mut self) {
         // Closing would do, but for a child that some thread has just forked: until it executes its program it has a copy of the descriptor,
-        // and would keep the home locked. Nothing is to be done where it fails. In a child that goes on, it is the parent's lock.
+        // and would keep the home locked. Nothing is to be done where it fails.
+        // In a child that goes on, it is the parent's lock.
         if self.close_on_fork.0.is_ours() {
             let _ = rustix::fs::flock(&self.dir, FlockOperation::Unlock);
         }

@@ -58,8 +58,8 @@ pub(crate) struct Tier {
     pub(crate) seed: u64,
     pub(crate) superblocks: Mutex<Vec<Superblock>>,
     pub(crate) allocator: Allocator,
-    /// Locks that sleep when they wait long, for a thread of lower priority may hold one: held for a microsecond, and released without
-    /// waiting for what the holder sent on its way.
+    /// Locks that sleep when they wait long, for a thread of lower priority may hold one: held for
+    /// a microsecond, and released without waiting for what the holder sent on its way.
     pub(crate) lanes: Box<[CachePadded<Latch<Lane>>]>,
     /// What of each lane is looked at without its lock.
     pub(crate) shown: Box<[CachePadded<lane::Shown>]>,
