@@ -30,7 +30,7 @@ fn a_home_lives_through_attach_status_flush_pin_move_unmount_check_and_detach() 
     assert!(attached["profile_why"].as_str().unwrap().contains("looking into the directory"), "{attached}");
     assert!(is_mounted(&site.home));
     let tier = fs::metadata(attached["members"][0].as_str().unwrap()).unwrap();
-    let owner = fs::metadata(site.path().join("db.tiersmith-home")).unwrap();
+    let owner = fs::metadata(site.path().join("db.tiersmith-home/home")).unwrap();
     assert_eq!((tier.mode() & 0o7777, tier.uid()), (0o600, owner.uid()));
     assert_eq!(site.beside(), ["db.tiersmith-control", "db.tiersmith-home", "db.tiersmith-log"]);
     let control = fs::symlink_metadata(site.path().join("db.tiersmith-control")).unwrap();
@@ -77,7 +77,8 @@ fn a_home_lives_through_attach_status_flush_pin_move_unmount_check_and_detach() 
     good(&["flush", home, "pg_wal/*"]);
     good(&["flush", home]);
     assert_eq!(site.live()["tiers"][0]["dirty_bytes"], 0);
-    let at_home = fs::read(site.path().join("db.tiersmith-home/pg_wal/000000010000000000000001")).unwrap();
+    let at_home =
+        fs::read(site.path().join("db.tiersmith-home/home/pg_wal/000000010000000000000001")).unwrap();
     assert_eq!(at_home, blocks(5, 8));
 
     assert!(refused(&["check", home]).contains("tiersmith unmount"), "a live tier was checked");

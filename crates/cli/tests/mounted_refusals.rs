@@ -47,7 +47,7 @@ fn attaching_twice_is_refused_by_name_and_the_first_goes_on() {
     ]);
     assert!(said.contains("is inside"), "{said}");
     let aside = site.path().join("db.tiersmith-home");
-    for inside in [aside.clone(), aside.join("base")] {
+    for inside in [aside.clone(), aside.join("home"), aside.join("home/base")] {
         let said = refused(&[
             "attach",
             inside.to_str().unwrap(),
@@ -382,7 +382,7 @@ fn a_note_of_somebody_else_makes_root_make_nothing_and_take_nothing_over() {
     let attached = json(&good(&arguments));
     let member = attached["members"][0].as_str().unwrap().to_owned();
     good(&["unmount", home]);
-    let aside = site.path().join("db.tiersmith-home");
+    let aside = site.path().join("db.tiersmith-home/home");
     give(&aside.join(".tiersmith"));
     fs::remove_file(&member).unwrap();
     for command in ["attach", "detach"] {

@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use tiersmith_store::AttachedHome;
-use tiersmith_store::home::{ASIDE_SUFFIX, NOTE_FILE};
+use tiersmith_store::home::{NOTE_FILE, vault_of};
 
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -57,11 +57,14 @@ impl Point {
         let refused = |reason: &str| Error::Mount { at: self.at.clone(), reason: reason.into() };
         let failed = |source: Errno| Error::MountPoint { at: self.at.clone(), source: source.into() };
         let Some(own) = home.directory() else { return Err(Error::NoDirectory { at: self.at.clone() }) };
+        let around = rustix::fs::openat(own, "..", HANDLE, Mode::empty())
+            .and_then(rustix::fs::fstat)
+            .map_err(failed)?;
         let own = rustix::fs::fstat(own).map_err(failed)?;
-        let mut aside = self.name.clone();
-        aside.push(ASIDE_SUFFIX);
-        let beside = rustix::fs::statat(&self.parent, &aside, AtFlags::SYMLINK_NOFOLLOW);
-        let is_beside = beside.is_ok_and(|beside| same(&own, &beside));
+        // The files are in the vault beside the mount point, which not everybody may enter.
+        let vault = vault_of(Path::new(&self.name));
+        let beside = rustix::fs::statat(&self.parent, &vault, AtFlags::SYMLINK_NOFOLLOW);
+        let is_beside = beside.is_ok_and(|beside| same(&around, &beside));
         if is_mount_root(&self.dir, &self.parent).map_err(failed)? {
             // Who is behind it is not asked.
             return if is_beside { Err(refused("something is mounted there already")) } else { Ok(()) };

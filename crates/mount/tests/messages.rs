@@ -95,9 +95,17 @@ impl Around {
         Messages::new(attach(&self.home(), &[spec], options).unwrap(), sync_on_write).unwrap()
     }
 
+    /// The directory that the home's files are in while it is attached; the test may go there from
+    /// now on, whoever runs it.
+    fn vault(&self) -> PathBuf {
+        let vault = self.dir.path().join("home.tiersmith-home");
+        fs::set_permissions(&vault, fs::Permissions::from_mode(0o700)).unwrap();
+        vault
+    }
+
     /// Where the home's files are while it is attached.
     fn aside(&self) -> PathBuf {
-        self.dir.path().join("home.tiersmith-home")
+        self.vault().join("home")
     }
 
     /// Everything beside the home: names, modes and contents.
@@ -118,7 +126,7 @@ impl Around {
             }
         }
         let mut found = BTreeMap::new();
-        walk(self.dir.path(), &self.aside(), &mut found);
+        walk(self.dir.path(), &self.vault(), &mut found);
         found
     }
 }

@@ -26,6 +26,7 @@ use crate::format::superblock::{OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
 use crate::lend::place::{BesideMember, LentDir};
 use crate::note::Note;
+use crate::planted::Planted;
 use crate::profile::Profile;
 use crate::slots::FileCounts;
 use crate::stats::RecoveryReport;
@@ -95,14 +96,8 @@ fn open_and_lock(home: &Path) -> Result<RealHome> {
 
 /// The place a home was moved aside to is not its name: attached by that, it would be moved aside once more.
 fn refuse_aside(real: &RealHome) -> Result<()> {
-    use crate::home::{ASIDE_SUFFIX, ATTACHMENT};
     let path = real.path();
-    let name = path.file_name().and_then(|name| name.as_bytes().strip_suffix(ASIDE_SUFFIX.as_bytes()));
-    let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(()) };
-    if rustix::fs::statat(real.directory(), ATTACHMENT, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_err() {
-        return Ok(());
-    }
-    let home = path.with_file_name(std::ffi::OsStr::from_bytes(name));
+    let Some(home) = crate::home::home_of_aside(path) else { return Ok(()) };
     let reason = format!(
         "it is where Tiersmith moved the files of {} aside; give {} instead",
         home.display(),
@@ -349,6 +344,9 @@ fn take(
     let share = redo_tiers.map(|t| t.allocator.total_frames() * FRAME as u64 / 4).min();
     options.redo_keep_bytes = options.redo_keep_bytes.min(share.unwrap_or(u64::MAX));
     let now = Note::new(attachment, profile.name(), &options, &tiers);
+    if options.planted.is(Planted::DoorClosedFirst) {
+        let _ = home.close_door("");
+    }
     if note != Some(now.clone()) {
         home.write_attachment(&now.encode())
             .map_err(Error::io("cannot write the attachment note of", path))?;
@@ -580,9 +578,10 @@ fn people_note(path: &Path, tiers: &[Arc<Tier>]) -> String {
     let mut text = format!(
         "The directory {} is attached to fast storage by Tiersmith.\n\
          The newest version of some of its blocks is on that storage only, so the plain files are not a usable\n\
-         database at the moment. They are beside this directory, under the same name with .tiersmith-home added.\n\n\
+         database at the moment. They are in {}.\n\n\
          To use the database, mount it with Tiersmith. To have the plain directory back, detach it.\n\n",
-        path.display()
+        path.display(),
+        crate::home::files_aside(path).display()
     );
     for tier in tiers {
         for member in &tier.members {

@@ -11,6 +11,7 @@ use crate::file::admit::Admissions;
 use crate::file::resize::Resize;
 use crate::home::{Home, HomeFiles, HomeStat, RenameFlags};
 use crate::lend::Lending;
+use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
 use crate::refused::Refused;
 use crate::stats::{RecoveryReport, Stats};
@@ -374,6 +375,9 @@ impl AttachedHome {
             self.inner.closed.store(true, Ordering::Release);
         }
         self._running.stop();
+        if self.inner.options.planted.is(Planted::DoorOpenedEarly) {
+            let _ = self.inner.home.open_door();
+        }
         if let Err(e) = self
             .inner
             .flush_all()

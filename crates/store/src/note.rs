@@ -13,6 +13,7 @@ use crate::home::NoteOf;
 use crate::tier::Tier;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -93,6 +94,9 @@ pub struct Attachment {
     pub home: PathBuf,
     /// Where its files are now: there, or moved aside.
     pub files: PathBuf,
+    /// The open directory of its files: by its path, this user may not get there while it is moved
+    /// aside.
+    pub directory: Arc<OwnedFd>,
     /// Whether they are moved aside.
     pub aside: bool,
     /// The user who owns the note, as the open file said from which all this was read: a look by path may find another one.
@@ -151,6 +155,7 @@ pub fn attachment(home: &Path) -> Result<Option<Attachment>> {
     Ok(Some(Attachment {
         home: found.home,
         files: found.files,
+        directory: Arc::new(found.directory),
         aside: found.aside,
         owner: found.owner,
         mode: found.mode,

@@ -69,11 +69,15 @@ pub enum Planted {
     SlotFreedBeforeHome,
     /// The superblocks name an extent of the file table before its slots are durable.
     ExtentNamedFirst,
+    /// Detaching moves the home back to its path before the newest blocks are home.
+    DoorOpenedEarly,
+    /// Attaching moves the home aside before the attachment note is durable.
+    DoorClosedFirst,
 }
 
 impl Planted {
     /// All planted bugs.
-    pub const ALL: [Planted; 30] = [
+    pub const ALL: [Planted; 32] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -104,6 +108,8 @@ impl Planted {
         Planted::SizeShownEarly,
         Planted::SlotFreedBeforeHome,
         Planted::ExtentNamedFirst,
+        Planted::DoorOpenedEarly,
+        Planted::DoorClosedFirst,
     ];
 
     /// Those that one thread does not show, because it fences a moment later itself.

@@ -48,6 +48,8 @@ fn everything() -> Vec<Op> {
         Op::KernelWrite { name: "w.redo", at: 100, len: 3000 },
         Op::GiveBack { name: "w.redo" },
         write("a.db", 0, 4096),
+        Op::Detach,
+        Op::Attach,
     ]
 }
 

@@ -126,10 +126,10 @@ fn a_first_attach_that_fails_leaves_a_plain_home_and_no_tier() {
     std::fs::remove_file(place.member("other")).unwrap();
     plain("a foreign member");
     // The directory cannot be moved aside: something that is no note has the name.
-    std::fs::create_dir(place.aside()).unwrap();
-    std::fs::write(place.aside().join("a file"), b"x").unwrap();
+    std::fs::create_dir(place.vault()).unwrap();
+    std::fs::write(place.vault().join("a file"), b"x").unwrap();
     assert!(attach(&place.home(), &[spec(&place)], place::options()).is_err());
-    std::fs::remove_dir_all(place.aside()).unwrap();
+    std::fs::remove_dir_all(place.vault()).unwrap();
     plain("two homes");
     // A name too long to have a sibling fails when the door is closed, after the tier was formatted and the note written.
     let long = place.path().join("x".repeat(250));
@@ -140,11 +140,11 @@ fn a_first_attach_that_fails_leaves_a_plain_home_and_no_tier() {
     plain("a name too long");
     // An empty file given for the tier is empty again.
     std::fs::write(place.member("m0"), b"").unwrap();
-    std::fs::create_dir(place.aside()).unwrap();
-    std::fs::write(place.aside().join("a file"), b"x").unwrap();
+    std::fs::create_dir(place.vault()).unwrap();
+    std::fs::write(place.vault().join("a file"), b"x").unwrap();
     assert!(attach(&place.home(), &[spec(&place)], place::options()).is_err());
     assert_eq!(std::fs::metadata(place.member("m0")).unwrap().len(), 0);
-    std::fs::remove_dir_all(place.aside()).unwrap();
+    std::fs::remove_dir_all(place.vault()).unwrap();
     attach(&place.home(), &[spec(&place)], place::options()).unwrap().detach().unwrap();
 }
 
@@ -225,17 +225,19 @@ fn the_place_a_home_was_moved_to_is_not_attached_by_that_name() {
     let busy = attach(&place.aside(), &[spec(&place)], place::options()).unwrap_err().to_string();
     assert!(busy.contains("give ") && busy.contains("/db"), "{busy}");
     drop(home);
-    let aside = attach(&place.aside(), &[spec(&place)], place::options()).unwrap_err().to_string();
-    assert!(aside.contains("give ") && aside.contains("/db"), "{aside}");
+    for path in [place.aside(), place.vault()] {
+        let aside = attach(&path, &[spec(&place)], place::options()).unwrap_err().to_string();
+        assert!(aside.contains("give ") && aside.contains("/db "), "{aside}");
+    }
     assert_eq!(names(place.path()), ["db", "db.tiersmith-home", "m0"]);
     let home = attach(&place.home(), &[spec(&place)], place::options()).unwrap();
     assert_eq!(read(&home, "a.d4"), vec![4; 100]);
     home.detach().unwrap();
     // A directory that only has such a name is a home as any.
-    std::fs::create_dir(place.aside()).unwrap();
+    std::fs::create_dir(place.vault()).unwrap();
     let other = TierSpec { members: vec![place.member("m1")], ..spec(&place) };
     std::fs::remove_dir_all(place.home()).unwrap();
-    attach(&place.aside(), &[other], place::options()).unwrap().detach().unwrap();
+    attach(&place.vault(), &[other], place::options()).unwrap().detach().unwrap();
 }
 
 #[test]

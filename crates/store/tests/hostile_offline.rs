@@ -311,8 +311,9 @@ fn an_inode_number_reused_at_once_is_told_by_birth_time_or_generation() {
 fn a_file_that_its_owner_may_only_read_is_destaged_and_keeps_its_mode() {
     let place = Place::new();
     let expected = with_a_dirty_block(&place);
-    let path = place.aside().join("a.d8");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+    // Asked for each time: who attaches locks it again.
+    let path = || place.aside().join("a.d8");
+    fs::set_permissions(path(), fs::Permissions::from_mode(0o400)).unwrap();
     // Permissions do not bind root: this thread, and no other, is somebody else for the while.
     let root = rustix::process::geteuid().is_root();
     let somebody = 65534;
@@ -320,7 +321,7 @@ fn a_file_that_its_owner_may_only_read_is_destaged_and_keeps_its_mode() {
         let id = rustix::process::Uid::from_raw(somebody);
         let skipped = if root && rustix::thread::set_thread_res_uid(id, id, id).is_err() {
             "this thread cannot be another user"
-        } else if fs::metadata(&path).is_err() {
+        } else if fs::metadata(path()).is_err() {
             "another user cannot reach the temporary directory"
         } else {
             return true;
@@ -330,12 +331,12 @@ fn a_file_that_its_owner_may_only_read_is_destaged_and_keeps_its_mode() {
     };
     let look = |attached: &AttachedHome| {
         let dirty = attached.open("a.d8", OpenMode::READ).unwrap().blocks_in_tier().0;
-        (dirty, fs::metadata(&path).unwrap().mode() & 0o7777)
+        (dirty, fs::metadata(path()).unwrap().mode() & 0o7777)
     };
     if root {
         give(place.path(), somebody);
-        std::os::unix::fs::chown(&path, Some(somebody - 1), None).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+        std::os::unix::fs::chown(path(), Some(somebody - 1), None).unwrap();
+        fs::set_permissions(path(), fs::Permissions::from_mode(0o444)).unwrap();
         let others = || {
             if as_somebody() {
                 let attached = open(&place);
@@ -345,7 +346,7 @@ fn a_file_that_its_owner_may_only_read_is_destaged_and_keeps_its_mode() {
         };
         std::thread::scope(|scope| scope.spawn(others).join().unwrap());
         give(place.path(), somebody);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        fs::set_permissions(path(), fs::Permissions::from_mode(0o400)).unwrap();
     }
     let own = || {
         if as_somebody() {
@@ -353,7 +354,7 @@ fn a_file_that_its_owner_may_only_read_is_destaged_and_keeps_its_mode() {
             assert_eq!(look(&attached), (1, 0o400));
             attached.flush_all().unwrap();
             assert_eq!(look(&attached), (0, 0o400));
-            assert!(fs::read(&path).unwrap() == expected);
+            assert!(fs::read(path()).unwrap() == expected);
         }
     };
     std::thread::scope(|scope| scope.spawn(own).join().unwrap());

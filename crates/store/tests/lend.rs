@@ -115,7 +115,7 @@ fn a_lent_file_without_its_plain_file_stops_the_attach_and_nothing_is_touched() 
     assert_eq!(place.findings(), [(Severity::Lost, 21)]);
     fs::rename(&kept, &plain).unwrap();
     // The home moved on behind the back: as with newer blocks in the tier.
-    let aside = place.0.path().join("db.tiersmith-home/0.seg");
+    let aside = place.0.path().join("db.tiersmith-home/home/0.seg");
     let bytes = fs::read(&aside).unwrap();
     let time = fs::metadata(&aside).unwrap().modified().unwrap();
     fs::write(&aside, "other").unwrap();
@@ -159,7 +159,7 @@ fn what_the_kernel_wrote_is_read_and_given_back() {
     home.flush_all().unwrap();
     let lent = home.open("0.seg", OpenMode::WRITE).unwrap().lend().unwrap().unwrap();
     testing::kernel_write(&lent, 0, &[9; 100]).unwrap();
-    let at_home = place.0.path().join("db.tiersmith-home/0.seg");
+    let at_home = place.0.path().join("db.tiersmith-home/home/0.seg");
     assert_eq!(fs::read(&at_home).unwrap()[0], 7);
     let mut bytes = [0; 200];
     home.open("0.seg", OpenMode::READ).unwrap().read(0, &mut bytes).unwrap();

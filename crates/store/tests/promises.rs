@@ -8,6 +8,8 @@ mod place;
 use place::Place;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -365,12 +367,85 @@ fn promise_7_no_back_door_while_attached_and_after_a_kill_the_path_holds_only_th
     drop(attached);
     assert_only_the_note(&place);
     attach(&place.home(), &[place.tier(MIB)], place::options()).unwrap().detach().unwrap();
-    assert!(!place.aside().exists());
+    assert!(!place.vault().exists());
     let mut names: Vec<_> =
         std::fs::read_dir(place.home()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["PG_VERSION", "a.d8"]);
     assert!(std::fs::read(place.home().join("a.d8")).unwrap() == place::pattern(1, 0, 9000));
+}
+
+/// Whether `user` gets to a file of the home or can make one, by the path of its files.
+fn gets_in(place: &Place, user: u32) -> bool {
+    let files = place.vault().join("home");
+    let as_user = |program: &str, name: &str| {
+        let mut command = Command::new(program);
+        command.arg(files.join(name)).stdout(Stdio::null()).stderr(Stdio::piped());
+        if rustix::process::geteuid().is_root() {
+            command.uid(user).gid(user);
+        }
+        let ended = command.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success() || said.contains("Permission denied"), "{program}: {said}");
+        ended.status.success()
+    };
+    as_user("cat", "PG_VERSION") || as_user("touch", "new")
+}
+
+fn owner_and_mode(path: &Path) -> (u32, u32) {
+    let found = std::fs::metadata(path).unwrap();
+    (found.uid(), found.mode() & 0o7777)
+}
+
+#[test]
+fn promise_7_no_back_door_the_databases_user_does_not_reach_the_files() {
+    let me = rustix::process::geteuid();
+    // Root attaches the home of somebody else, or that user attaches it himself.
+    for root_attaches in [true, false] {
+        if root_attaches && !me.is_root() {
+            eprintln!("skipped: a home that root attaches, because this is not root");
+            continue;
+        }
+        let user = if me.is_root() { 65534 } else { me.as_raw() };
+        let place = Place::new();
+        std::fs::write(place.home().join("PG_VERSION"), "17").unwrap();
+        let program = place.path().join("program");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        if me.is_root() {
+            let all = [place.path().to_path_buf(), place.home(), place.home().join("PG_VERSION")];
+            all.iter().for_each(|path| std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap());
+            std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let mut writer = Command::new(&program);
+        writer
+            .args(["--exact", "writer_of_promise_7", "--nocapture", "--test-threads=1"])
+            .env(WRITER, place.path())
+            .stdout(Stdio::piped());
+        if me.is_root() && !root_attaches {
+            writer.uid(user).gid(user);
+        }
+        let mut writer = writer.spawn().unwrap();
+        let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
+        assert!(lines.any(|l| l.unwrap() == "written"));
+        let locked = if root_attaches { (0, 0o700) } else { (user, 0) };
+        assert_eq!(owner_and_mode(&place.vault()), locked);
+        assert!(!gets_in(&place, user), "while it is attached");
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        assert!(!gets_in(&place, user), "after a kill");
+        // Looking at it leaves it locked, and so does attaching again: by now it is root's, if root
+        // does.
+        let _ = tiersmith_store::attachment(&place.home()).unwrap().unwrap();
+        assert_eq!(owner_and_mode(&place.vault()), locked);
+        let attached = attach(&place.home(), &[place.tier(MIB)], place::options()).unwrap();
+        assert_eq!(owner_and_mode(&place.vault()), if me.is_root() { (0, 0o700) } else { (user, 0) });
+        assert!(!gets_in(&place, user), "attached again");
+        assert!(place::read(&attached, "a.d8") == place::pattern(1, 0, 9000));
+        attached.detach().unwrap();
+        assert!(!place.vault().exists());
+        assert_eq!(owner_and_mode(&place.home()).0, user);
+        assert!(std::fs::read(place.home().join("a.d8")).unwrap() == place::pattern(1, 0, 9000));
+    }
 }
 
 #[test]
@@ -379,7 +454,7 @@ fn promise_7_no_back_door_when_a_door_guards_the_home_itself_the_directory_stays
     let options = Options { guard: Guard::Door, ..place::options() };
     let attached = attach(&place.home(), &[place.tier(MIB)], options.clone()).unwrap();
     attached.open("a.d8", OpenMode::CREATE).unwrap().write(0, &[1; 100]).unwrap();
-    assert!(place.home().join("a.d8").exists() && !place.aside().exists());
+    assert!(place.home().join("a.d8").exists() && !place.vault().exists());
     assert!(place.home().join(".tiersmith").exists(), "whoever looks finds that it is attached");
     drop(attached);
     attach(&place.home(), &[place.tier(MIB)], options).unwrap().detach().unwrap();

@@ -13,8 +13,10 @@ use crate::mounted;
 
 /// Accelerate a database directory in place: no copy, no setting changed
 ///
-/// Stop the database first. Its directory is moved aside to HOME.tiersmith-home, and a daemon mounts it at its own path: redo and data go
-/// to the fast storage and from there home in the background, everything else straight home. Start the database as before. After a
+/// Stop the database first. Its directory is moved aside into the locked directory
+/// HOME.tiersmith-home, where no server can start on it by mistake, and a daemon mounts it at its
+/// own path: redo and data go to the fast storage and from there home in the background, everything
+/// else straight home. Start the database as before. After a
 /// reboot, a crash or a killed daemon, `tiersmith attach HOME` alone goes on where it was: nothing that was acknowledged is lost.
 ///
 /// An SQLite database that one program uses needs no mount: see docs/guide/sqlite.md.

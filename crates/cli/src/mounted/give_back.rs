@@ -99,7 +99,7 @@ fn detach_unserved(place: &Place, fast: &[PathBuf], emulate: bool, without_tier:
         }
         return Ok(done);
     };
-    refuse::not_permitted(place.path(), &note.files)?;
+    refuse::not_permitted(place.path(), &plan::owner_of(&note)?)?;
     refuse::in_use(place.path(), &note.files, false)?;
     if without_tier {
         return lose_tier(place, &note, done);

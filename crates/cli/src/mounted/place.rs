@@ -1,8 +1,9 @@
 //! Where a mounted home is: its path, its names beside it, and what stands there now.
 //!
-//! Beside a home `PATH` there are, while it is attached: `PATH.tiersmith-home` (the files), `PATH.tiersmith-log` and, when that was long,
-//! `PATH.tiersmith-log.old`; while its daemon runs
-//! `PATH.tiersmith-control` (a socket); while it is being detached `PATH.tiersmith-detach` (what is still to be removed).
+//! Beside a home `PATH` there are, while it is attached: `PATH.tiersmith-home` (the vault, with the
+//! files in it, which may be locked for this user), `PATH.tiersmith-log` and, when that was long,
+//! `PATH.tiersmith-log.old`; while its daemon runs `PATH.tiersmith-control` (a socket); while it is
+//! being detached `PATH.tiersmith-detach` (what is still to be removed).
 //!
 //! **Invariant**: nothing here asks a file system that a daemon serves: a daemon that died or hangs cannot make these calls fail or wait.
 //! Mounts are looked up in the kernel's list, not by looking at the directory.
@@ -12,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use tiersmith_store::home::{ASIDE_SUFFIX, ATTACHMENT, NOTE_FILE};
+use tiersmith_store::home::{ATTACHMENT, NOTE_FILE, files_aside, home_of_aside, vault_of};
 
 use crate::error::{Error, Result};
 
@@ -78,16 +79,13 @@ impl Place {
     }
 
     fn refuse_aside(&self) -> Result<()> {
-        let bytes = self.name.as_bytes();
-        match bytes.strip_suffix(ASIDE_SUFFIX.as_bytes()) {
-            Some(stem) if !stem.is_empty() && self.path.join(ATTACHMENT).exists() => {
-                Err(Error::Usage(format!(
-                    "{} is where an attached home was moved aside to; name the home itself: {}",
-                    self.path.display(),
-                    self.parent.join(OsStr::from_bytes(stem)).display()
-                )))
-            }
-            _ => Ok(()),
+        match home_of_aside(&self.path) {
+            Some(home) => Err(Error::Usage(format!(
+                "{} is where an attached home was moved aside to; name the home itself: {}",
+                self.path.display(),
+                home.display()
+            ))),
+            None => Ok(()),
         }
     }
 
@@ -107,9 +105,14 @@ impl Place {
         self.parent.join(name)
     }
 
-    /// Where the files are while the home is attached.
+    /// The directory that keeps the files while the home is attached.
+    pub(crate) fn vault(&self) -> PathBuf {
+        vault_of(&self.path)
+    }
+
+    /// Where in it they are.
     pub(crate) fn aside(&self) -> PathBuf {
-        self.beside(ASIDE_SUFFIX)
+        files_aside(&self.path)
     }
 
     /// What a detach has still to remove.
@@ -152,7 +155,12 @@ impl Place {
         let aside = self.aside();
         // An empty one is what an interrupted detach left of the note.
         let is_empty = std::fs::read_dir(&aside).is_ok_and(|mut entries| entries.next().is_none());
-        if is_home(&aside) && !is_empty {
+        // A vault that is locked for this user has the files in it, else it would not be locked.
+        let is_locked = || {
+            let looked = aside.symlink_metadata();
+            looked.is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
+        };
+        if is_locked() || (is_home(&aside) && !is_empty) {
             return Some(aside);
         }
         if self.mounted_on_path() {
@@ -316,12 +324,14 @@ mod tests {
         assert_eq!(place.standing(None), Standing::Plain);
         assert!(Place::find(&real.join("loop")).is_err());
         assert!(Place::find(Path::new("/")).is_err());
-        let aside = real.join("db.tiersmith-home");
-        std::fs::create_dir(&aside).unwrap();
+        let aside = real.join("db.tiersmith-home/home");
+        std::fs::create_dir_all(&aside).unwrap();
         std::fs::write(aside.join(ATTACHMENT), "x").unwrap();
         assert_eq!(place.standing(None), Standing::Attached);
-        let refused = Place::find(&aside).unwrap_err().to_string();
-        assert!(refused.contains("name the home itself"), "{refused}");
+        for path in [&aside, aside.parent().unwrap()] {
+            let refused = Place::find(path).unwrap_err().to_string();
+            assert!(refused.contains("name the home itself"), "{refused}");
+        }
         assert_eq!(Place::find(&real.join("nothing")).unwrap().standing(None), Standing::Missing);
     }
 

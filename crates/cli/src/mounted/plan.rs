@@ -107,12 +107,15 @@ impl Plan {
             .map(|note| note.files.clone())
             .or_else(|| place.files())
             .unwrap_or_else(|| path.into());
-        refuse::not_permitted(path, &files)?;
-        let owner = std::fs::metadata(&files).map_err(|source| Error::Io {
-            what: "look at",
-            path: files.clone(),
-            source,
-        })?;
+        let owner = match &note {
+            Some(note) => owner_of(note)?,
+            None => std::fs::metadata(&files).map_err(|source| Error::Io {
+                what: "look at",
+                path: files.clone(),
+                source,
+            })?,
+        };
+        refuse::not_permitted(path, &owner)?;
         let believed = note.as_ref().is_some_and(is_believed);
         let mut remarks = Vec::new();
         let empty = BTreeMap::new();
@@ -315,7 +318,7 @@ fn mount_point(wish: &Attach, place: &Place, door: &BTreeMap<String, String>) ->
         return Ok(at);
     }
     let refuse = |why: &str| Err(Error::Usage(format!("cannot mount at {}: {why}", at.display())));
-    if at.starts_with(place.path()) || at.starts_with(place.aside()) {
+    if at.starts_with(place.path()) || at.starts_with(place.vault()) {
         return refuse("that is inside the home; give a directory elsewhere");
     }
     if place.path().starts_with(&at) {
@@ -402,6 +405,20 @@ fn tiers(
     Ok((vec![spec], made))
 }
 
+/// The metadata of the directory with an attached home's files. By its path this user may not get
+/// there.
+///
+/// # Errors
+/// What the file system says.
+pub(super) fn owner_of(note: &Attachment) -> Result<Metadata> {
+    let directory = note.directory.try_clone().map(std::fs::File::from);
+    directory.and_then(|directory| directory.metadata()).map_err(|source| Error::Io {
+        what: "look at",
+        path: note.files.clone(),
+        source,
+    })
+}
+
 /// The tiers that a home's note names, or `fast` where one of them was moved to.
 ///
 /// # Errors
@@ -412,12 +429,7 @@ pub(crate) fn noted_tiers(
     fast: &[PathBuf],
     medium: Medium,
 ) -> Result<Vec<TierSpec>> {
-    let files = &note.files;
-    let owner = std::fs::metadata(files).map_err(|source| Error::Io {
-        what: "look at",
-        path: files.clone(),
-        source,
-    })?;
+    let owner = owner_of(note)?;
     let mut specs = Vec::new();
     for tier in &note.tiers {
         // A note of before it said what the medium was leaves that to the user.

@@ -7,11 +7,11 @@
 //! **Deliberately absent**: what the store refuses by itself (a second owner, a foreign tier, a tier too small).
 
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
+use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use tiersmith_store::home::{ASIDE_SUFFIX, ATTACHMENT};
+use tiersmith_store::home::home_of_aside;
 
 use super::place::{Mounts, Place};
 use crate::error::{Error, Result};
@@ -146,8 +146,7 @@ pub(crate) fn place(place: &Place) -> Result<()> {
         return cannot(format!("it is inside {}, which is attached already", around.at.display()));
     }
     for above in path.ancestors().skip(1) {
-        if above.as_os_str().as_bytes().ends_with(ASIDE_SUFFIX.as_bytes()) && above.join(ATTACHMENT).exists()
-        {
+        if home_of_aside(above).is_some() {
             return cannot(format!(
                 "it is inside {}, the files of a home that is attached already",
                 above.display()
@@ -174,23 +173,15 @@ pub(crate) fn place(place: &Place) -> Result<()> {
 /// A home directly inside that is attached and not mounted.
 fn attached_below(path: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(path).ok()?;
-    entries.flatten().map(|entry| entry.path()).find_map(|entry| {
-        let stem = entry.as_os_str().as_bytes().strip_suffix(ASIDE_SUFFIX.as_bytes())?;
-        entry.join(ATTACHMENT).exists().then(|| PathBuf::from(std::ffi::OsStr::from_bytes(stem)))
-    })
+    entries.flatten().find_map(|entry| home_of_aside(&entry.path()))
 }
 
-/// Refuses somebody who may not do this to the directory.
+/// Refuses somebody who may not do this to the directory of which this is the metadata.
 ///
 /// # Errors
 /// Says whose the directory is.
-pub(crate) fn not_permitted(home: &Path, files: &Path) -> Result<()> {
+pub(crate) fn not_permitted(home: &Path, metadata: &Metadata) -> Result<()> {
     let me = rustix::process::geteuid();
-    let metadata = std::fs::symlink_metadata(files).map_err(|source| Error::Io {
-        what: "look at",
-        path: files.into(),
-        source,
-    })?;
     if me.is_root() || metadata.uid() == me.as_raw() {
         return Ok(());
     }

@@ -81,7 +81,7 @@ fn a_file_that_the_kernel_refuses_is_given_back_once_it_is_home_and_nothing_more
         assert_eq!(is_lent(&name), stays, "{name}");
         if stays {
             assert_eq!(
-                fs::read(dir.path().join("db.tiersmith-home").join(&name)).unwrap(),
+                fs::read(tiersmith_store::home::files_aside(&dir.path().join("db")).join(&name)).unwrap(),
                 vec![n; LEN],
                 "an opening went to home"
             );

@@ -5,6 +5,8 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tiersmith_mount::{Mounted, Options, mount};
@@ -28,7 +30,7 @@ pub(crate) fn profile() -> Profile {
 
 /// Why there can be no mount here; a test then says so and returns.
 pub(crate) fn no_mount() -> Option<String> {
-    if let Err(e) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+    if let Err(e) = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         return Some(format!("/dev/fuse cannot be opened ({e})"));
     }
     if rustix::process::geteuid().is_root() {
@@ -96,7 +98,7 @@ impl Place {
     pub(crate) fn plain(tier_mib: u64, options: Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let place = Self { mounted: None, options, tier_bytes: tier_mib << 20, dir };
-        std::fs::create_dir(place.home()).unwrap();
+        fs::create_dir(place.home()).unwrap();
         place
     }
 
@@ -105,9 +107,14 @@ impl Place {
         self.dir.path().join("db")
     }
 
-    /// Where its files are while it is attached.
+    /// Where its files are while it is attached; the test may go there from now on, whoever runs
+    /// it.
     pub(crate) fn aside(&self) -> PathBuf {
-        self.dir.path().join("db.tiersmith-home")
+        let vault = self.dir.path().join("db.tiersmith-home");
+        if fs::metadata(&vault).is_ok_and(|found| found.permissions().mode() & 0o700 == 0) {
+            fs::set_permissions(&vault, Permissions::from_mode(0o700)).unwrap();
+        }
+        vault.join("home")
     }
 
     /// The directory of the test.

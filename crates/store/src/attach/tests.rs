@@ -54,7 +54,7 @@ fn a_tier_in_the_middle_of_attaching_or_detaching_is_not_given_to_another_home_w
         // One whose home is gone, or says nothing of it, is free.
         drop(try_attach(&dir, "one").unwrap());
         set_state(&member, state);
-        fs::remove_file(dir.join("one.tiersmith-home/.tiersmith")).unwrap();
+        fs::remove_file(aside(&dir.join("one")).join(".tiersmith")).unwrap();
         try_attach(&dir, "two").unwrap().detach().unwrap();
     }
 }
@@ -68,6 +68,14 @@ fn homes(names: &[&str]) -> (tempfile::TempDir, PathBuf) {
         fs::write(dir.join(home).join("file"), home).unwrap();
     }
     (guard, dir)
+}
+
+/// Where the files of a home lie that is attached; the test may go there from now on, whoever runs
+/// it.
+fn aside(home: &Path) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(crate::home::vault_of(home), fs::Permissions::from_mode(0o700)).unwrap();
+    crate::home::files_aside(home)
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -112,7 +120,7 @@ fn a_home_that_was_renamed_keeps_its_tier_when_a_copy_of_it_is_at_its_old_place(
     for aside in ["", ".tiersmith-home"] {
         fs::rename(dir.join(format!("one{aside}")), dir.join(format!("moved{aside}"))).unwrap();
     }
-    copy(&dir.join("moved.tiersmith-home"), &dir.join("one"));
+    copy(&aside(&dir.join("moved")), &dir.join("one"));
     let said = try_attach(&dir, "one").map(drop).unwrap_err().to_string();
     assert!(said.contains("is a copy of"), "{said}");
     try_attach(&dir, "moved").unwrap().detach().unwrap();
@@ -126,7 +134,7 @@ fn a_home_that_was_copied_to_another_place_in_the_middle_of_attaching_stays_atta
         let (_guard, dir) = homes(&["one"]);
         drop(try_attach(&dir, "one").unwrap());
         set_state(&dir.join("fast"), TierState::Attaching);
-        copy(&dir.join("one.tiersmith-home"), &dir.join("other"));
+        copy(&aside(&dir.join("one")), &dir.join("other"));
         fs::remove_dir_all(dir.join("one.tiersmith-home")).unwrap();
         fs::remove_dir_all(dir.join("one")).unwrap();
         if unreadable {
@@ -162,7 +170,7 @@ fn a_tier_in_the_middle_is_not_given_away_while_it_cannot_be_seen_whether_its_ho
             let (_guard, dir) = homes(&["one", "two"]);
             drop(try_attach(&dir, "one").unwrap());
             set_state(&dir.join("fast"), state);
-            let note = dir.join("one.tiersmith-home/.tiersmith");
+            let note = aside(&dir.join("one")).join(".tiersmith");
             let kept = fs::read(&note).unwrap();
             hide(&dir, &note);
             let before = fs::read(dir.join("fast")).unwrap();
@@ -181,6 +189,7 @@ fn a_tier_in_the_middle_is_not_given_away_while_it_cannot_be_seen_whether_its_ho
             let (_guard, dir) = homes(&["one", "two"]);
             drop(try_attach(&dir, "one").unwrap());
             set_state(&dir.join("fast"), state);
+            let _ = aside(&dir.join("one"));
             fs::remove_dir_all(dir.join("one")).unwrap();
             fs::remove_dir_all(dir.join("one.tiersmith-home")).unwrap();
             if file {

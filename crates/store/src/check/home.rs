@@ -66,7 +66,11 @@ impl DirectoryHome {
     /// What the file system says.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::open(path, flags, Mode::empty())?;
+        Self::of(path, rustix::fs::open(path, flags, Mode::empty())?)
+    }
+
+    /// The open directory `dir`, which messages call `path`.
+    pub(super) fn of(path: &Path, dir: OwnedFd) -> io::Result<Self> {
         let stat = stat(&dir)?;
         let (device, identity) = ((stat.stx_dev_major, stat.stx_dev_minor), (stat.stx_ino, birth_ns(&stat)));
         Ok(Self { path: path.into(), dir, device, identity, index: OnceCell::new() })

@@ -61,7 +61,7 @@ pub use any_home::AnyHome;
 pub use home::{DirectoryHome, HomeFileView, HomeView};
 pub use report::{CheckReport, FileName, Finding, Place, Severity, Summary};
 
-use crate::home::ASIDE_SUFFIX;
+use crate::home::{files_aside, open_files_aside};
 use map::Tier;
 use source::{MemberFile, Source};
 use superblock::Opened;
@@ -227,11 +227,10 @@ pub fn check_images_with(
 
 /// The home's directory: at its path, or moved aside. Which one it is, its inode number and birth time tell.
 fn find_home(path: &Path, identity: (u64, u64)) -> Result<DirectoryHome, CheckError> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(ASIDE_SUFFIX);
     let mut failed = None;
-    for candidate in [path, Path::new(&aside)] {
-        match DirectoryHome::open(candidate) {
+    let aside = || DirectoryHome::of(&files_aside(path), open_files_aside(path)?);
+    for candidate in [&|| DirectoryHome::open(path), &aside as &dyn Fn() -> std::io::Result<_>] {
+        match candidate() {
             Ok(home) => {
                 let (ino, btime) = home.identity();
                 if ino == identity.0 && home::same_when_known(btime, identity.1) {

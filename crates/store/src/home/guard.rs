@@ -1,18 +1,22 @@
 //! No way in by the back door: the home directory is moved aside while it is not a whole database.
 //!
-//! States, for a home known as `PATH` and its sibling `PATH.tiersmith-home`:
+//! States, for a home known as `PATH` and its vault `PATH.tiersmith-home` (`vault.rs`):
 //!
-//! | `PATH` | sibling | |
+//! | `PATH` | the vault | |
 //! |---|---|---|
-//! | home | nothing | open |
-//! | home | note, whole or begun | open; closing or opening was interrupted |
+//! | home | none | open |
+//! | home | empty, or a note, whole or begun | open; closing or opening was interrupted |
 //! | note | home | closed |
 //! | mount over the note | home | closed, in use |
-//! | nothing, or note begun | home | closed; closing or opening was interrupted on a file system that cannot exchange |
+//! | nothing, or note begun | home | closed; interrupted on a file system that cannot exchange |
 //!
-//! Invariants: in each state exactly one of the two is the home, and it can be told which; where the file system can exchange two
-//! names, there is no instant at which `PATH` is missing. A note is a directory with nothing in it but [`NOTE_FILE`]; a note under
-//! `PATH` was synced before it came there. What is done depends on what is found, so each call can be run again after a power cut.
+//! What is in the vault, the home or the note, is called [`FILES_NAME`] there.
+//!
+//! Invariants: in each state exactly one of the two is the home, and it can be told which; where
+//! the file system can exchange two names, there is no instant at which `PATH` is missing. A note
+//! is a directory with nothing in it but [`NOTE_FILE`]; a note under `PATH` was synced before it
+//! came there. The vault is locked when closing returns. What is done depends on what is found, so
+//! each call can be run again after a power cut.
 //!
 //! Deliberately absent: a single file as the home; it has no sibling to exchange with.
 
@@ -25,12 +29,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::real::{device, names, status};
+use super::vault::{ASIDE_SUFFIX, FILES_NAME, Vault, vault_of};
 use super::{HomeError, RealHome};
 
-/// What is added to the home's name while it is moved aside.
-pub const ASIDE_SUFFIX: &str = ".tiersmith-home";
 /// The file in the directory that takes the home's path.
 pub const NOTE_FILE: &str = "README-TIERSMITH.txt";
 /// The first line of that file.
@@ -38,6 +42,11 @@ pub const NOTE_MARKER: &str = "This is not the database: Tiersmith moved the dir
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Of a note at the home's path: readable for whoever looks, writable for none, so that a database
+/// started there by mistake fails.
+const LOOK: Mode =
+    Mode::RUSR.union(Mode::XUSR).union(Mode::RGRP).union(Mode::XGRP).union(Mode::ROTH).union(Mode::XOTH);
 
 /// Where the home lives and what its two names are.
 struct Place<'a> {
@@ -49,8 +58,12 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn aside_path(&self) -> PathBuf {
+    fn vault_path(&self) -> PathBuf {
         self.parent_path.join(&self.aside)
+    }
+
+    fn find_vault(&self) -> io::Result<Option<Vault>> {
+        Vault::find(self.parent, &self.aside, self.vault_path()).map_err(|e| self.refused(e))
     }
 
     fn refused(&self, source: Errno) -> io::Error {
@@ -65,71 +78,96 @@ impl Place<'_> {
 
 impl RealHome {
     /// Steps ("power cut here" means before the step):
-    /// 1. Make the note's directory under the sibling's name. Power cut here leaves it open.
-    /// 2. Write and sync the note. Power cut here leaves it open, and an empty sibling.
-    /// 3. Sync the note's directory. Power cut here leaves it open, and a sibling with or without a whole note.
-    /// 4. Exchange the two names. Power cut here leaves it open, and a note as sibling.
-    /// 5. Sync the parent. Power cut here leaves it open or closed, as the file system had got to; both are whole.
+    /// 1. Make the vault. Power cut here leaves it open.
+    /// 2. Write and sync the note in the vault. Power cut here leaves it open, and an empty vault.
+    /// 3. Sync the note's directory. Power cut here leaves it open, and a vault with or without a
+    ///    whole note.
+    /// 4. Exchange home and note. Power cut here leaves it open, and a note in the vault.
+    /// 5. Sync parent and vault. Power cut here leaves it open or closed, as the file system had
+    ///    got to; both are whole.
+    /// 10. Lock the vault and take the right to write from the note. Power cut here leaves it
+    ///     closed and not locked: the next call locks it.
     ///
     /// On a file system that cannot exchange, step 4 is:
-    /// 6. Remove the sibling's note. Power cut here leaves it open, and a note as sibling.
+    /// 6. Remove the vault's note. Power cut here leaves it open, and a note in the vault.
     /// 7. Rename the home. Power cut here leaves it open.
-    /// 8. Make the note's directory at the path. Power cut here leaves nothing at the path, the home as sibling: closed.
+    /// 8. Make the note's directory at the path. Power cut here leaves nothing at the path, the
+    ///    home in the vault: closed.
     /// 9. Write and sync the note. Power cut here leaves an empty directory at the path: closed.
     pub(super) fn move_aside(&self, note: &str) -> io::Result<()> {
         let place = self.place()?;
-        if self.has_name(&place.aside)? {
-            return self.complete_note(&place, note);
+        if let Some(vault) = self.vault(&place)? {
+            self.complete_note(&place, note)?;
+            return vault.lock(self.owner()?);
         }
         self.check_movable(&place)?;
         self.remove_note(&place)?;
         self.step(1)?;
-        rustix::fs::mkdirat(place.parent, &place.aside, Mode::RWXU).map_err(|e| place.refused(e))?;
+        let vault = Vault::make(place.parent, &place.aside, place.vault_path())?;
         self.step(2)?;
-        if let Err(e) = self.write_note(&place, &place.aside, note) {
-            // Nothing has moved yet; an empty sibling is no harm, and the next call removes it if this one cannot.
+        if let Err(e) = self.write_note(&place, vault.dir(), OsStr::new(FILES_NAME), note) {
+            // Nothing has moved yet; a vault is no harm, and the next call removes it if this one
+            // cannot.
             let _ = self.remove_note(&place);
             return Err(e);
         }
         self.step(4)?;
-        match self.exchange(&place) {
+        match self.exchange(&place, &vault) {
             Ok(true) => {}
             Ok(false) => {
                 self.step(6)?;
-                self.remove_note(&place)?;
+                self.remove_vaults_note(&vault)?;
                 self.step(7)?;
-                rustix::fs::renameat(place.parent, place.name, place.parent, &place.aside)
+                rustix::fs::renameat(place.parent, place.name, vault.dir(), FILES_NAME)
                     .map_err(|e| place.refused(e))?;
                 self.step(8)?;
-                self.complete_note(&place, note)?;
             }
             Err(e) => {
                 let _ = self.remove_note(&place);
                 return Err(e);
             }
         }
+        if self.vault(&place)?.is_none() {
+            // Who owns the parent put another directory in the home's place: that goes back.
+            let _ = rustix::fs::renameat_with(
+                vault.dir(),
+                FILES_NAME,
+                place.parent,
+                place.name,
+                RenameFlags::EXCHANGE,
+            );
+            return Err(strayed(&place));
+        }
         self.step(5)?;
-        rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))
+        vault.sync()?;
+        rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))?;
+        self.step(10)?;
+        self.complete_note(&place, note)?;
+        vault.lock(self.owner()?)
     }
 
     /// Steps ("power cut here" means before the step):
-    /// 21. Exchange the two names. Power cut here leaves it closed.
-    /// 22. Sync the parent. Power cut here leaves it open or closed; both are whole.
-    /// 23. Remove the note's file. Power cut here leaves it open, and a note as sibling.
-    /// 24. Remove the note's directory. Power cut here leaves it open, and an empty sibling.
-    /// 25. Sync the parent. Power cut here leaves it open, with or without an empty sibling.
+    /// 20. Unlock the vault, and let the note be moved. Power cut here leaves it closed.
+    /// 21. Exchange home and note. Power cut here leaves it closed; the vault may not be locked.
+    /// 22. Sync parent and vault. Power cut here leaves it open or closed; both are whole.
+    /// 23. Remove the note's file. Power cut here leaves it open, and a note in the vault.
+    /// 24. Remove the note's directory and the vault. Power cut here leaves it open, and an empty
+    ///     directory in the vault.
+    /// 25. Sync the parent. Power cut here leaves it open, with or without a vault.
     ///
     /// On a file system that cannot exchange, step 21 is:
     /// 26. Remove the note at the path. Power cut here leaves it closed.
-    /// 27. Rename the home. Power cut here leaves nothing at the path, the home as sibling: closed.
+    /// 27. Rename the home. Power cut here leaves nothing at the path, the home in the vault:
+    ///     closed.
     pub(super) fn move_back(&self) -> io::Result<()> {
         let place = self.place()?;
-        if !self.has_name(&place.aside)? {
+        let Some(vault) = self.vault(&place)? else {
             if !self.has_name(place.name)? {
                 return Err(strayed(&place));
             }
             return self.remove_note(&place);
-        }
+        };
+        vault.refuse_foreign(self.owner()?)?;
         let at_path = match rustix::fs::openat(place.parent, place.name, DIRECTORY, Mode::empty()) {
             Err(Errno::NOENT) => None,
             Err(Errno::NOTCONN) => return Err(place.refused(Errno::BUSY)),
@@ -141,17 +179,26 @@ impl RealHome {
             }
             only_the_note(dir, place.path)?;
         }
+        self.step(20)?;
+        vault.unlock()?;
+        if let Some(dir) = &at_path {
+            set_mode_unless_root(dir, LOOK | Mode::WUSR)?;
+        }
         self.step(21)?;
-        if at_path.is_none() || !self.exchange(&place)? {
-            if at_path.is_some() {
+        if at_path.is_none() || !self.exchange(&place, &vault)? {
+            if let Some(dir) = &at_path {
                 self.step(26)?;
-                remove_note_at(&place, place.name)?;
+                remove_note_file(dir)?;
+                rustix::fs::unlinkat(place.parent, place.name, AtFlags::REMOVEDIR)
+                    .map_err(|e| place.refused(e))?;
             }
             self.step(27)?;
-            rustix::fs::renameat(place.parent, &place.aside, place.parent, place.name)
-                .map_err(|e| place.refused(e))?;
+            let renamed =
+                vault.inside(|| rustix::fs::renameat(vault.dir(), FILES_NAME, place.parent, place.name));
+            renamed.map_err(|e| place.refused(e))?;
         }
         self.step(22)?;
+        vault.sync()?;
         rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))?;
         self.remove_note(&place)
     }
@@ -159,10 +206,20 @@ impl RealHome {
     /// Never looks at the home's path: while it is mounted, that would ask the process that is asking.
     pub(super) fn is_aside(&self) -> io::Result<bool> {
         match self.place() {
-            Ok(place) => self.has_name(&place.aside),
+            Ok(place) => Ok(self.vault(&place)?.is_some()),
             // The root, or a parent that may not be opened: it was never moved.
             Err(_) => Ok(false),
         }
+    }
+
+    /// The vault, while the home is in it.
+    fn vault(&self, place: &Place<'_>) -> io::Result<Option<Vault>> {
+        Ok(Vault::around(&self.dir, place.parent, &place.aside, place.vault_path())?)
+    }
+
+    /// The user who owns the home.
+    fn owner(&self) -> io::Result<u32> {
+        Ok(status(&self.dir, OsStr::new(""))?.stx_uid)
     }
 
     fn place(&self) -> io::Result<Place<'_>> {
@@ -214,13 +271,22 @@ impl RealHome {
         if !has_marker(&dir)? {
             only_the_note(&dir, place.path)?;
             self.step(9)?;
-            self.write_note(place, place.name, note)?;
+            self.write_note(place, place.parent, place.name, note)?;
+        }
+        if Mode::from_raw_mode(rustix::fs::fstat(&dir)?.st_mode).contains(Mode::WUSR) {
+            rustix::fs::fchmod(&dir, LOOK)?;
+            rustix::fs::fsync(&dir)?;
         }
         rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))
     }
 
-    fn write_note(&self, place: &Place<'_>, name: &OsStr, note: &str) -> io::Result<()> {
-        let dir = rustix::fs::openat(place.parent, name, DIRECTORY, Mode::empty())?;
+    /// Writes the note into the directory `name` in `holder`, which is made when it is missing.
+    fn write_note(&self, place: &Place<'_>, holder: &OwnedFd, name: &OsStr, note: &str) -> io::Result<()> {
+        match rustix::fs::mkdirat(holder, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(place.refused(e)),
+        }
+        let dir = rustix::fs::openat(holder, name, DIRECTORY, Mode::empty())?;
         rustix::fs::fchmod(&dir, Mode::RWXU)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let readable = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
@@ -228,35 +294,48 @@ impl RealHome {
         file.write_all_at(note_text(place, note).as_bytes(), 0)?;
         file.sync_all()?;
         self.step(3)?;
-        // Readable for whoever looks, writable for none: a database started here by mistake should fail.
-        let look = Mode::RUSR | Mode::XUSR | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
-        rustix::fs::fchmod(&dir, look)?;
+        // Its owner needs the right to write to move it to another directory.
+        rustix::fs::fchmod(&dir, LOOK | Mode::WUSR)?;
         Ok(rustix::fs::fsync(&dir)?)
     }
 
-    /// Removes a note from the sibling's name, when there is one; the home is at its path.
+    /// Removes the vault with the note in it, when there is one; the home is at its path.
     fn remove_note(&self, place: &Place<'_>) -> io::Result<()> {
-        let dir = match rustix::fs::openat(place.parent, &place.aside, DIRECTORY, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(()),
-            other => other.map_err(|e| place.refused(e))?,
-        };
-        only_the_note(&dir, &place.aside_path())?;
-        self.step(23)?;
-        remove_note_file(&dir)?;
-        self.step(24)?;
+        let Some(vault) = place.find_vault()? else { return Ok(()) };
+        vault.refuse_foreign(self.owner()?)?;
+        vault.unlock()?;
+        let others: Vec<OsString> = vault.names()?.into_iter().filter(|n| n != FILES_NAME).collect();
+        refuse_others(others, &place.vault_path())?;
+        self.remove_vaults_note(&vault)?;
         rustix::fs::unlinkat(place.parent, &place.aside, AtFlags::REMOVEDIR).map_err(|e| place.refused(e))?;
         self.step(25)?;
         rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))
     }
 
-    /// Exchanges the two names; `false` when the file system cannot.
-    fn exchange(&self, place: &Place<'_>) -> io::Result<bool> {
+    /// Leaves the vault empty.
+    fn remove_vaults_note(&self, vault: &Vault) -> io::Result<()> {
+        let open = || rustix::fs::openat(vault.dir(), FILES_NAME, DIRECTORY, Mode::empty());
+        let dir = match vault.inside(open) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other?,
+        };
+        only_the_note(&dir, &vault.files_path())?;
+        self.step(23)?;
+        remove_note_file(&dir)?;
+        self.step(24)?;
+        Ok(vault.inside(|| rustix::fs::unlinkat(vault.dir(), FILES_NAME, AtFlags::REMOVEDIR))?)
+    }
+
+    /// Exchanges home and note; `false` when the file system cannot.
+    fn exchange(&self, place: &Place<'_>, vault: &Vault) -> io::Result<bool> {
         #[cfg(any(test, feature = "testing"))]
         if self.faults.no_exchange.load(std::sync::atomic::Ordering::Relaxed) {
             return Ok(false);
         }
-        let exchange = RenameFlags::EXCHANGE;
-        match rustix::fs::renameat_with(place.parent, place.name, place.parent, &place.aside, exchange) {
+        let flags = RenameFlags::EXCHANGE;
+        let exchanged = vault
+            .inside(|| rustix::fs::renameat_with(place.parent, place.name, vault.dir(), FILES_NAME, flags));
+        match exchanged {
             Ok(()) => Ok(true),
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
             Err(e) => Err(place.refused(e)),
@@ -329,8 +408,8 @@ pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeErro
         return rustix::fs::open(path, DIRECTORY, Mode::empty()).map(|d| (d, None)).map_err(io_error);
     };
     let parent_dir = rustix::fs::open(parent, DIRECTORY, Mode::empty()).ok();
-    let aside_path = parent.join(aside_name(name));
-    let at_aside = rustix::fs::open(&aside_path, DIRECTORY, Mode::empty());
+    let aside_path = vault_of(path).join(FILES_NAME);
+    let at_aside = open_aside(parent, name);
     if let Ok(aside) = &at_aside
         && !is_note(aside).map_err(io_error)?
         && is_mounted(path, aside).map_err(io_error)?
@@ -366,6 +445,9 @@ pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeErro
         (Ok(_), Err(e)) => {
             return Err(HomeError::Io { what: "open", path: aside_path, source: e.into() });
         }
+        (Err(Errno::NOENT), Err(e @ (Errno::ACCESS | Errno::PERM))) => {
+            return Err(HomeError::NoPermission { path: aside_path, source: e.into() });
+        }
         (Err(Errno::NOENT), Err(_)) => return Err(HomeError::Missing { path: path.to_path_buf() }),
         (Err(Errno::NOTDIR | Errno::LOOP), _) => {
             return Err(HomeError::NotADirectory { path: path.to_path_buf() });
@@ -380,14 +462,35 @@ pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeErro
     Ok((found, parent_dir))
 }
 
-fn aside_name(name: &OsStr) -> OsString {
+/// Opens the directory of the files of the home known as `home`, or a note, in its vault.
+///
+/// # Errors
+/// `NotFound` where there is none, else what the file system says.
+pub(crate) fn open_files_aside(home: &Path) -> io::Result<OwnedFd> {
+    let (Some(parent), Some(name)) = (home.parent(), home.file_name()) else {
+        return Err(Errno::NOENT.into());
+    };
+    Ok(open_aside(parent, name)?)
+}
+
+/// Opens what is in the vault of the home called `name` in the directory at `parent`.
+fn open_aside(parent: &Path, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let above = rustix::fs::open(parent, handle, Mode::empty())?;
+    match Vault::find(&above, &aside_name(name), PathBuf::new())? {
+        Some(vault) => vault.open_files(),
+        None => Err(Errno::NOENT),
+    }
+}
+
+pub(super) fn aside_name(name: &OsStr) -> OsString {
     let mut aside = name.to_os_string();
     aside.push(ASIDE_SUFFIX);
     aside
 }
 
 fn strayed(place: &Place<'_>) -> io::Error {
-    HomeError::Strayed { path: place.path.to_path_buf(), aside: place.aside_path() }.into()
+    HomeError::Strayed { path: place.path.to_path_buf(), aside: place.vault_path() }.into()
 }
 
 /// Whether a file system is mounted on `dir`. `DONT_SYNC` and the empty mask: nothing is asked of the process behind a mount.
@@ -435,7 +538,11 @@ fn is_note(dir: &OwnedFd) -> Result<bool, Errno> {
 }
 
 fn only_the_note(dir: &OwnedFd, path: &Path) -> io::Result<()> {
-    let others: Vec<OsString> = names(dir)?.into_iter().filter(|n| n != NOTE_FILE).collect();
+    refuse_others(names(dir)?.into_iter().filter(|n| n != NOTE_FILE).collect(), path)
+}
+
+/// Names what is where only ours should be.
+fn refuse_others(others: Vec<OsString>, path: &Path) -> io::Result<()> {
     if others.is_empty() {
         return Ok(());
     }
@@ -446,19 +553,17 @@ fn only_the_note(dir: &OwnedFd, path: &Path) -> io::Result<()> {
     Err(HomeError::NotOnlyTheNote { dir: path.to_path_buf(), names: said.join(", ") }.into())
 }
 
+/// What root need not do is not done: the home's owner may have put a directory of his there.
+fn set_mode_unless_root(dir: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+    if geteuid().is_root() { Ok(()) } else { rustix::fs::fchmod(dir, mode) }
+}
+
 fn remove_note_file(dir: &OwnedFd) -> io::Result<()> {
-    rustix::fs::fchmod(dir, Mode::RWXU)?;
+    set_mode_unless_root(dir, Mode::RWXU)?;
     match rustix::fs::unlinkat(dir, NOTE_FILE, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(e.into()),
     }
-}
-
-fn remove_note_at(place: &Place<'_>, name: &OsStr) -> io::Result<()> {
-    let dir =
-        rustix::fs::openat(place.parent, name, DIRECTORY, Mode::empty()).map_err(|e| place.refused(e))?;
-    remove_note_file(&dir)?;
-    rustix::fs::unlinkat(place.parent, name, AtFlags::REMOVEDIR).map_err(|e| place.refused(e))
 }
 
 fn note_text(place: &Place<'_>, note: &str) -> String {
@@ -471,6 +576,6 @@ fn note_text(place: &Place<'_>, note: &str) -> String {
          To have the plain directory back: tiersmith detach {path}\n\n\
          {note}\n",
         path = place.path.display(),
-        aside = place.aside_path().display(),
+        aside = vault_of(place.path).join(FILES_NAME).display(),
     )
 }

@@ -13,7 +13,8 @@
 //! - A method that says *durable on return* has synced what it needs; every other change is durable only after
 //!   [`HomeFile::sync`] or [`Home::sync_dir`].
 //!
-//! Read next: `real.rs` for the calls, `guard.rs` for the way the directory is moved aside, `sim.rs` for what a power cut
+//! Read next: `real.rs` for the calls, `guard.rs` for the way the directory is moved aside and
+//! `vault.rs` for where to, `sim.rs` for what a power cut
 //! may leave behind.
 
 use std::fmt::Debug;
@@ -34,13 +35,16 @@ mod real;
 pub mod sim;
 #[cfg(test)]
 mod suite;
+mod vault;
 
-pub use guard::{ASIDE_SUFFIX, NOTE_FILE, NOTE_MARKER};
+pub(crate) use guard::open_files_aside;
+pub use guard::{NOTE_FILE, NOTE_MARKER};
 pub(crate) use held::{Found, HomeFiles, HomeHandle, is_elsewhere};
 pub(crate) use noted::NoteOf;
 pub use real::RealHome;
 #[cfg(any(test, feature = "testing"))]
 pub use sim::SimHome;
+pub use vault::{ASIDE_SUFFIX, FILES_NAME, files_aside, home_of_aside, vault_of};
 
 /// Name of the attachment note in the home.
 pub const ATTACHMENT: &str = ".tiersmith";
@@ -475,7 +479,7 @@ pub enum HomeError {
         source: io::Error,
     },
     /// The directory, or one on the way to it, may not be entered.
-    #[error("no permission to open the home {} ({source}); run as the directory's owner", path.display())]
+    #[error("no permission to open the home {} ({source}); run as the directory's owner, or as root if root attached it", path.display())]
     NoPermission {
         /// The path asked for.
         path: PathBuf,
@@ -534,6 +538,18 @@ pub enum HomeError {
         /// The names found there, the first few of them.
         names: String,
     },
+    /// The directory that the files are moved aside into was made by somebody else.
+    #[error(
+        "{} belongs to user {owner}, and the files of the home are moved aside into a directory of that name; \
+         run this as that user if he attached the home, or move that directory elsewhere",
+        vault.display()
+    )]
+    VaultOfAnother {
+        /// The directory.
+        vault: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
     /// The directory is neither at its path nor where it is moved aside to.
     #[error("the home opened as {} is no longer there nor at {}; someone renamed it while it was in use: name it back", path.display(), aside.display())]
     Strayed {
@@ -566,6 +582,7 @@ impl HomeError {
             Self::MountPoint { .. } => io::ErrorKind::ResourceBusy,
             Self::NoParent { .. } => io::ErrorKind::InvalidInput,
             Self::NotOnlyTheNote { .. } => io::ErrorKind::DirectoryNotEmpty,
+            Self::VaultOfAnother { .. } => io::ErrorKind::PermissionDenied,
             Self::NotWritable { source, .. }
             | Self::NoPermission { source, .. }
             | Self::ParentRefused { source, .. }

@@ -3,12 +3,14 @@
 //! Nothing is written, nothing is locked. The note is read from the directory wherever it was moved, never through a mount.
 
 use super::real::{status, without_links};
-use super::{ASIDE_SUFFIX, ATTACHMENT, HomeError};
+use super::vault::{Vault, files_aside};
+use super::{ATTACHMENT, HomeError};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// The largest note that is one.
@@ -20,6 +22,8 @@ pub(crate) struct NoteOf {
     pub(crate) home: PathBuf,
     /// Where its files are.
     pub(crate) files: PathBuf,
+    /// Their directory, which may lie where this user cannot go by its path.
+    pub(crate) directory: OwnedFd,
     pub(crate) aside: bool,
     pub(crate) note: Option<Vec<u8>>,
     /// Of the very file that was read: whose it is, its permissions, and how many names it has.
@@ -34,14 +38,11 @@ impl NoteOf {
         let (dir, parent) = super::guard::locate_settled(&home)?;
         let failed =
             |e: Errno| HomeError::Io { what: "read the note of", path: home.clone(), source: e.into() };
-        let mut aside = home.clone().into_os_string();
-        aside.push(ASIDE_SUFFIX);
-        let aside = PathBuf::from(aside);
-        let own = status(&dir, OsStr::new("")).map_err(failed)?;
-        let is_aside = match (&parent, aside.file_name()) {
-            (Some(parent), Some(name)) => status(parent, name).is_ok_and(|found| {
-                found.stx_ino == own.stx_ino && super::real::device(&found) == super::real::device(&own)
-            }),
+        let is_aside = match (&parent, home.file_name()) {
+            (Some(parent), Some(name)) => {
+                let vault = super::guard::aside_name(name);
+                Vault::around(&dir, parent, &vault, PathBuf::new()).is_ok_and(|vault| vault.is_some())
+            }
             _ => false,
         };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -65,7 +66,7 @@ impl NoteOf {
                 Some(bytes)
             }
         };
-        let files = if is_aside { aside } else { home.clone() };
-        Ok(Self { home, files, aside: is_aside, note, owner, mode, links })
+        let files = if is_aside { files_aside(&home) } else { home.clone() };
+        Ok(Self { home, files, directory: dir, aside: is_aside, note, owner, mode, links })
     }
 }

@@ -1,7 +1,7 @@
 //! One suite for every kind of home, and what only a real one has: links, mounts and the way aside.
 
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::*;
@@ -374,6 +374,14 @@ impl Moved {
         let note = std::fs::read_to_string(self.path().join(NOTE_FILE)).unwrap();
         assert!(note.starts_with(NOTE_MARKER) && note.contains("the tier is on /fast"), "{note}");
         assert_eq!(std::fs::read_dir(self.path()).unwrap().count(), 1);
+        let vault = std::fs::metadata(vault_of(&self.path())).unwrap();
+        let me = rustix::process::geteuid();
+        assert_eq!((vault.uid(), vault.mode() & 0o7777), (me.as_raw(), if me.is_root() { 0o700 } else { 0 }));
+    }
+
+    /// A note that was moved in is as hard to write to as one that was made in its place.
+    fn note_is_read_only(&self) {
+        assert_eq!(std::fs::metadata(self.path()).unwrap().mode() & 0o7777, 0o555);
     }
 
     fn is_open(&self) {
@@ -403,11 +411,12 @@ fn close(home: &RealHome) -> io::Result<()> {
 
 #[test]
 fn power_cut_before_each_step_of_closing_leaves_a_home_that_closes_or_opens() {
-    for (exchange, steps) in [(true, vec![1, 2, 3, 4, 5]), (false, vec![1, 2, 3, 4, 6, 7, 8, 9, 5])] {
+    for (exchange, steps) in [(true, vec![1, 2, 3, 4, 5, 10]), (false, vec![1, 2, 3, 4, 6, 7, 8, 5, 10, 9])] {
         for step in steps {
             let moved = Moved::new(exchange);
             assert!(moved.cut(step, close, |h| close(h).unwrap()), "step {step} was not reached");
             moved.is_closed();
+            moved.note_is_read_only();
             let moved = Moved::new(exchange);
             moved.cut(step, close, |h| h.open_door().unwrap());
             moved.is_open();
@@ -417,7 +426,7 @@ fn power_cut_before_each_step_of_closing_leaves_a_home_that_closes_or_opens() {
 
 #[test]
 fn power_cut_before_each_step_of_opening_leaves_a_home_that_opens_or_closes() {
-    for (exchange, steps) in [(true, vec![21, 22, 23, 24, 25]), (false, vec![21, 26, 27, 22])] {
+    for (exchange, steps) in [(true, vec![20, 21, 22, 23, 24, 25]), (false, vec![20, 21, 26, 27, 22, 25])] {
         for step in steps {
             for then_open in [true, false] {
                 let moved = Moved::new(exchange);
@@ -451,7 +460,7 @@ fn files_put_beside_the_note_stop_the_way_back_and_are_named() {
 fn a_note_without_its_data_and_data_in_both_places_are_refused() {
     let moved = Moved::new(true);
     close(&moved.open()).unwrap();
-    let (aside, away) = (moved.dir.path().join("home.tiersmith-home"), moved.dir.path().join("away"));
+    let (aside, away) = (vault_of(&moved.path()), moved.dir.path().join("away"));
     std::fs::rename(&aside, &away).unwrap();
     assert!(matches!(RealHome::open(&moved.path()), Err(HomeError::DataMissing { .. })));
     std::fs::rename(&away, &aside).unwrap();
@@ -469,12 +478,30 @@ fn a_note_without_its_data_and_data_in_both_places_are_refused() {
 fn a_directory_of_someone_else_under_the_siblings_name_is_not_touched() {
     let moved = Moved::new(true);
     let home = moved.open();
-    let aside = moved.dir.path().join("home.tiersmith-home");
-    std::fs::create_dir(&aside).unwrap();
-    std::fs::write(aside.join("theirs"), "x").unwrap();
-    assert!(close(&home).unwrap_err().to_string().contains("theirs"));
-    assert_eq!(std::fs::read(aside.join("theirs")).unwrap(), b"x");
-    assert!(!home.door_closed().unwrap());
+    let aside = vault_of(&moved.path());
+    for (name, inside) in [("theirs", "theirs"), (FILES_NAME, "home/theirs")] {
+        std::fs::create_dir_all(aside.join(inside).parent().unwrap()).unwrap();
+        std::fs::write(aside.join(inside), "x").unwrap();
+        let refused = close(&home).unwrap_err().to_string();
+        assert!(refused.contains(if name == FILES_NAME { "theirs" } else { name }), "{refused}");
+        assert_eq!(std::fs::read(aside.join(inside)).unwrap(), b"x");
+        assert!(!home.door_closed().unwrap());
+        std::fs::remove_dir_all(&aside).unwrap();
+    }
+    std::os::unix::fs::symlink(moved.dir.path(), &aside).unwrap();
+    assert!(close(&home).is_err());
+    moved.is_whole(&moved.open());
+    std::fs::remove_file(&aside).unwrap();
+    if rustix::process::geteuid().is_root() {
+        // Neither root's nor the home's owner's: not entered, not chowned.
+        std::fs::create_dir(&aside).unwrap();
+        std::os::unix::fs::chown(&aside, Some(4711), Some(4711)).unwrap();
+        assert!(close(&home).unwrap_err().to_string().contains("belongs to user 4711"));
+        assert_eq!(std::fs::metadata(&aside).unwrap().uid(), 4711);
+        std::fs::remove_dir(&aside).unwrap();
+    }
+    close(&home).unwrap();
+    moved.is_closed();
 }
 
 #[test]

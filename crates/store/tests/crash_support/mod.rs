@@ -21,8 +21,8 @@ use std::sync::{Arc, LazyLock};
 use tiersmith_pmem::Mapping;
 use tiersmith_store::check::{AnyHome, check_images};
 use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
-use tiersmith_store::home::SimHome;
-use tiersmith_store::home::sim::SimOptions;
+use tiersmith_store::home::sim::{Door, SimOptions};
+use tiersmith_store::home::{Home, SimHome};
 use tiersmith_store::{
     AttachedHome, Error, File, FileClass, FileTime, OpenMode, Planted, RenameFlags, SetTime, testing,
 };
@@ -339,8 +339,30 @@ impl Run {
             .iter()
             .map(|image| Arc::new(Mapping::in_memory(image, self.shape.spec().max_size)))
             .collect();
+        self.check_door(&found.home, found.acked)?;
         let (home, lent) = (Arc::new(found.home), Arc::new(found.lent));
         self.check_opened(&home, &lent, members, found.acked, found.id.tier.is_multiple_of(8), planted)
+    }
+
+    /// No way in by the back door: a home at its own path is whole without the tier, and one that
+    /// was moved aside says by what.
+    fn check_door(&self, home: &SimHome, acked: usize) -> Result<(), String> {
+        if home.door() == Door::Closed {
+            let note = home.read_attachment().map_err(|e| e.to_string())?;
+            return note
+                .map(drop)
+                .ok_or_else(|| "the door is closed, and no note in home says by what".into());
+        }
+        let before = if acked == 0 { &self.start } else { &self.steps[acked - 1].after };
+        for name in before.names.keys() {
+            let (found, expected) = (home.contents(Path::new(name)).unwrap_or_default(), before.get(name));
+            let expected = expected.expect("named files have bytes");
+            if found != *expected {
+                let how = difference(expected, &found);
+                return Err(format!("the door is {:?}, and home lacks blocks: {name}: {how}", home.door()));
+            }
+        }
+        Ok(())
     }
 
     /// Attaches to what a cut left and compares with the model.

@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use tiersmith_pmem::Mapping;
@@ -71,8 +72,18 @@ impl Place {
         self.dir.path().join("db")
     }
 
-    /// Where the home's files are while it is attached.
+    /// Where the home's files are while it is attached; the test may go there from now on, whoever
+    /// runs it.
     pub(crate) fn aside(&self) -> PathBuf {
+        let vault = self.vault();
+        if std::fs::metadata(&vault).is_ok_and(|found| found.permissions().mode() & 0o700 == 0) {
+            std::fs::set_permissions(&vault, PermissionsExt::from_mode(0o700)).unwrap();
+        }
+        vault.join("home")
+    }
+
+    /// The locked directory that they are in.
+    pub(crate) fn vault(&self) -> PathBuf {
         self.dir.path().join("db.tiersmith-home")
     }
 

@@ -84,7 +84,8 @@ fn a_real_home_is_compared_also_when_it_is_moved_aside() {
     assert_eq!(kinds(&report), [], "{report}");
     assert!(report.summary.home_compared);
 
-    let aside = dir.path().join("home.tiersmith-home");
+    let aside = crate::home::files_aside(&home);
+    fs::create_dir(aside.parent().unwrap()).unwrap();
     fs::rename(&home, &aside).unwrap();
     fs::create_dir(&home).unwrap();
     assert!(check(Some(&home), &members, &CheckOptions::default()).unwrap().is_sound());
