@@ -1,5 +1,6 @@
 //! No way in by the back door: a PostgreSQL does not start on the files of an attached home,
-//! whether the tier is young or holds newer blocks.
+//! whether the tier is young or holds newer blocks; one that somebody let in nevertheless is found
+//! out.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use daemon::{Site as Place, can_mount, good, is_mounted, is_root, json, output, text};
+use daemon::{Site as Place, can_mount, good, is_mounted, is_root, json, output, refused, text};
 use tiersmith_lab::server::{self, Programs, Server, Site};
 
 /// A PostgreSQL at a home, and the tools to start it somewhere else.
@@ -91,6 +92,15 @@ impl Cluster {
         }
     }
 
+    /// What an administrator can do who insists: unlock the vault, and start and stop a server.
+    fn break_in(&self) {
+        fs::set_permissions(self.vault(), fs::Permissions::from_mode(0o755)).unwrap();
+        let ended = self.start_at(&self.files());
+        assert!(ended.status.success(), "{}", text(&ended));
+        let ended = self.pg_ctl(&self.files(), &["-m", "fast", "stop"]);
+        assert!(ended.status.success(), "{}", text(&ended));
+    }
+
     fn assert_locked(&self) {
         let found = fs::metadata(self.vault()).unwrap();
         let locked = if is_root() { (0, 0o700) } else { (self.user.0, 0) };
@@ -115,6 +125,8 @@ fn a_postgresql_does_not_start_on_the_files_of_an_attached_home_be_the_tier_youn
     place.kill_daemon(&attached);
     cluster.assert_no_way_in("with newer blocks in the tier");
     attached = place.attach_again();
+    let recovery = attached["recovery"].as_str().unwrap();
+    assert!(!recovery.contains("without Tiersmith"), "{recovery}");
     good(&["unmount", place.home_str()]);
     cluster.assert_no_way_in("unmounted");
     cluster.assert_locked();
@@ -127,6 +139,46 @@ fn a_postgresql_does_not_start_on_the_files_of_an_attached_home_be_the_tier_youn
     let server = cluster.start();
     assert_eq!(server.client().unwrap().number("SELECT count(*) FROM t").unwrap(), 5000);
     server.stop().unwrap();
+}
+
+#[test]
+fn a_postgresql_that_was_let_in_is_found_out_by_the_next_attach() {
+    let Some(cluster) = cluster("a PostgreSQL that was let in") else { return };
+    let (place, home) = (&cluster.place, cluster.place.home_str());
+    let _ = place.attach_sized("64M", &[]);
+    good(&["unmount", home]);
+    cluster.break_in();
+    // Nothing was newer in the tier: no harm done, but it is said.
+    let attached = place.attach_again();
+    let recovery = attached["recovery"].as_str().unwrap();
+    assert!(recovery.contains("global/pg_control") && recovery.contains("without Tiersmith"), "{recovery}");
+    cluster.assert_locked();
+    let server = cluster.start();
+    server.client().unwrap().batch("CREATE TABLE t AS SELECT generate_series(1, 5000) n").unwrap();
+    server.stop().unwrap();
+    good(&["flush", home]);
+    let server = cluster.start();
+    server.client().unwrap().batch("INSERT INTO t SELECT generate_series(1, 5000) n").unwrap();
+    server.stop().unwrap();
+    good(&["unmount", home]);
+    fs::set_permissions(cluster.vault(), fs::Permissions::from_mode(0o755)).unwrap();
+    // Whether it comes up on files of two times or panics is not ours to say.
+    let _ = cluster.start_at(&cluster.files());
+    let _ = cluster.pg_ctl(&cluster.files(), &["-m", "immediate", "stop"]);
+    let members = fs::read_dir(&place.fast).unwrap().map(|entry| entry.unwrap().path());
+    let member = members.into_iter().find(|path| path.is_file()).unwrap();
+    let before = fs::read(&member).unwrap();
+    let said = refused(&["attach", home]);
+    assert!(said.contains("global/pg_control") && said.contains("without Tiersmith"), "{said}");
+    assert!(said.contains("--force-without-tier"), "{said}");
+    assert!(fs::read(&member).unwrap() == before, "the tier was changed");
+    // What it advises works: what only the tier has is given up.
+    for entry in fs::read_dir(&place.fast).unwrap() {
+        let path = entry.unwrap().path();
+        fs::rename(&path, place.path().join(path.file_name().unwrap())).unwrap();
+    }
+    good(&["detach", home, "--force-without-tier"]);
+    assert!(place.home.join("PG_VERSION").exists() && !cluster.vault().exists());
 }
 
 /// Attach and detach by the database's own user, who is not root: the commands' whole way.

@@ -339,7 +339,7 @@ fn take(
     let mut report = RecoveryReport { reopened, home_files: counted, ..RecoveryReport::default() };
     let home_files = Arc::new(HomeFiles::new(home.clone(), options.home_files_open));
     let (tiers, recovered) =
-        crate::recover::recover(&home, &home_files, tiers, options.bound.as_ref(), &mut report)?;
+        crate::recover::recover(&home, &home_files, tiers, &profile, options.bound.as_ref(), &mut report)?;
     let redo_tiers = tiers.iter().filter(|t| t.holds_redo);
     let share = redo_tiers.map(|t| t.allocator.total_frames() * FRAME as u64 / 4).min();
     options.redo_keep_bytes = options.redo_keep_bytes.min(share.unwrap_or(u64::MAX));
@@ -398,6 +398,7 @@ fn take(
     report.time = started.elapsed();
     let _ = inner.events.record(waits::RECOVERY, recovery_started);
     let inner = with_report(inner, report);
+    inner.know_sentinels();
     log::info!("{}: {}", path.display(), inner.recovery);
     let stop = Arc::new(AtomicBool::new(false));
     let running = Arc::new(Running { inner: inner.clone(), thread: Mutex::new(None), stop: stop.clone() });

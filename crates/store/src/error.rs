@@ -77,6 +77,24 @@ pub enum Error {
         /// What the tier takes the home file to be; `None` when the file is gone.
         expected: Option<HomeStamp>,
     },
+    /// A server ran on the files of the home while the tier was ahead of them.
+    #[error(
+        "{} changed ({how}) while the tier held newer blocks of {}: a server ran on the files without Tiersmith. Attaching would mix \
+         what it wrote with what only the tier has, and nothing was changed. If no server ran, put the same file back as it was, its \
+         modification time too ({}), and attach again. If one did, restore a backup; or give up what only the tier has: move the \
+         tier's file away and `detach --force-without-tier`",
+        path.display(), ahead.display(), touch(*expected)
+    )]
+    RanWithout {
+        /// The file by which it shows, relative to home.
+        path: PathBuf,
+        /// A file that the tier has newer blocks of.
+        ahead: PathBuf,
+        /// Size or time, expected and found.
+        how: String,
+        /// What the tier takes the file to be; `None` when it is gone.
+        expected: Option<HomeStamp>,
+    },
     /// The plain file of a lent file is not there as it should be.
     #[error(
         "{} is lent: its newest contents are in {}, which cannot be used: {reason}. Nothing was changed. Put that file (or the tier, if it was \

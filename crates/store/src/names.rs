@@ -159,6 +159,18 @@ impl Inner {
         none.then(|| NoSlot { tier: tier.clone(), class })
     }
 
+    /// Gives each file a slot by which the next attach sees that a server ran on the home without
+    /// the tier. Before it has one, nothing of the home is newer in the tier.
+    pub(crate) fn know_sentinels(&self) {
+        for path in self.profile.sentinels() {
+            match self.known(path) {
+                Ok(known) => drop(known),
+                Err(e) if e.errno() == rustix::io::Errno::NOENT.raw_os_error() => {}
+                Err(e) => log::warn!("{e}; a server that runs without Tiersmith may not be noticed"),
+            }
+        }
+    }
+
     /// Whether a file that changed its class with a rename, and is not open, went home and is known no more: it gets its new class then.
     fn starts_anew(&self, known: &Arc<FileState>) -> bool {
         let waits = known.replace.load(Ordering::Acquire) && known.handles.load(Ordering::Acquire) == 0;

@@ -73,10 +73,13 @@ pub enum Planted {
     DoorOpenedEarly,
     /// Attaching moves the home aside before the attachment note is durable.
     DoorClosedFirst,
+    /// Recovery does not look at the files that tell that a server ran without the tier.
+    SentinelUnchecked,
 }
 
 impl Planted {
-    /// All planted bugs.
+    /// All planted bugs that cutting the power shows. [`Planted::SentinelUnchecked`] shows when a
+    /// server has run between two attaches (`tests/hostile_offline.rs`).
     pub const ALL: [Planted; 32] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,

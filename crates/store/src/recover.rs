@@ -7,7 +7,8 @@
 //!    one. Applying twice does no harm: no entry has moved on, because nobody else is at work.
 //! 2. The file table and every map page are read and checked; which frames are free follows from that. Nothing is written.
 //! 3. Every file is found at home and compared with its stamp. Nothing is written; a changed home with dirty blocks ends here, with
-//!    everything as it was, and so does a changed file whose logs are not empty ([`Bound`]).
+//!    everything as it was, and so does a changed file whose logs are not empty ([`Bound`]), and a
+//!    file that every server writes when it starts, if the tier has newer blocks of any other.
 //! 4. ([`finish`]) Removed files are freed, cuts are completed, entries past the end dropped, the tail of the last block zeroed, flags cleared:
 //!    each the same code that runs without a crash.
 //!
@@ -33,7 +34,7 @@ use crate::home::{FileTime, Home, HomeFiles, HomeHandle, HomeStat, is_elsewhere}
 use crate::lend::place::{LentDir, Plain, PlainName, path_beside};
 use crate::names;
 use crate::planted::Planted;
-use crate::profile::FileClass;
+use crate::profile::{FileClass, Profile};
 use crate::stats::RecoveryReport;
 use crate::tier::Tier;
 use crate::tier::alloc::{Census, Purpose};
@@ -45,6 +46,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+mod sentinel;
 
 /// How long after destaging began a changed modification time still counts as ours. Longer than any round.
 const OURS_FOR_NS: u64 = 120_000_000_000;
@@ -85,6 +88,7 @@ pub(crate) fn recover(
     home: &Arc<dyn Home>,
     files_of_home: &Arc<HomeFiles>,
     tiers: Vec<(Tier, bool)>,
+    profile: &Profile,
     bound: Option<&Bound>,
     report: &mut RecoveryReport,
 ) -> Result<(Vec<Arc<Tier>>, Vec<Recovered>)> {
@@ -117,6 +121,7 @@ pub(crate) fn recover(
     if !planted && recovered.iter().any(|file| file.flags & (UNLINKING | TRUNCATING | DESTAGING) != 0) {
         home.sync_all().map_err(Error::io("cannot sync the file system of", ""))?;
     }
+    report.ran_without = sentinel::compare(&recovered, profile)?;
     compare(&recovered, bound.and_then(|bound| bound.aside.as_deref()))?;
     if let Some(bound) = bound {
         compare_bound(&**home, &recovered, bound)?;

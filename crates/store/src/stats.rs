@@ -5,6 +5,7 @@ use crate::attached::Inner;
 use crate::file::FileState;
 use crate::lend::LendingStats;
 use crate::lend::holders::LentInUse;
+use std::path::PathBuf;
 use std::time::Duration;
 use tiersmith_events::Totals;
 
@@ -33,6 +34,9 @@ pub struct RecoveryReport {
     pub changed_files: u64,
     /// Entries past the end of their file, dropped.
     pub entries_dropped: u64,
+    /// The file by which it shows that a server ran on the home without the tier, which had nothing
+    /// newer than home.
+    pub ran_without: Option<PathBuf>,
     /// Files found lent.
     pub files_lent: u64,
     /// Those of them that a program has kept open since before: it goes on writing to them, and what it writes counts.
@@ -60,6 +64,14 @@ impl std::fmt::Display for RecoveryReport {
         )?;
         if self.files_lent > 0 {
             write!(f, "; {} files are lent", self.files_lent)?;
+        }
+        if let Some(path) = &self.ran_without {
+            write!(
+                f,
+                "; {} was changed since the last attach: a server ran on the files without Tiersmith. The tier had nothing \
+                 newer than they have, so nothing is lost",
+                path.display()
+            )?;
         }
         self.lent_in_use.iter().try_for_each(|file| write!(f, "; {file}"))
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tiersmith_pmem::Mapping;
 use tiersmith_store::home::SimHome;
 use tiersmith_store::home::sim::SimOptions;
-use tiersmith_store::{AttachedHome, Bound, Error, OpenMode, Options, attach, testing};
+use tiersmith_store::{AttachedHome, Bound, Error, OpenMode, Options, Planted, Profile, attach, testing};
 
 const MIB: u64 = 1 << 20;
 
@@ -137,6 +137,80 @@ fn a_file_with_dirty_blocks_that_is_gone_or_replaced_stops_the_attach_until_it_i
         fs::rename(&away, &path).unwrap();
         assert!(place::read(&open(&place), "a.d8") == expected);
     }
+}
+
+/// A profile whose servers write `state.d4` when they start.
+fn with_a_sentinel() -> Options {
+    let text = "description = \"with a sentinel\"\nsentinel = [\"state.d4\"]\n\
+        [default]\nclass = \"pass\"\nblock_size = 4096\n\
+        [[rule]]\nfiles = [\"*.d4\"]\nclass = \"data\"\nwhy = \"test\"\n";
+    Options { profile: Some(Profile::parse("sentinel", text).unwrap()), ..place::options() }
+}
+
+#[test]
+fn a_server_that_ran_on_the_files_stops_the_attach_also_when_it_left_newer_blocks_alone() {
+    for removed in [false, true] {
+        let place = Place::new();
+        fs::write(place.home().join("state.d4"), [1; 4096]).unwrap();
+        let open = |planted| {
+            let options = Options { planted, ..with_a_sentinel() };
+            attach(&place.home(), &[place.tier(MIB)], options)
+        };
+        let attached = open(Planted::None).unwrap();
+        // Nobody has opened the file that tells.
+        attached.open("a.d4", OpenMode::CREATE).unwrap().write(0, &[7; 4096]).unwrap();
+        drop(attached);
+        let path = place.aside().join("state.d4");
+        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        let_the_clock_tick();
+        if removed {
+            fs::rename(&path, place.path().join("away")).unwrap();
+        } else {
+            OpenOptions::new().write(true).open(&path).unwrap().write_all_at(b"in production", 0).unwrap();
+        }
+        let tier = fs::read(place.member("fast")).unwrap();
+        let error = open(Planted::None).map(drop).unwrap_err();
+        assert!(matches!(error, Error::RanWithout { .. }), "{error}");
+        let said = error.to_string();
+        for word in ["state.d4", "a.d4", "without Tiersmith", "--force-without-tier"] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert!(fs::read(place.member("fast")).unwrap() == tier, "the tier was touched");
+        let kept = place.path().join("kept");
+        fs::copy(place.member("fast"), &kept).unwrap();
+        // The planted bug is what this test is there to find.
+        drop(open(Planted::SentinelUnchecked).unwrap());
+        fs::copy(&kept, place.member("fast")).unwrap();
+        if removed {
+            fs::rename(place.path().join("away"), &path).unwrap();
+        } else {
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&[1; 13], 0).unwrap();
+            file.set_modified(time).unwrap();
+        }
+        let attached = open(Planted::None).unwrap();
+        assert_eq!(place::read(&attached, "a.d4"), [7; 4096]);
+        attached.detach().unwrap();
+        assert_eq!(fs::read(place.home().join("state.d4")).unwrap(), [1; 4096]);
+    }
+}
+
+#[test]
+fn a_server_that_ran_on_the_files_of_a_young_tier_is_told_of_and_does_no_harm() {
+    let place = Place::new();
+    fs::write(place.home().join("state.d4"), [1; 4096]).unwrap();
+    let open = || attach(&place.home(), &[place.tier(MIB)], with_a_sentinel()).unwrap();
+    drop(open());
+    let_the_clock_tick();
+    fs::write(place.aside().join("state.d4"), [2; 4096]).unwrap();
+    let attached = open();
+    let recovery = attached.stats().recovery;
+    assert_eq!(recovery.ran_without.as_deref(), Some(Path::new("state.d4")));
+    assert!(recovery.to_string().contains("a server ran on the files without Tiersmith"), "{recovery}");
+    assert_eq!(place::read(&attached, "state.d4"), [2; 4096]);
+    drop(attached);
+    // It is known as it is now.
+    assert_eq!(open().stats().recovery.ran_without, None);
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn mariadb_and_mysql_files_belong_where_they_need_them() {
             ("mysql/user.MAI", Data, 8192),
             ("mysql/user.MAD", Data, 8192),
             ("aria_log.00000001", Data, 8192),
-            ("aria_log_control", Pass, 0),
+            ("aria_log_control", Data, 8192),
             ("shop/old.MYI", Data, 4096),
             ("shop/old.MYD", Data, 4096),
             ("mysql/general_log.CSV", Pass, 0),

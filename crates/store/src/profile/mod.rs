@@ -67,6 +67,8 @@ pub struct Profile {
     /// The home is this database's if every item of one of these lists is there.
     detect: Vec<Vec<Sign>>,
     default: Placement,
+    /// Files that a server of this database writes whenever it starts.
+    sentinels: Vec<PathBuf>,
     /// Bytes of blocks that a tier for its redo needs at least.
     redo_at_least: u64,
     rules: Vec<Rule>,
@@ -151,6 +153,12 @@ impl Profile {
     /// Whether the files that identify the database are in this directory.
     pub fn fits(&self, home: &Path) -> bool {
         self.detect.iter().any(|signs| signs.iter().all(|sign| sign.is_in(home)))
+    }
+
+    /// The files, relative to home, that every server of this database writes when it starts:
+    /// changed ones tell the next attach that a server ran without the tier.
+    pub fn sentinels(&self) -> &[PathBuf] {
+        &self.sentinels
     }
 
     /// Where the file at this path relative to home belongs.

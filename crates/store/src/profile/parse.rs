@@ -6,6 +6,9 @@
 //! # may be a pattern. No list: never detected, only named.
 //! detect = [["PG_VERSION", "global/pg_control"]]
 //!
+//! sentinel = ["global/pg_control"] # files of class data or redo that every server writes when it
+//! starts: by them the next
+//!                      # attach sees that one ran on the home without the tier; none if absent
 //! redo_at_least_mib = 4 # a tier for the redo with less room than this is refused; 0 if absent
 //!
 //! [default]            # files no rule matches
@@ -103,6 +106,17 @@ pub enum ProfileError {
         /// Its class.
         class: FileClass,
     },
+    /// A sentinel that the tier would know nothing of.
+    #[error(
+        "profile `{profile}` has the sentinel `{}`, which is of class `pass`: name a file of class `data` or `redo` that every server \
+         writes when it starts", sentinel.display()
+    )]
+    SentinelPasses {
+        /// The profile.
+        profile: String,
+        /// The file.
+        sentinel: PathBuf,
+    },
     /// A rule without patterns.
     #[error("profile `{profile}` has no pattern in `files` {place}: name some files or remove the rule")]
     NoPattern {
@@ -119,6 +133,8 @@ struct ProfileText {
     description: String,
     #[serde(default)]
     detect: Vec<Vec<String>>,
+    #[serde(default)]
+    sentinel: Vec<PathBuf>,
     #[serde(default)]
     redo_at_least_mib: u32,
     default: DefaultText,
@@ -183,16 +199,22 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
     let detect = detect.collect::<Result<Vec<Vec<Sign>>, ProfileError>>()?;
     // A list of nothing would fit every directory.
     let detect = detect.into_iter().filter(|signs| !signs.is_empty()).collect();
-    Ok(Profile {
+    let profile = Profile {
         name: name.to_owned(),
         description: text.description,
         detect,
         default,
+        sentinels: text.sentinel,
         redo_at_least: u64::from(text.redo_at_least_mib) << 20,
         rules,
         patterns,
         rule_of,
-    })
+    };
+    let passes = |path: &&PathBuf| profile.placement(path).class == FileClass::Pass;
+    match profile.sentinels.iter().find(passes).cloned() {
+        Some(sentinel) => Err(ProfileError::SentinelPasses { profile: name.to_owned(), sentinel }),
+        None => Ok(profile),
+    }
 }
 
 impl Reader<'_> {
