@@ -1,6 +1,7 @@
-//! The systemd unit of docs/guide/mount.md: systemd's own checker reads it, and the program says that it is ready as the unit expects.
+//! The units of packaging/systemd: systemd's own checker reads them, and the program says that it
+//! is ready as they expect.
 //!
-//! Deliberately absent: a run under systemd, which a container has not.
+//! Deliberately absent: a run under systemd (`systemd.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -13,24 +14,16 @@ use std::process::{Command, Stdio};
 
 use daemon::{Site, can_mount, command, good, kill, output, text};
 
-/// The first unit of the guide.
-fn unit() -> String {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/mount.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let lines = guide.lines().skip_while(|line| *line != "    [Unit]");
-    let unit: Vec<&str> =
-        lines.map_while(|line| line.strip_prefix("    ").or(line.is_empty().then_some(""))).collect();
-    unit.join("\n") + "\n"
+/// A shipped file.
+fn shipped(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd").join(name);
+    fs::read_to_string(path).unwrap()
 }
 
 #[test]
-fn systemd_finds_nothing_wrong_with_the_unit_of_the_guide() {
+fn systemd_finds_nothing_wrong_with_the_units_that_are_shipped() {
     let dir = tempfile::tempdir().unwrap();
-    let unit = unit();
-    assert!(
-        unit.contains("[Service]") && unit.contains("Type=notify") && unit.ends_with("multi-user.target\n\n"),
-        "{unit}"
-    );
+    let unit = shipped("tiersmith@.service");
     let program = env!("CARGO_BIN_EXE_tiersmith");
     let here = unit.replace("/usr/bin/tiersmith", program);
     assert_ne!(here, unit);
@@ -61,6 +54,23 @@ fn systemd_finds_nothing_wrong_with_the_unit_of_the_guide() {
     assert!(found.status.success() && text(&found).is_empty(), "{}", text(&found));
     let wrong = verify("wrong@srv-db.service", &here.replace("RestartSec=", "RestartSecs=")).unwrap();
     assert!(text(&wrong).contains("RestartSecs"), "a fault is not seen: {}", text(&wrong));
+    // A database's unit with what is added to it, beside the mount's, with what is added to that.
+    let at = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    at("tiersmith@.service", &here);
+    at("tiersmith@var-lib-postgresql-15-main.service.d/database.conf", &shipped("database.conf"));
+    at("mariadb.service.d/tiersmith.conf", &shipped("server.conf"));
+    at("postgresql@15-main.service.d/tiersmith.conf", &shipped("postgresql.conf"));
+    for name in ["postgresql@15-main.service", "mariadb.service"] {
+        let found = verify(name, plain).unwrap();
+        assert!(found.status.success() && text(&found).is_empty(), "{name}: {}", text(&found));
+    }
+    at("mariadb.service.d/tiersmith.conf", &shipped("server.conf").replace("SendSIGKILL", "SendSIGKILLS"));
+    let wrong = verify("mariadb.service", plain).unwrap();
+    assert!(text(&wrong).contains("SendSIGKILLS"), "an addition is not read: {}", text(&wrong));
 }
 
 #[test]
