@@ -26,7 +26,7 @@
 //! | data, else | [`Error::FileTableFull`]: nothing of it is written without being atomic |
 //!
 //! Stays in the tier whatever happens: a file that is open, pinned, lent, or removed and not
-//! durably so.
+//! durably so; and a sentinel, by which the next attach sees that a server ran without the tier.
 
 use crate::attached::Inner;
 use crate::error::{Error, Result};
@@ -208,7 +208,7 @@ impl Inner {
         let mut idle: Vec<(bool, u64, Arc<FileState>)> = Vec::new();
         for file in self.all_files() {
             if let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier) && p.has_slot())
-                && may_leave(&file, placed)
+                && self.may_leave(&file, placed)
             {
                 let dirty = placed.map.counts().0 > 0;
                 idle.push((dirty, file.closed_at.load(Ordering::Relaxed), file));
@@ -230,6 +230,15 @@ impl Inner {
         (left, failed)
     }
 
+    /// Whether a file can do without the tier.
+    fn may_leave(&self, file: &FileState, placed: &Placed) -> bool {
+        file.handles.load(Ordering::Acquire) == 0
+            && !file.unlinked.load(Ordering::Acquire)
+            && !placed.pinned.load(Ordering::Acquire)
+            && !placed.loan.is_lent()
+            && !self.profile.sentinels().contains(&file.path.lock())
+    }
+
     /// `false` when somebody uses the file again.
     fn let_leave(&self, file: &Arc<FileState>) -> Result<bool> {
         let Some(placed) = &file.placed else { return Ok(false) };
@@ -240,7 +249,7 @@ impl Inner {
         // meanwhile.
         self.bring_home(file, placed)?;
         let _names = self.names.lock();
-        if self.closed.load(Ordering::Acquire) || placed.is_gone() || !may_leave(file, placed) {
+        if self.closed.load(Ordering::Acquire) || placed.is_gone() || !self.may_leave(file, placed) {
             return Ok(false);
         }
         self.leave_tier(file, placed)?;
@@ -295,14 +304,6 @@ impl Inner {
         }
         Ok(())
     }
-}
-
-/// Whether a file can do without the tier.
-fn may_leave(file: &FileState, placed: &Placed) -> bool {
-    file.handles.load(Ordering::Acquire) == 0
-        && !file.unlinked.load(Ordering::Acquire)
-        && !placed.pinned.load(Ordering::Acquire)
-        && !placed.loan.is_lent()
 }
 
 fn identity_of(stat: &HomeStat, placed: &Placed) -> Identity {

@@ -196,6 +196,26 @@ fn a_server_that_ran_on_the_files_stops_the_attach_also_when_it_left_newer_block
 }
 
 #[test]
+fn a_server_that_ran_is_noticed_although_the_file_table_was_short_of_slots() {
+    let place = Place::new();
+    fs::write(place.home().join("state.d4"), [1; 4096]).unwrap();
+    let open = || {
+        let options = Options { background: false, ..with_a_sentinel() };
+        attach(&place.home(), &[place.tier(4 * MIB)], options)
+    };
+    let attached = open().unwrap();
+    for n in 0..500 {
+        attached.open(format!("{n}.d4"), OpenMode::CREATE).unwrap().write(0, &[7; 4096]).unwrap();
+    }
+    assert!(attached.stats().waits.counter(tiersmith_store::waits::RECYCLED) > 0, "every file has a slot");
+    drop(attached);
+    let_the_clock_tick();
+    fs::write(place.aside().join("state.d4"), [2; 4096]).unwrap();
+    let error = open().map(drop).unwrap_err();
+    assert!(matches!(error, Error::RanWithout { .. }), "{error}");
+}
+
+#[test]
 fn a_server_that_ran_on_the_files_of_a_young_tier_is_told_of_and_does_no_harm() {
     let place = Place::new();
     fs::write(place.home().join("state.d4"), [1; 4096]).unwrap();
