@@ -125,11 +125,10 @@ impl Recorder {
             });
         }
         for track in &mut tracks {
-            track.sampling = plan.sample.map(|period| {
-                let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                let sampler = format!("process {} since {}", std::process::id(), at.as_nanos());
-                Sampling::new(sampler, u64::try_from(period.as_millis()).unwrap_or(u64::MAX))
-            });
+            // Also where nobody looks: its name tells the snapshots of this recording from others (`latest.rs`).
+            let sampler = format!("process {} since {}", std::process::id(), since_1970().as_nanos());
+            let period_ms = plan.sample.map_or(0, |period| period.as_millis());
+            track.sampling = Some(Sampling::new(sampler, u64::try_from(period_ms).unwrap_or(u64::MAX)));
             track.begin()?;
         }
         let repository = repository.to_owned();

@@ -136,6 +136,11 @@ impl Repository {
         }
     }
 
+    /// Whether there is a file that is named as a snapshot.
+    pub fn has_snapshots(&self) -> bool {
+        self.files().is_ok_and(|files| !files.is_empty())
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.dir

@@ -79,11 +79,72 @@ fn a_recording_around_a_command_is_reported_in_every_form() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("2 snapshots, 0 baselines") && said.contains("name the directory"), "{said}");
-    refused(dir, &["awr", "record", "--source", "host", "--source", "host", "--for", "0"], "given twice");
+    refused(dir, &["awr", "record", "--source", "host", "--source", "host", "--for", "1s"], "given twice");
     assert!(good(dir, &["awr", "report", "--in", "other.db"]).contains("WORKLOAD REPOSITORY report"));
     assert!(good(dir, &["awr", "purge", "--older", "0"]).contains("0 snapshots removed"), "baselines stay");
     good(dir, &["awr", "baseline", "drop", "before"]);
     assert!(good(dir, &["awr", "purge", "--older", "0"]).contains("2 snapshots removed"));
+}
+
+/// The snapshots that a recording says it took: from, to.
+fn recorded(said: &str) -> (u64, u64) {
+    let ends = said.lines().find_map(|line| line.split_once(" snapshots, ")).unwrap().1;
+    let (first, last) = ends.split_once(" to ").unwrap();
+    (first.parse().unwrap(), last.parse().unwrap())
+}
+
+#[test]
+fn a_report_without_numbers_is_of_the_whole_last_recording_and_never_of_a_remainder() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let record = ["awr", "record", "--source", "host", "--every", "200ms", "--for", "1100ms"];
+    for more in [&[][..], &["--sample", "0"], &["--name", "third"]] {
+        let (first, last) = recorded(&good(dir, &[&record[..], more].concat()));
+        assert!(last > first + 2, "more than two snapshots: {first} to {last}");
+        let report = good(dir, &["awr", "report"]);
+        assert!(report.contains(&format!("Snaps: {first}-{last}\n")), "{first} to {last}: {report}");
+        assert_eq!(report.contains("third"), more.contains(&"--name"), "its name: {report}");
+    }
+    // A snapshot by hand, whose recorder is nobody: what happened since the one before.
+    good(dir, &["awr", "snapshot", "--source", "host", "--to", "tiersmith-awr.db"]);
+    let taken = tiersmith_awr::AnyRepository::existing(&dir.join("tiersmith-awr.db")).unwrap();
+    let last = taken.list().unwrap().entries.len();
+    assert!(good(dir, &["awr", "report"]).contains(&format!("Snaps: {}-{last}\n", last - 1)));
+
+    fs::create_dir(dir.join("one")).unwrap();
+    good(dir, &["awr", "snapshot", "--source", "host", "--to", "one"]);
+    refused(dir, &["awr", "report", "--in", "one"], "has one snapshot so far");
+}
+
+#[test]
+fn an_interval_that_is_too_short_is_said_before_anything_else() {
+    let dir = tempfile::tempdir().unwrap();
+    good(dir.path(), &["awr", "record", "--source", "host", "--", "true"]);
+    let report = good(dir.path(), &["awr", "report"]);
+    let banner = report.find("* TOO SHORT: this interval is ").expect(&report);
+    assert!(report[..banner].lines().count() <= 5, "{report}");
+    good(dir.path(), &["awr", "report", "--html", "page.html"]);
+    let page = fs::read_to_string(dir.path().join("page.html")).unwrap();
+    assert!(page.find("TOO SHORT").unwrap() < page.find("<h2").unwrap());
+}
+
+#[test]
+fn list_and_report_find_a_repository_by_the_same_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for command in ["list", "report"] {
+        refused(dir, &["awr", command], "there is no repository tiersmith-awr.db");
+        refused(dir, &["awr", command, "--in", "none.db"], "there is no repository none.db");
+    }
+    good(dir, &["awr", "record", "--source", "host", "--to", "load.db", "--", "true"]);
+    good(dir, &["awr", "export", "--in", "load.db", "--to", "files"]);
+    let listed = good(dir, &["awr", "list", "load.db"]);
+    assert_eq!(good(dir, &["awr", "list", "--in", "load.db"]), listed);
+    refused(dir, &["awr", "list", "load.db", "--in", "load.db"], "cannot be used with");
+    // In a directory of snapshots neither needs to be told.
+    let files = dir.join("files");
+    assert_eq!(good(&files, &["awr", "list"]), good(dir, &["awr", "list", "--in", "files"]));
+    assert!(good(&files, &["awr", "report"]).contains("Snaps: 1-2\n"));
 }
 
 #[test]

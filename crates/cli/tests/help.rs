@@ -70,13 +70,13 @@ fn what_makes_no_sense_is_refused_with_exit_code_2_and_one_sentence() {
         (&["status", missing], "there is no"),
         (&["check", here], "is not attached"),
         (&["check", here, "--fast", missing], "there is no tier member"),
-        (&["awr", "list", missing], "is no directory"),
-        (&["awr", "report"], "`tiersmith awr record` takes some"),
+        (&["awr", "list", missing], "there is no repository"),
+        (&["awr", "report"], "there is no repository tiersmith-awr.db"),
         // No repository is left where nothing was recorded.
         (&["awr", "record", "--source", missing, "--for", "1s"], "cannot record"),
         (&["attach", missing, "--fast", here, "--emulate"], "there is no directory"),
         (&["flush", here], "is not mounted"),
-        (&["awr", "report", "--in", missing, "1", "2"], "no snapshot 1"),
+        (&["awr", "report", "--in", missing, "1", "2"], "there is no repository"),
     ];
     for (arguments, expected) in refused {
         let output = Command::new(env!("CARGO_BIN_EXE_tiersmith"))

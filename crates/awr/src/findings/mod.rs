@@ -26,6 +26,7 @@ mod slow_redo;
 use serde::{Deserialize, Serialize};
 use tiersmith_events::WaitClass;
 
+pub(crate) use self::short_interval::SHORT_S;
 use crate::{Interval, figure};
 
 /// A statement with its evidence.

@@ -4,7 +4,7 @@ use super::Finding;
 use crate::{Interval, figure};
 
 /// Shorter intervals hold one checkpoint or none, and much of what they show is chance.
-const SHORT_S: f64 = 30.0;
+pub(crate) const SHORT_S: f64 = 30.0;
 
 /// Fewer transactions than this are counted, not measured.
 const FEW: u64 = 100;

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::figure;
+use crate::findings::SHORT_S;
 use crate::table::{Cell, Table};
-use crate::{Interval, WaitDelta, known};
+use crate::{Interval, WaitDelta, known, statistic};
 
 /// How many rows a list of settings, counters or explanations has: a source may have any number.
 pub(super) const ROWS: usize = 600;
@@ -13,7 +14,11 @@ pub(super) const ROWS: usize = 600;
 /// What two intervals are called beside each other.
 pub(super) const ORDINALS: [&str; 2] = ["First (1st)", "Second (2nd)"];
 
-/// What must not be overlooked: emulated media, and times that are left out.
+/// By how much sessions may exceed clients before that is no error of two clocks.
+const MORE_THAN_CLIENTS: f64 = 1.1;
+
+/// What must not be overlooked, first of all: an interval that says nothing; emulated media; times that
+/// are left out.
 pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
     let mut emulated: BTreeSet<String> = BTreeSet::new();
     for of in intervals {
@@ -28,7 +33,15 @@ pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
             emulated.insert(format!("{} ({})", medium.name, medium.kind));
         }
     }
+    let whose = |index: usize| match intervals.len() {
+        1 => String::new(),
+        _ => format!("{}: ", ORDINALS[index.min(1)]),
+    };
     let mut banners = Vec::new();
+    for (index, of) in intervals.iter().enumerate() {
+        let doubts = [too_short(of), more_than_clients(of)];
+        banners.extend(doubts.into_iter().flatten().map(|text| format!("{}{text}", whose(index))));
+    }
     if !emulated.is_empty() {
         let media: Vec<String> = emulated.into_iter().collect();
         banners.push(format!(
@@ -38,10 +51,42 @@ pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
         ));
     }
     for (index, of) in intervals.iter().enumerate() {
-        let whose = if intervals.len() > 1 { format!("{}: ", ORDINALS[index.min(1)]) } else { String::new() };
-        banners.extend(incomplete(of).map(|text| format!("{whose}{text}")));
+        banners.extend(incomplete(of).map(|text| format!("{}{text}", whose(index))));
     }
     banners
+}
+
+/// Says that chance decides the figures.
+fn too_short(of: &Interval) -> Option<String> {
+    (of.elapsed_s() < SHORT_S).then(|| {
+        format!(
+            "TOO SHORT: this interval is {} s long. Below {SHORT_S} s a checkpoint, a scheduled job or the \
+             moment of a snapshot decides most figures: report a longer interval, or record some minutes.",
+            figure::number(of.elapsed_s())
+        )
+    })
+}
+
+/// Says that DB time cannot all be of this interval: each client has one session, which is active or not.
+///
+/// Clients are those at the beginning and everybody who connected later. Where one of these is unknown,
+/// or part of the time is left out, nothing is said; nor of Oracle's reports, whose sessions are counted
+/// in another way.
+fn more_than_clients(of: &Interval) -> Option<String> {
+    let imported = of.end.source.product.starts_with("Oracle") || !of.left_out.is_empty();
+    let (active, before) = (of.active_sessions()?, of.begin.sessions?);
+    let connected = of.counter(statistic::LOGONS)?;
+    let clients = before.saturating_add(connected);
+    (!imported && active > clients as f64 * MORE_THAN_CLIENTS).then(|| {
+        format!(
+            "MORE ACTIVE SESSIONS THAN CLIENTS: {} on average, but only {} sessions were connected at the \
+             beginning and {} connected later. The server has added time to DB time that was spent before \
+             this interval: report a longer one, from before the load to after it.",
+            figure::number(active),
+            figure::count(before),
+            figure::count(connected)
+        )
+    })
 }
 
 /// Says that figures are of a part of the interval: of which, and why.
@@ -315,4 +360,63 @@ pub(super) fn explanations<'a>(intervals: &[&'a Interval]) -> Table {
     }
     table.first(ROWS, super::io::REST);
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::made::{Made, minute};
+
+    /// A minute with this DB time, sessions at its beginning, and connections made in it.
+    fn clients(db_time_s: u64, before: u64, connected: u64) -> Made {
+        let mut made = minute().counter(statistic::LOGONS, connected);
+        made.end.db_time_ns = Some(db_time_s * 1_000_000_000);
+        (made.begin.sessions, made.end.sessions) = (Some(before), Some(1));
+        made
+    }
+
+    #[test]
+    fn more_active_sessions_than_clients_is_said_first_of_all() {
+        // Eight clients that connected and went in it were active all the time: nothing is wrong.
+        assert_eq!(banners(&[&clients(8 * 60, 1, 8).interval()]), [""; 0]);
+        assert_eq!(banners(&[&clients(8 * 60, 8, 0).interval()]), [""; 0]);
+        // A little more is the error of two clocks.
+        assert_eq!(banners(&[&clients(8 * 60 + 40, 8, 0).interval()]), [""; 0]);
+
+        let mut more = clients(32 * 60, 8, 1);
+        for snapshot in [&mut more.begin, &mut more.end] {
+            snapshot.media.push(crate::MediumStat {
+                name: "fast".to_owned(),
+                kind: "a file".to_owned(),
+                emulated: true,
+                bytes: 1,
+                used_bytes: 1,
+            });
+        }
+        let said = banners(&[&more.interval()]);
+        assert!(said[0].starts_with("MORE ACTIVE SESSIONS THAN CLIENTS: 32.00 on average"), "{said:?}");
+        assert!(said[0].contains("8 sessions were connected at the beginning and 1 connected later"));
+        assert!(said[1].starts_with("EMULATED"), "{said:?}");
+        let two = banners(&[&minute().interval(), &more.interval()]);
+        assert!(two[0].starts_with("Second (2nd): MORE ACTIVE"), "{two:?}");
+
+        // What is not known is not guessed.
+        let mut unknown = clients(32 * 60, 8, 1);
+        (unknown.begin.sessions, unknown.end.sessions) = (None, None);
+        assert_eq!(banners(&[&unknown.interval()]), [""; 0]);
+        let mut oracle = clients(32 * 60, 8, 1);
+        oracle.begin.source.product = "Oracle".to_owned();
+        oracle.end.source.product = "Oracle".to_owned();
+        assert_eq!(banners(&[&oracle.interval()]), [""; 0]);
+    }
+
+    #[test]
+    fn an_interval_that_is_too_short_says_so_before_the_rest() {
+        let mut short = minute();
+        short.end.monotonic_ns = short.begin.monotonic_ns + 250_000_000;
+        short.end.host.cpu = None;
+        let said = banners(&[&short.interval()]);
+        assert!(said[0].starts_with("TOO SHORT: this interval is 0.250 s long. Below 30 s"), "{said:?}");
+        assert_eq!(banners(&[&minute().interval()]), [""; 0]);
+    }
 }

@@ -24,7 +24,8 @@ use tiersmith_awr::archive::Archive;
 use tiersmith_awr::export::BESIDE;
 use tiersmith_awr::sources::{Address, LiveSource};
 use tiersmith_awr::{
-    AnyRepository, Interval, Report, Snapshot, SnapshotId, Source, compare, figure, read_snapshot, report,
+    AnyRepository, Interval, Report, Repository, Snapshot, SnapshotId, Source, compare, figure,
+    read_snapshot, report,
 };
 use tiersmith_sqlite::place::{Place, Statistics, statistics};
 use tiersmith_store::Stats;
@@ -46,7 +47,7 @@ Examples:
   tiersmith awr record --source postgresql:///postgres -- pgbench -T 60 -c 8
   tiersmith awr import awrrpt_1_100_101.html
   tiersmith study --snapshots DIR              every run's snapshots are kept in DIR
-  tiersmith awr list DIR
+  tiersmith awr list --in DIR
   tiersmith awr report --in DIR 1 2            what happened between snapshots 1 and 2
   tiersmith awr compare --in DIR 1 2 3 4       interval 1-2 beside interval 3-4
   tiersmith awr report begin.json end.json     snapshots by the paths of their files
@@ -108,25 +109,30 @@ pub(crate) struct Take {
 #[command(after_long_help = "\
 Examples:
   tiersmith awr list
-  tiersmith awr list load.db
-  tiersmith awr list postgresql://awr@db0/fleet --json
+  tiersmith awr list --in load.db
+  tiersmith awr list --in postgresql://awr@db0/fleet --json
 
 Exit codes: 0 all could be read; 1 some are damaged, and it says which; 2 error.")]
 pub(crate) struct List {
-    /// The repository: a directory, one file, or postgresql://USER@HOST/DB
-    #[arg(value_name = "PATH", default_value = DEFAULT_FILE)]
-    dir: PathBuf,
+    /// The repository, as --in names it
+    #[arg(value_name = "PATH", conflicts_with = "dir")]
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    place: Where,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Report what happened between two snapshots
+/// Report what happened in a recording, or between two snapshots
+///
+/// Without snapshots and without --baseline it is of the last recording, from its first snapshot to its last. Of several sources that were
+/// recorded together it is of the one whose snapshot is the newest.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
+  tiersmith awr report                               all that was recorded last
   tiersmith awr report --in DIR 1 2
-  tiersmith awr report --in load.db                  the newest two snapshots of the source recorded last
   tiersmith awr report --in load.db --baseline before
   tiersmith awr report --in DIR 1 2 --html report.html
 
@@ -164,12 +170,41 @@ pub(crate) struct Two {
     output: Output,
 }
 
+/// The repository that is read.
+#[derive(Debug, Args)]
+struct Where {
+    /// The repository: a directory, one file, or postgresql://USER@HOST/DB [default: tiersmith-awr.db, else the snapshots in this directory]
+    #[arg(long = "in", value_name = "PATH")]
+    dir: Option<PathBuf>,
+}
+
+impl Where {
+    /// The repository, which is there.
+    fn path(&self) -> Result<PathBuf> {
+        let path = match &self.dir {
+            Some(dir) => dir.clone(),
+            None => {
+                let here = PathBuf::from(".");
+                let exported = Repository::existing(&here).is_ok_and(|here| here.has_snapshots());
+                let recorded = PathBuf::from(DEFAULT_FILE);
+                if exported && !recorded.is_file() { here } else { recorded }
+            }
+        };
+        if path.exists() || Archive::is_address(&path) {
+            return Ok(path);
+        }
+        Err(Error::Usage(format!(
+            "there is no repository {}; name one with --in, for instance the file that `tiersmith awr record` made",
+            path.display()
+        )))
+    }
+}
+
 /// Where snapshots are, and how a report is written.
 #[derive(Debug, Args)]
 struct Output {
-    /// The repository that numbers and names refer to: a directory, one file, or postgresql://USER@HOST/DB
-    #[arg(long = "in", value_name = "PATH", default_value = ".")]
-    dir: PathBuf,
+    #[command(flatten)]
+    place: Where,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -239,33 +274,19 @@ impl Two {
 }
 
 impl Output {
-    /// The repository: the one named, or the file that `record` makes if none was named.
-    fn path(&self) -> PathBuf {
-        let recorded = PathBuf::from(DEFAULT_FILE);
-        if self.dir == Path::new(".") && recorded.is_file() { recorded } else { self.dir.clone() }
-    }
-
     /// The snapshot and, if it has one, its number.
     fn find(&self, name: &str) -> Result<(Snapshot, Option<SnapshotId>)> {
         match name.parse::<u64>() {
             Ok(number) => {
-                let path = self.path();
-                // Asking a repository for a snapshot makes no directory.
-                if !path.exists() && !Archive::is_address(&path) {
-                    return Err(Error::Usage(format!(
-                        "{} is no repository, so there is no snapshot {number} in it; name the repository with --in",
-                        path.display()
-                    )));
-                }
                 let id = SnapshotId::new(number);
-                Ok((AnyRepository::existing(&path)?.find(id)?, Some(id)))
+                Ok((AnyRepository::existing(&self.place.path()?)?.find(id)?, Some(id)))
             }
             Err(_) => Ok((read_snapshot(Path::new(name))?, None)),
         }
     }
 
     fn baseline(&self, name: &str) -> Result<Interval> {
-        let path = self.path();
+        let path = self.place.path()?;
         let repository = AnyRepository::existing(&path)?;
         let (baselines, _) = repository.baselines_and_gaps()?;
         let found = baselines.into_iter().find(|baseline| baseline.name == name).ok_or_else(|| {
@@ -280,28 +301,38 @@ impl Output {
         Ok(interval.labelled(name))
     }
 
-    /// From the last snapshot but one of the source that was recorded last to its last one.
+    /// The whole last recording.
     fn newest(&self) -> Result<Interval> {
-        let path = self.path();
-        let too_few = || {
-            Error::Usage(format!(
-                "there are no two snapshots of one source in {}; `tiersmith awr record` takes some, and --in says where they are",
-                path.display()
-            ))
-        };
+        let path = self.place.path()?;
         let repository = AnyRepository::existing(&path)?;
-        let entries = repository.list()?.entries;
-        let (first, last) = entries.first().zip(entries.last()).ok_or_else(too_few)?;
-        let before = entries.iter().rev().skip(1).find(|entry| entry.source == last.source);
-        let before = before.map(|entry| entry.id);
-        let begin = before.filter(|_| first.id != last.id).ok_or_else(too_few)?;
-        Ok(repository.interval(begin, last.id)?)
+        let Some(last) = repository.last_recording()? else {
+            return Err(Error::Usage(format!(
+                "there is no snapshot in {}; `tiersmith awr record` takes some, and --in names another repository",
+                path.display()
+            )));
+        };
+        if last.first == last.last {
+            return Err(Error::Usage(format!(
+                "what was recorded last in {}, {}, has one snapshot so far ({}), and a report needs two; wait for the next one, or name two \
+                 that `tiersmith awr list` shows",
+                path.display(),
+                figure::visible(&last.source),
+                last.first
+            )));
+        }
+        let interval = repository.interval(last.first, last.last)?;
+        Ok(match last.name {
+            Some(name) => interval.labelled(&name),
+            None => interval,
+        })
     }
 
     fn interval(&self, begin: &str, end: &str) -> Result<Interval> {
         let ((begin, first), (end, second)) = (self.find(begin)?, self.find(end)?);
         match first.zip(second) {
-            Some((first, second)) => Ok(AnyRepository::existing(&self.path())?.interval(first, second)?),
+            Some((first, second)) => {
+                Ok(AnyRepository::existing(&self.place.path()?)?.interval(first, second)?)
+            }
             None => Ok(Interval::between(&begin, &end)?),
         }
     }
@@ -323,13 +354,8 @@ impl Output {
 
 impl List {
     fn run(&self) -> Result<Outcome> {
-        if !self.dir.exists() && !Archive::is_address(&self.dir) {
-            return Err(Error::Usage(format!(
-                "{} is no directory, no file and no address; name a repository, for instance one that `tiersmith awr record` made",
-                self.dir.display()
-            )));
-        }
-        let repository = AnyRepository::existing(&self.dir)?;
+        let place = Where { dir: self.path.clone().or_else(|| self.place.dir.clone()) };
+        let repository = AnyRepository::existing(&place.path()?)?;
         let mut listing = repository.list()?;
         let (baselines, gaps) = match (repository.baselines_and_gaps(), &repository) {
             // A damaged file does not hide the snapshots beside it.
