@@ -408,13 +408,15 @@ fn same_source(begin: &Snapshot, end: &Snapshot) -> Result<()> {
     for (what, a, b) in [("database", &a.database, &b.database), ("path", &a.path, &b.path)] {
         if a != b {
             return Err(Error::OtherSource {
-                reason: format!("the {what} is `{a}` in the first and `{b}` in the second"),
+                reason: format!("the {what} is \"{a}\" in the first and \"{b}\" in the second"),
             });
         }
     }
     if a.instance != b.instance {
-        let reason =
-            format!("its instance was `{}` in the first and is `{}` in the second", a.instance, b.instance);
+        let reason = format!(
+            "its instance was \"{}\" in the first and is \"{}\" in the second",
+            a.instance, b.instance
+        );
         return Err(Error::Restarted { reason });
     }
     Ok(())
@@ -435,7 +437,7 @@ fn grown_if_known(what: &str, before: Option<u64>, now: Option<u64>) -> Result<O
 }
 
 fn gone(what: &str, name: &str) -> Error {
-    Error::Restarted { reason: format!("the {what} `{name}` is in the first and not in the second") }
+    Error::Restarted { reason: format!("the {what} \"{name}\" is in the first and not in the second") }
 }
 
 /// MariaDB and MySQL add up waits in 64 bits of picoseconds: after 213 days of them, which many sessions have in one, a sum begins at zero.

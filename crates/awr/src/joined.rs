@@ -331,11 +331,11 @@ fn added(a: Interval, b: Interval) -> Interval {
 
 /// What else is not the same on the two sides of a break: often it is why there was one.
 fn changed(before: &Snapshot, after: &Snapshot) -> Option<String> {
-    let quoted = |text: Option<&String>| text.map_or("not told".to_owned(), |text| format!("`{text}`"));
+    let quoted = |text: Option<&String>| text.map_or("unknown".to_owned(), |text| format!("\"{text}\""));
     let mut changes = Vec::new();
     let (a, b) = (&before.source, &after.source);
     if a.version != b.version {
-        changes.push(format!("the version from `{}` to `{}`", a.version, b.version));
+        changes.push(format!("the version from \"{}\" to \"{}\"", a.version, b.version));
     }
     let names: BTreeSet<&String> = a.settings.keys().chain(b.settings.keys()).collect();
     for name in names {

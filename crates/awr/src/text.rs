@@ -22,6 +22,10 @@ const GAP: usize = 2;
 /// A column of text is not made narrower than this.
 const NARROWEST: usize = 8;
 
+/// The first column names its row: it has the first of these widths at least, or the second where the
+/// table would have more parts otherwise.
+const NARROWEST_FIRST: [usize; 2] = [28, 16];
+
 /// The report as text.
 pub(crate) fn render(report: &Report) -> String {
     let mut out = String::new();
@@ -68,8 +72,12 @@ pub fn write_table(out: &mut String, table: &Table) {
     if table.rows.is_empty() {
         let _ = writeln!(out, "  No data exists for this section of the report.");
     } else {
-        let columns: Vec<TextColumn> =
-            (0..table.columns.len()).map(|index| TextColumn::of(table, index)).collect();
+        let columns = |first: usize| -> Vec<TextColumn> {
+            let narrowest = |index: usize| if index == 0 { first } else { NARROWEST };
+            (0..table.columns.len()).map(|index| TextColumn::of(table, index, narrowest(index))).collect()
+        };
+        let [wide, narrow] = NARROWEST_FIRST.map(columns);
+        let columns = if parts(&wide).len() > parts(&narrow).len() { narrow } else { wide };
         for part in parts(&columns) {
             let part: Vec<&TextColumn> = part.into_iter().map(|index| &columns[index]).collect();
             write_part(out, &part, table.rows.len());
@@ -94,7 +102,7 @@ struct TextColumn {
 }
 
 impl TextColumn {
-    fn of(table: &Table, index: usize) -> TextColumn {
+    fn of(table: &Table, index: usize, narrowest: usize) -> TextColumn {
         let column = &table.columns[index];
         let title = match column.unit_is_shown() {
             true => figure::visible(&format!("{} ({})", column.title, column.unit)),
@@ -108,7 +116,7 @@ impl TextColumn {
             Align::Right => (longest.max(longest_word), longest.max(longest_word)),
             Align::Left => {
                 let most = longest.max(width(&title));
-                (most.min(NARROWEST.max(longest_word)), most)
+                (most.min(narrowest.max(longest_word)), most)
             }
         };
         // Where a figure and its neighbour could not both fit, they stand in different parts; alone it is
@@ -138,14 +146,14 @@ fn parts(columns: &[TextColumn]) -> Vec<Vec<usize>> {
 }
 
 fn write_part(out: &mut String, columns: &[&TextColumn], rows: usize) {
-    // Every column gets its least; what is left goes to columns of text, from the left.
+    // Every column gets its least. What is left goes to columns of text: to the first, which names the
+    // row, and then always to the narrowest, so that of two long texts neither squeezes the other.
     let mut widths: Vec<usize> = columns.iter().map(|column| column.least).collect();
-    let mut left =
-        WIDTH.saturating_sub(widths.iter().sum::<usize>() + GAP * (columns.len().saturating_sub(1)));
-    for (width, column) in widths.iter_mut().zip(columns) {
-        let more = column.most.saturating_sub(*width).min(left);
-        *width += more;
-        left -= more;
+    let left = WIDTH.saturating_sub(widths.iter().sum::<usize>() + GAP * (columns.len().saturating_sub(1)));
+    for _ in 0..left {
+        let wanting = (0..columns.len()).filter(|at| widths[*at] < columns[*at].most);
+        let Some(at) = wanting.min_by_key(|at| if *at == 0 { 0 } else { widths[*at] }) else { break };
+        widths[at] += 1;
     }
     let titles: Vec<Vec<String>> =
         columns.iter().zip(&widths).map(|(column, width)| wrapped(&column.title, *width)).collect();
@@ -256,6 +264,32 @@ mod tests {
                 assert!(width(line) <= WIDTH, "{} wide: {line}", width(line));
             }
         }
+    }
+
+    #[test]
+    fn the_name_of_a_row_is_not_squeezed_by_figures() {
+        let name = "db file sequential read";
+        let mut table = Table::new("wide").text("Event", "");
+        for _ in 0..9 {
+            table = table.figures("1st Avg", "", "");
+        }
+        table.row(std::iter::once(Cell::text(name)).chain((0..9).map(|_| Cell::Count(1_234_567))).collect());
+        let mut out = String::new();
+        write_table(&mut out, &table);
+        assert!(out.lines().any(|line| line.starts_with(name)), "{out}");
+    }
+
+    #[test]
+    fn two_long_texts_side_by_side_share_the_line() {
+        let mut table = Table::new("two").text("Setting", "").text("First", "").text("Second", "");
+        let long = "/a/path/to/something ".repeat(20);
+        table.row(vec![Cell::text("control_files"), Cell::text(&long), Cell::text(&long)]);
+        let mut out = String::new();
+        write_table(&mut out, &table);
+        let dashes = out.lines().nth(2).unwrap_or_default();
+        let widths: Vec<usize> = dashes.split_whitespace().map(str::len).collect();
+        assert_eq!(widths.len(), 3, "{out}");
+        assert!(widths[0] == "control_files".len() && widths[1].abs_diff(widths[2]) <= 1, "{widths:?}");
     }
 
     #[test]

@@ -181,7 +181,7 @@ fn what_one_part_does_not_tell_the_sum_does_not_tell() {
     assert_eq!(sum.db_cpu_ns, None);
     let said = sum.warnings.join("\n");
     assert!(
-        said.contains("so left out: log file sync") && said.contains("pages from not told to `4096`"),
+        said.contains("so left out: log file sync") && said.contains("pages from unknown to \"4096\""),
         "{said}"
     );
 }

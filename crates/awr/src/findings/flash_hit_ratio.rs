@@ -76,19 +76,19 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         }
         (Some(Moves::Down), _) => {
             "Its hit ratio falls: what is read has changed or grown while this was recorded. Look again when the load has settled, and record \
-             what a load does that differs (a scan, a backup, more users) by itself; pin what matters (`tiersmith pin HOME PATTERN`)."
+             what a load does that differs (a scan, a backup, more users) by itself; pin what matters (tiersmith pin HOME PATTERN)."
         }
         (Some(Moves::Not), Some(1..)) => {
-            "Its hit ratio has settled and blocks are taken out of the tier to make room: give it more, or pin what matters (`tiersmith pin HOME PATTERN`). What a \
+            "Its hit ratio has settled and blocks are taken out of the tier to make room: give it more, or pin what matters (tiersmith pin HOME PATTERN). What a \
              larger tier would hit was not measured: try one."
         }
         (Some(Moves::Not), Some(0)) => {
             "Its hit ratio has settled, and nothing had to be taken out of the tier: more room will not help. What is read is read once, or \
-             written in between; pin what matters (`tiersmith pin HOME PATTERN`)."
+             written in between; pin what matters (tiersmith pin HOME PATTERN)."
         }
         (Some(Moves::Not), None) | (None, _) => {
             "If the tier was attached recently or much of it is free, wait until it is warm and look again; else give it more room, or pin \
-             what matters (`tiersmith pin HOME PATTERN`). What a larger tier would hit was not measured: try one."
+             what matters (tiersmith pin HOME PATTERN). What a larger tier would hit was not measured: try one."
         }
     };
     Some(Finding {

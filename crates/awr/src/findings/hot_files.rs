@@ -64,7 +64,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         ),
         tiersmith: attach(
             of,
-            "what is read again is kept in the fast tier; `tiersmith pin HOME PATTERN` keeps these files there for good",
+            "what is read again is kept in the fast tier; tiersmith pin HOME PATTERN keeps these files there for good",
         ),
     })
 }

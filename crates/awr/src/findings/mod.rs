@@ -166,7 +166,7 @@ fn target(of: &Interval) -> Option<&'static str> {
 fn attach(of: &Interval, does: &str) -> Option<String> {
     target(of).filter(|_| !is_attached(of))?;
     // A database does not tell whether the directory it lies in has a tier.
-    Some(format!("`tiersmith attach HOME --fast PATH`, if its directory is not attached already: {does}."))
+    Some(format!("tiersmith attach HOME --fast PATH, if its directory is not attached already: {does}."))
 }
 
 /// As [`attach`], for commits: what it gives can be measured before.
@@ -174,7 +174,7 @@ fn attach_redo(of: &Interval) -> Option<String> {
     let does = "redo is durable in the fast tier when its write returns, and a commit waits for no disk";
     let attach = attach(of, does)?;
     let target = target(of)?;
-    Some(format!("{attach} What that gives on this machine: `tiersmith study redo --target {target}`."))
+    Some(format!("{attach} What that gives on this machine: tiersmith study redo --target {target}."))
 }
 
 /// Time as a share: of DB time, or where the source does not tell that, of the time that its requests waited.

@@ -40,9 +40,9 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         advice: if calm {
             "Record for some minutes under the load that matters, and more than once.".to_owned()
         } else {
-            "What is uneven has no average that stands for it: report parts whose load was even (`tiersmith awr report BEGIN END`; `tiersmith awr \
-             list` has the numbers). Where a neighbour takes processors away every time in the report is longer by that: record again, and more \
-             than once."
+            "No average stands for an uneven load: report parts in which it was even (tiersmith awr report BEGIN END; \
+             tiersmith awr list has the numbers). Where a neighbour takes processors away, every time in the report is \
+             longer by that: record again, and more than once."
                 .to_owned()
         },
         tiersmith: None,

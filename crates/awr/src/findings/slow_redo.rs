@@ -64,9 +64,9 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     }
     let advice = if above {
         "The disk does better than the redo's file: give the redo a file system of its own, look for others that write and sync there (iostat, \
-         fsync of other programs), and for threads that wait for processors. `tiersmith probe` measures what a sync costs with nobody else."
+         fsync of other programs), and for threads that wait for processors. tiersmith probe measures what a sync costs with nobody else."
     } else {
-        "Measure the device with `tiersmith probe`. If it can do better, look for others that write to it; if not, put the redo onto storage \
+        "Measure the device with tiersmith probe. If it can do better, look for others that write to it; if not, put the redo onto storage \
          with power-loss protection or persistent memory."
     };
     Some(Finding {

@@ -368,7 +368,7 @@ fn breaks(of: &[&Interval]) -> Table {
             table.row(cells);
         }
     }
-    table.first(BREAKS, "`tiersmith awr list` has them.");
+    table.first(BREAKS, "tiersmith awr list has them.");
     table
 }
 

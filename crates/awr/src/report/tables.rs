@@ -341,7 +341,9 @@ pub(super) fn explanations<'a>(intervals: &[&'a Interval]) -> Table {
     for wait in intervals.iter().flat_map(listed) {
         events.entry((&wait.name, wait.class, wait.background)).or_insert(wait);
     }
-    for wait in events.into_values() {
+    // What nobody has explained explains nothing: its class is in the table of its waits.
+    let explained = |wait: &&WaitDelta| !super::time::help(&wait.name, &wait.help).is_empty();
+    for wait in events.into_values().filter(explained) {
         let mut class = wait.class.name().to_owned();
         if wait.background {
             class.push_str(" (bg)");
@@ -366,6 +368,7 @@ pub(super) fn explanations<'a>(intervals: &[&'a Interval]) -> Table {
 mod tests {
     use super::*;
     use crate::findings::made::{Made, minute};
+    use tiersmith_events::WaitClass;
 
     /// A minute with this DB time, sessions at its beginning, and connections made in it.
     fn clients(db_time_s: u64, before: u64, connected: u64) -> Made {
@@ -418,5 +421,35 @@ mod tests {
         let said = banners(&[&short.interval()]);
         assert!(said[0].starts_with("TOO SHORT: this interval is 0.250 s long. Below 30 s"), "{said:?}");
         assert_eq!(banners(&[&minute().interval()]), [""; 0]);
+    }
+
+    #[test]
+    fn only_events_with_an_explanation_are_explained() {
+        let made = minute().wait("log file sync", WaitClass::Commit, false, 10, 1).wait(
+            "SQL*Net message from dblink",
+            WaitClass::Network,
+            false,
+            10,
+            1,
+        );
+        let table = explanations(&[&made.interval()]);
+        assert_eq!(table.rows.len(), 1, "{:?}", table.rows);
+        assert_eq!(table.rows[0][0].shown(), "log file sync");
+    }
+
+    #[test]
+    fn no_sentence_of_a_report_has_back_ticks() {
+        let made = minute().wait("log file sync", WaitClass::Commit, false, 10_000, 40).wait(
+            "free buffer waits",
+            WaitClass::Configuration,
+            false,
+            100,
+            40,
+        );
+        let mut interval = made.interval();
+        interval.end.source.product = "PostgreSQL".to_owned();
+        let report = crate::report(&interval);
+        assert!(report.text().contains("tiersmith attach HOME --fast PATH"), "{}", report.text());
+        assert!(!report.text().contains('`') && !report.html().contains('`'), "{}", report.text());
     }
 }

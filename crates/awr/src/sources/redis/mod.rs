@@ -174,16 +174,16 @@ impl Redis {
                     answers.info.push('\n');
                 }
                 Reply::Refused(reason) if section == "default" => return Err(self.error("ask", reason)),
-                _ => answers.missing.push(format!("INFO {section}; `ACL SETUSER NAME +info` gives it")),
+                _ => answers.missing.push(format!("INFO {section}; ACL SETUSER NAME +info gives it")),
             }
         }
         match self.ask(&["LATENCY", "LATEST"])? {
             Reply::List(list) => answers.latency = list,
-            _ => answers.missing.push("the latency monitor; `ACL SETUSER NAME +latency` gives it".to_owned()),
+            _ => answers.missing.push("the latency monitor; ACL SETUSER NAME +latency gives it".to_owned()),
         }
         match self.ask(&["SLOWLOG", "LEN"])? {
             Reply::Number(entries) => answers.slow = u64::try_from(entries).ok(),
-            _ => answers.missing.push("the slow log; `ACL SETUSER NAME +slowlog` gives it".to_owned()),
+            _ => answers.missing.push("the slow log; ACL SETUSER NAME +slowlog gives it".to_owned()),
         }
         Ok(answers)
     }
