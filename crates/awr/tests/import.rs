@@ -525,3 +525,17 @@ fn a_file_just_over_the_bound_is_refused() {
     let error = read(&path).unwrap_err().to_string();
     assert!(error.contains("larger than any report"), "{error}");
 }
+
+#[test]
+fn a_parameter_is_left_out_for_holding_a_password_and_not_for_its_name() {
+    let text = page(
+        "<table><tr><th>Statistic</th><th>Total</th></tr><tr><td>user commits</td><td>1</td></tr></table>\
+         <table><tr><th>Parameter Name</th><th>Begin value</th></tr><tr><td>remote_login_passwordfile</td><td>EXCLUSIVE</td></tr></table>",
+    );
+    let plain = imported(&text);
+    assert_eq!(plain.end.source.settings["remote_login_passwordfile"], "EXCLUSIVE");
+    assert_eq!(plain.left_out, [""; 0]);
+    let secret = imported(&text.replace("remote_login_passwordfile", "_keystore_password"));
+    assert!(!secret.end.source.settings.contains_key("_keystore_password"));
+    assert!(secret.left_out[0].contains("holds a password"), "{:?}", secret.left_out);
+}

@@ -654,9 +654,9 @@ impl Taking<'_> {
             let mut last = String::new();
             for row in &grid.rows {
                 let (name, value) = (cell(row, name).trim(), cell(row, at).trim());
-                if name.to_lowercase().contains("password") || name.chars().count() > LONGEST {
+                if holds_a_password(name) || name.chars().count() > LONGEST {
                     self.left_out
-                        .because("a parameter that speaks of a password, or has a name that is too long");
+                        .because("a parameter that holds a password, or has a name that is too long");
                     last.clear();
                     continue;
                 }
@@ -721,6 +721,13 @@ impl Taking<'_> {
             self.taken.insert(index);
         }
     }
+}
+
+/// Whether a parameter's value is a password. One that only speaks of passwords, as every report's
+/// `remote_login_passwordfile`, is as good as any.
+fn holds_a_password(parameter: &str) -> bool {
+    let name = parameter.to_lowercase();
+    ["password", "passwd", "_pwd"].iter().any(|end| name.ends_with(end))
 }
 
 /// What the column with an event's share is called: in AWR reports of DB time, in Statspack's of all calls. Idle events have none.
