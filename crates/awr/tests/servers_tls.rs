@@ -151,7 +151,7 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
         )
         .unwrap();
     let rules = "local all all trust\nhostssl all byclient all cert\nhostnossl all clear all trust\n\
-                 hostssl all careful all scram-sha-256\nhostssl all postgres all trust\n";
+                 hostssl all careful all scram-sha-256\nhostssl all postgres,ghost all trust\n";
     fs::write(server.path("data/pg_hba.conf"), rules).unwrap();
     let arguments = |server: &Server, port: u16| {
         // Who waits for the server looks for the socket of the usual port.
@@ -277,6 +277,9 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
     let_in(&server, &url("careful", "localhost", "sslmode=allow"), &password);
     let_in(&server, &url("clear", "localhost", "sslmode=prefer"), &[]);
     refused(&server, &url("clear", "localhost", "sslmode=require"), &[], &["28000"]);
+    // Nobody of this name: that is the reason, and not that it was tried encrypted.
+    let ghost = url("ghost", "localhost", "sslmode=prefer");
+    refused(&server, &ghost, &[], &["\"ghost\" does not exist", "a user that is there"]);
     let own =
         format!("sslmode=require&sslcert={}&sslkey={}", made.path("client.crt"), made.path("client.key"));
     let_in(&server, &url("byclient", "localhost", &own), &[]);

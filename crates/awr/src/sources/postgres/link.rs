@@ -40,6 +40,8 @@ const ENCRYPT: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 const PROTOCOL: &[u8] = b"postgresql";
 /// The login is not allowed as it is made: from this address, by this user, in clear or encrypted.
 const NOT_ALLOWED: &str = "28000";
+/// The server's function that finds the user, which it names beside an error. Not translated, as the text is.
+pub(super) const LOOKS_UP_USER: &str = "InitializeSessionUserId";
 
 /// Bytes both ways.
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -75,10 +77,20 @@ impl Fault {
     fn lets_go_on(&self) -> Option<String> {
         match self {
             Fault::Refused(refusal) => refusal.goes_on.then(|| refusal.to_string()),
-            Fault::Client(_) => (self.code() == Some(NOT_ALLOWED))
-                .then(|| "the server does not let the user in encrypted".to_owned()),
+            Fault::Client(_) => {
+                self.is_of_the_way().then(|| "the server does not let the user in encrypted".to_owned())
+            }
             Fault::Network(_) => None,
         }
+    }
+
+    /// Whether the server refuses the login as it is made, and may let the same user in another way. It
+    /// answers with the same code where there is no such user, or one that may not log in: then another
+    /// way is no help, and encryption not the reason.
+    fn is_of_the_way(&self) -> bool {
+        let Fault::Client(error) = self else { return false };
+        let routine = error.as_db_error().and_then(|error| error.routine());
+        self.code() == Some(NOT_ALLOWED) && routine != Some(LOOKS_UP_USER)
     }
 
     fn code(&self) -> Option<&str> {
@@ -115,7 +127,7 @@ impl Place {
             Need::Never => attempt(false).await,
             Need::Always => attempt(true).await,
             Need::IfDemanded => match attempt(false).await {
-                Err(plain) if plain.code() == Some(NOT_ALLOWED) => {
+                Err(plain) if plain.is_of_the_way() => {
                     attempt(true).await.map_err(|encrypted| match encrypted {
                         Fault::Refused(refusal) if !refusal.offered => plain,
                         encrypted => encrypted,
@@ -131,7 +143,7 @@ impl Place {
                     tls::in_clear(&self.host(), &reason);
                     attempt(false).await.map_err(|plain| match plain.code() {
                         // The server told something else than that it must be encrypted.
-                        Some(code) if code != NOT_ALLOWED => plain,
+                        Some(_) if !plain.is_of_the_way() => plain,
                         _ => encrypted.copied().unwrap_or(plain),
                     })
                 }

@@ -199,7 +199,9 @@ impl Postgres {
         // The client itself says that none was given, without a code.
         let none_given = reason.contains("password missing");
         let code = fault.of_server().map(|of_server| of_server.code().code());
+        let no_such_user = fault.of_server().and_then(|of| of.routine()) == Some(link::LOOKS_UP_USER);
         let remedy = match code.or(none_given.then_some("28P01")) {
+            Some("28000") if no_such_user => "Give a user that is there and may log in",
             // A server's rules may be for encrypted connections only.
             Some("28000") if self.is_plain_by_choice() => {
                 "Say sslmode=require, if the server lets in who is encrypted only; or give a user that may log in"
