@@ -65,6 +65,22 @@ fn scenes() -> Vec<Scene> {
             second: (4..12).map(|n| block("a.db", n)).collect(),
         },
         Scene {
+            what: "a reader beside a writer",
+            lanes: 1,
+            files: &[("a.db", 65536)],
+            first: vec![
+                block("a.db", 0),
+                block("a.db", 0),
+                write("a.db", 4196, 100),
+                block("a.db", 0),
+                Op::Destage { name: "a.db" },
+                Op::Evict,
+                block("a.db", 0),
+                Op::Background,
+            ],
+            second: vec![Op::Read { name: "a.db" }],
+        },
+        Scene {
             what: "redo beside data",
             lanes: 1,
             files: &[("a.db", 65536), ("r.redo", 0)],

@@ -4,13 +4,15 @@
 //!
 //! Each block belongs to the one thread that writes it; what the threads share is everything else.
 //! Operations change the contents of blocks only by writing within them. A thread that meets a lock
-//! of the other waits for it, and the first then goes on after a while.
+//! of the other waits for it, and the first then goes on after a while. What the second reads are
+//! the blocks that the first writes.
 
 use super::{
     Files, Op, Shape, accounts, apply, block_size, class, count, execute_on, offline_check, pattern,
     read_all, same,
 };
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -20,7 +22,7 @@ use std::time::Duration;
 use tiersmith_pmem::Mapping;
 use tiersmith_pmem::sim::Event;
 use tiersmith_store::crash::{Budget, CutState, Recorder, Recording, Report, explore};
-use tiersmith_store::{AttachedHome, FileClass, Planted};
+use tiersmith_store::{AttachedHome, FileClass, OpenMode, Planted};
 
 /// How long the first thread waits for the second before it takes it for waiting itself.
 const PATIENCE: Duration = Duration::from_millis(60);
@@ -33,6 +35,8 @@ struct Program {
     states: Vec<Files>,
     /// File and block.
     owns: BTreeSet<(&'static str, u64)>,
+    /// The marks of its operations.
+    numbers: Range<u64>,
     /// Where in the trace its operations were acknowledged.
     acked: Vec<usize>,
 }
@@ -70,12 +74,13 @@ impl Pair {
             .attach_lending(recorder.home(), recorder.lent(), members, planted)
             .expect("a first attach works");
         recorder.rebase();
+        let wanted = [(first, 0), (second, SECOND)].map(|(ops, from)| Program::new(&start, ops, from));
         let met = thread::scope(|scope| {
             let ((go, told), (done, ended)) = (channel(), channel());
-            let (recorder, beside) = (&recorder, home.clone());
+            let (recorder, beside, [wrote, _]) = (&recorder, home.clone(), &wanted);
             scope.spawn(move || {
                 if told.recv().is_ok() {
-                    run(recorder, &beside, second, SECOND);
+                    run(recorder, &beside, second, SECOND, Some(wrote));
                 }
                 let _ = done.send(());
             });
@@ -90,14 +95,13 @@ impl Pair {
                     let _ = ended.recv_timeout(PATIENCE);
                 }
             })));
-            run(recorder, &home, first, 0);
+            run(recorder, &home, first, 0, None);
             recorder.simulator().set_hook(None);
             hand_over.lock().expect("nobody panics with it").take().is_none()
         });
         drop(home);
         let recording = recorder.recording();
-        let programs =
-            [(first, 0), (second, SECOND)].map(|(ops, from)| Program::of(&start, ops, from, &recording));
+        let programs = wanted.map(|program| program.acknowledged_in(&recording));
         met.then_some(Self { shape, recording, programs })
     }
 
@@ -153,15 +157,19 @@ fn block_of(bytes: &[u8], name: &str, block: u64) -> Vec<u8> {
     (from..from + size).map(|at| bytes.get(at).copied().unwrap_or(0)).collect()
 }
 
-fn run(recorder: &Recorder, home: &AttachedHome, ops: &[Op], from: usize) {
+/// `beside`: what the other thread does, for whoever reads.
+fn run(recorder: &Recorder, home: &AttachedHome, ops: &[Op], from: usize, beside: Option<&Program>) {
     for (n, op) in ops.iter().enumerate() {
-        execute_on(home, from + n, op).unwrap_or_else(|e| panic!("{op:?}: {e}"));
+        match (op, beside) {
+            (Op::Read { name }, Some(other)) => other.look(recorder, home, name),
+            _ => execute_on(home, from + n, op).unwrap_or_else(|e| panic!("{op:?}: {e}")),
+        }
         recorder.simulator().mark((from + n) as u64);
     }
 }
 
 impl Program {
-    fn of(start: &Files, ops: &[Op], from: usize, recording: &Recording) -> Self {
+    fn new(start: &Files, ops: &[Op], from: usize) -> Self {
         let mut states = vec![start.clone()];
         let mut owns = BTreeSet::new();
         for (n, op) in ops.iter().enumerate() {
@@ -172,10 +180,40 @@ impl Program {
                 owns.extend((at / size..(at + *len as u64).div_ceil(size)).map(|block| (*name, block)));
             }
         }
-        let numbers = from as u64..(from + ops.len()) as u64;
-        let ours = |event: &Event| matches!(event, Event::Mark(tag) if numbers.contains(tag));
+        Self { states, owns, numbers: from as u64..(from + ops.len()) as u64, acked: Vec::new() }
+    }
+
+    fn acknowledged_in(mut self, recording: &Recording) -> Self {
+        let ours = |event: &Event| matches!(event, Event::Mark(tag) if self.numbers.contains(tag));
         let marks = recording.media.events().enumerate().filter(|(_, event)| ours(event));
-        let acked = marks.map(|(at, _)| at).collect();
-        Self { states, owns, acked }
+        self.acked = marks.map(|(at, _)| at).collect();
+        self
+    }
+
+    /// Reads the blocks that this program writes, from another thread: each is whole, and at least
+    /// as new as what was acknowledged before.
+    fn look(&self, recorder: &Recorder, home: &AttachedHome, name: &str) {
+        let acked = || {
+            let trace = recorder.simulator().trace();
+            let ours = |event: &&Event| matches!(event, Event::Mark(tag) if self.numbers.contains(tag));
+            trace.events().filter(ours).count()
+        };
+        let file = home.open(name, OpenMode::WRITE).expect("it is there");
+        for (_, block) in self.owns.iter().filter(|(of, _)| *of == name) {
+            let size = block_size(name);
+            let before = acked();
+            let mut found = vec![0; size];
+            file.read(block * size as u64, &mut found).expect("it can be read");
+            let borrowed = file.read_ref(block * size as u64).map(|bytes| bytes.to_vec());
+            let after = (acked() + 1).min(self.states.len() - 1);
+            for found in [Some(found), borrowed].into_iter().flatten() {
+                let is = |state: &Files| {
+                    let bytes = state.get(name).expect("no operation removes a file");
+                    block_of(bytes, name, *block)[..found.len()] == found[..]
+                };
+                let known = self.states[before..=after].iter().any(is);
+                assert!(known, "block {block} of {name} is none of what was written");
+            }
+        }
     }
 }
