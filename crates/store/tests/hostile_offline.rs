@@ -160,13 +160,14 @@ fn a_server_that_ran_on_the_files_stops_the_attach_also_when_it_left_newer_block
         // Nobody has opened the file that tells.
         attached.open("a.d4", OpenMode::CREATE).unwrap().write(0, &[7; 4096]).unwrap();
         drop(attached);
-        let path = place.aside().join("state.d4");
-        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        // Asked for each time: each attach locks it again.
+        let path = || place.aside().join("state.d4");
+        let time = fs::metadata(path()).unwrap().modified().unwrap();
         let_the_clock_tick();
         if removed {
-            fs::rename(&path, place.path().join("away")).unwrap();
+            fs::rename(path(), place.path().join("away")).unwrap();
         } else {
-            OpenOptions::new().write(true).open(&path).unwrap().write_all_at(b"in production", 0).unwrap();
+            OpenOptions::new().write(true).open(path()).unwrap().write_all_at(b"in production", 0).unwrap();
         }
         let tier = fs::read(place.member("fast")).unwrap();
         let error = open(Planted::None).map(drop).unwrap_err();
@@ -182,9 +183,9 @@ fn a_server_that_ran_on_the_files_stops_the_attach_also_when_it_left_newer_block
         drop(open(Planted::SentinelUnchecked).unwrap());
         fs::copy(&kept, place.member("fast")).unwrap();
         if removed {
-            fs::rename(place.path().join("away"), &path).unwrap();
+            fs::rename(place.path().join("away"), path()).unwrap();
         } else {
-            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            let file = OpenOptions::new().write(true).open(path()).unwrap();
             file.write_all_at(&[1; 13], 0).unwrap();
             file.set_modified(time).unwrap();
         }
