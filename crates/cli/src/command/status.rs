@@ -93,7 +93,8 @@ impl Status {
         loop {
             self.show(&live)?;
             let Some(every) = self.watch else {
-                return Ok(if live.background_error.is_some() { Outcome::Findings } else { Outcome::Good });
+                let well = live.background_error.is_none() && live.trouble_with_files().is_empty();
+                return Ok(if well { Outcome::Good } else { Outcome::Findings });
             };
             std::thread::sleep(every);
             match self.live(&place)? {

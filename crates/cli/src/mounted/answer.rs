@@ -313,5 +313,8 @@ pub(crate) fn fill(snapshot: &mut Snapshot, stats: &Stats) {
         snapshot.add_level("tier dirty", "bytes", tier.dirty_bytes);
         snapshot.add_level("tier cached", "bytes", tier.cached_bytes);
         snapshot.add_level("tier free", "bytes", tier.free_bytes);
+        snapshot.add_level("tier files", "files", tier.files);
+        snapshot.add_level("tier file slots", "files", tier.file_slots);
+        snapshot.add_level("files outside the tier", "files", tier.files_outside);
     }
 }

@@ -12,7 +12,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tiersmith_lab::ByteSize;
 use tiersmith_mount::Reporter;
-use tiersmith_store::{AttachedHome, FileClass, waits};
+use tiersmith_store::{AttachedHome, FileClass, TierStats, waits};
+
+use super::links::OutsideHome;
 
 /// How requests reach the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +111,55 @@ pub(crate) struct LiveTier {
     pub(crate) cached_bytes: u64,
     pub(crate) map_bytes: u64,
     pub(crate) media: Vec<String>,
+    /// Its file table.
+    #[serde(default)]
+    pub(crate) table: LiveTable,
+}
+
+/// The files that a tier knows and can know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LiveTable {
+    /// Files with a slot.
+    pub(crate) files: u64,
+    /// Slots there are.
+    pub(crate) slots: u64,
+    /// Slots there can be, when the table has grown as far as it may.
+    pub(crate) slots_most: u64,
+    /// Files that are open without one: redo goes straight home, data is only read.
+    pub(crate) outside: u64,
+    /// Why the last file that needed a slot got none; absent since one got one.
+    pub(crate) refused: Option<String>,
+}
+
+impl LiveTable {
+    pub(crate) fn of(tier: &TierStats) -> LiveTable {
+        LiveTable {
+            files: tier.files,
+            slots: tier.file_slots,
+            slots_most: tier.file_slots_most,
+            outside: tier.files_outside,
+            refused: tier.slot_refused.clone(),
+        }
+    }
+
+    /// How many files fit.
+    pub(crate) fn fits(&self) -> String {
+        format!("{} files at a time, and {} when the file table has grown", self.slots, self.slots_most)
+    }
+
+    /// What is to be mended, for people.
+    fn trouble(&self, tier: &str) -> Vec<String> {
+        let mut said = Vec::new();
+        if self.outside > 0 {
+            said.push(format!(
+                "{} open files are not in tier {tier}: redo among them goes straight home, at home's speed. Close \
+                 files and open them again, or detach and attach with a larger --size",
+                self.outside
+            ));
+        }
+        said.extend(self.refused.clone());
+        said
+    }
 }
 
 /// The files of one class.
@@ -163,6 +214,9 @@ pub(crate) struct Live {
     /// Redo files that the kernel writes itself.
     #[serde(default)]
     pub(crate) lent: LiveLent,
+    /// What belongs to the database and lies outside the home.
+    #[serde(default)]
+    pub(crate) outside_home: OutsideHome,
 }
 
 /// Since when each file has had blocks that home has not, as seen by looking now and then.
@@ -191,6 +245,8 @@ impl DirtySince {
 pub(super) struct Known {
     pub(super) home: PathBuf,
     pub(super) at: PathBuf,
+    /// Where its files are.
+    pub(super) aside: PathBuf,
     pub(super) started: Instant,
     /// As it was when the mount began.
     pub(super) door: Door,
@@ -256,6 +312,7 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
             cached_bytes: tier.cached_bytes,
             map_bytes: tier.map_bytes,
             media: tier.media.clone(),
+            table: LiveTable::of(tier),
         })
         .collect();
     Live {
@@ -286,10 +343,18 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
             max_bytes: stats.lending.max_bytes,
             refused: stats.lending.refused.clone(),
         },
+        outside_home: OutsideHome::of_attached(home, &known.aside),
     }
 }
 
 impl Live {
+    /// Files that are not in the tier and should be, and files outside the home that nothing
+    /// protects: what is to be mended of them.
+    pub(crate) fn trouble_with_files(&self) -> Vec<String> {
+        let in_tiers = self.tiers.iter().flat_map(|tier| tier.table.trouble(&tier.name));
+        in_tiers.chain(self.outside_home.unprotected.clone()).collect()
+    }
+
     /// For people.
     pub(crate) fn text(&self) -> String {
         let mut out = format!(
@@ -334,6 +399,8 @@ impl Live {
                 let share = 100.0 * bytes as f64 / tier.usable_bytes.max(1) as f64;
                 out.push_str(&format!("    {what:<28} {:>10}  {share:>5.1} %\n", size(bytes)));
             }
+            let table = &tier.table;
+            out.push_str(&format!("    {:<28} {:>10}  of {}\n", "files", table.files, table.fits()));
         }
         out.push_str(&format!(
             "\n  {:<6} {:>7} {:>7} {:>10} {:>10} {:>10}\n",
@@ -378,6 +445,12 @@ impl Live {
             }
         }
         out.push_str(&format!("\n  at attach: {}\n", self.recovery));
+        for line in self.outside_home.lines() {
+            out.push_str(&format!("  note: {line}\n"));
+        }
+        for trouble in self.trouble_with_files() {
+            out.push_str(&format!("  TO MEND: {trouble}\n"));
+        }
         if let Some(error) = &self.background_error {
             out.push_str(&format!(
                 "  TO MEND: background work fails: {error}; nothing is lost, it is tried again\n"

@@ -13,6 +13,7 @@ pub(crate) mod control;
 mod give_back;
 mod launch;
 mod limit;
+mod links;
 mod live;
 mod log;
 pub(crate) mod place;

@@ -41,6 +41,8 @@ pub(crate) struct Attached {
     pub(crate) again: bool,
     /// What opening the tier found and did.
     pub(crate) recovery: String,
+    /// How many files the tier has room for.
+    pub(crate) fits: String,
     /// What else was found and done.
     pub(crate) remarks: Vec<String>,
     /// How requests reach the daemon.
@@ -93,6 +95,7 @@ impl Attached {
             );
         }
         out.push_str(&format!("  files:     {}\n", self.files.display()));
+        out.push_str(&format!("  room for:  {}\n", self.fits));
         out.push_str(&format!("  profile:   {} ({})\n", self.profile, self.profile_why));
         for line in self.door.lines() {
             out.push_str(&format!("  {line}\n"));

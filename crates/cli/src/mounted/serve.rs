@@ -24,13 +24,14 @@ use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tiersmith_mount::{Mounted, Reporter};
-use tiersmith_store::{AttachedHome, Medium, TierSpec, attachment};
+use tiersmith_store::{AttachedHome, Medium, Stats, TierSpec, attachment};
 
 use super::answer::{self, LOOK_EVERY, Order, Shared};
 use super::control::{self, Listener, Reply, Request};
 use super::give_back::{attach_patiently, clear_dead_mounts, finish_interrupted, give_back};
 use super::limit;
-use super::live::{Door, Known};
+use super::links::OutsideHome;
+use super::live::{Door, Known, LiveTable};
 use super::log::{Log, say};
 use super::place::Place;
 use super::plan::Plan;
@@ -211,12 +212,15 @@ fn mount(
     let listener = Listener::bind(&place)?;
     let log = wish.as_daemon.then(|| Log::begin(&place)).transpose()?;
     let stats = home.stats();
+    let fits = files_fit(&stats, &mut plan.remarks);
+    plan.remarks.extend(OutsideHome::of_attached(&home, &place.aside()).lines());
     let mounted = mount_at(&place, home.clone(), &plan.at, &plan.mount)?;
     let door = door(&mounted, plan);
     let reporter = Arc::new(Mutex::new(mounted.reporter()));
     let known = Known {
         home: place.path().into(),
         at: plan.at.clone(),
+        aside: place.aside(),
         started,
         door: door.clone(),
         reporter: reporter.clone(),
@@ -243,6 +247,7 @@ fn mount(
         home_model: stats.home_model.clone(),
         again: plan.again,
         recovery: stats.recovery.to_string(),
+        fits,
         remarks: plan.remarks.clone(),
         door,
     };
@@ -260,6 +265,22 @@ fn mount(
         place,
     };
     Ok((daemon, mounted, attached))
+}
+
+/// How many files fit, and a remark when the home has more than ever can at a time.
+fn files_fit(stats: &Stats, remarks: &mut Vec<String>) -> String {
+    let tables: Vec<LiveTable> = stats.tiers.iter().map(LiveTable::of).collect();
+    let fits: Vec<String> = tables.iter().map(LiveTable::fits).collect();
+    let fits = fits.join("; ");
+    let Some(files) = stats.recovery.home_files else { return fits };
+    let most: u64 = tables.iter().map(|table| table.slots_most).sum();
+    if files > most {
+        remarks.push(format!(
+            "the home has {files} files for the tier, which can know {most} at a time: files that nobody has open \
+             give way to others, and are cold when they come back. A larger --size has room for all"
+        ));
+    }
+    format!("{fits}; the home has {files}")
 }
 
 /// Mounts. Who is not root may mount only on what they can write to, and the note at the home's path is read-only on purpose.

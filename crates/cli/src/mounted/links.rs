@@ -1,0 +1,285 @@
+//! What belongs to a database and lies outside its home: where the home's links lead.
+//!
+//! Tiersmith serves the home alone. PostgreSQL's tablespaces, and tables that MariaDB made with
+//! `DATA DIRECTORY`, are on file systems of their own, which tear pages: for them the database's
+//! own protection has to stay on, though the home no longer needs it.
+//!
+//! Where a link leads is read from the link, and nothing there is looked at: whoever owns the home
+//! could have written it.
+//!
+//! **Deliberately absent**: what a server was started with besides the files of its home. Where
+//! `full_page_writes` was set on a command line or in a file elsewhere, `global/pg_control` has
+//! what was in effect at the last checkpoint.
+
+use std::fs;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tiersmith_store::{AttachedHome, OpenMode};
+
+/// Links named before "and N more".
+const NAMED: usize = 8;
+/// Most bytes of a configuration file that are read.
+const CONF_MAX: usize = 1 << 20;
+/// Version of `pg_control` (PostgreSQL 11) from which on the copy of the last checkpoint begins at
+/// byte 40, and `full_page_writes` is 16 bytes into it.
+const CONTROL_SINCE: u32 = 1100;
+const CONTROL_FULL_PAGE_WRITES: usize = 56;
+
+/// What lies outside a home.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OutsideHome {
+    /// Links and where they lead, some of them.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// How many there are.
+    pub(crate) count: u64,
+    /// What must stay on for them.
+    pub(crate) needs: Option<String>,
+    /// It was found off.
+    pub(crate) unprotected: Option<String>,
+}
+
+/// Reads the beginning of a file of the home, by its path there.
+type Reader<'a> = &'a dyn Fn(&str, usize) -> Option<Vec<u8>>;
+
+impl OutsideHome {
+    /// Looks at an attached home; `aside` is where its files are meanwhile.
+    pub(super) fn of_attached(home: &AttachedHome, aside: &Path) -> OutsideHome {
+        let Some(directory) = home.directory() else { return OutsideHome::default() };
+        let files = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        // Through the store: the newest of a file may be in the tier.
+        let read = |path: &str, most: usize| {
+            let file = home.open_found(path, OpenMode::READ).ok()?;
+            let mut bytes = vec![0; most.min(usize::try_from(file.len().ok()?).ok()?)];
+            let got = file.read(0, &mut bytes).ok()?;
+            bytes.truncate(got);
+            Some(bytes)
+        };
+        OutsideHome::of(&files, &[&home.home_path(), aside], home.profile_name(), &read)
+    }
+
+    /// Looks at a home whose files are in `files`; `paths` are the names it goes by.
+    fn of(files: &Path, paths: &[&Path], profile: &str, read: Reader<'_>) -> OutsideHome {
+        let mut links = Vec::new();
+        look(files, Path::new(""), paths, profile, &mut links);
+        links.sort();
+        let count = links.len() as u64;
+        if count == 0 {
+            return OutsideHome::default();
+        }
+        let (needs, unprotected) = match profile {
+            "postgres" => (Some("full_page_writes = on"), full_page_writes_off(read)),
+            "mariadb" => (
+                Some("innodb_doublewrite = ON; where that is set Tiersmith cannot see, so it is not checked"),
+                None,
+            ),
+            _ => (None, None),
+        };
+        links.truncate(NAMED);
+        OutsideHome { links, count, needs: needs.map(str::to_owned), unprotected }
+    }
+
+    /// For people; empty when nothing lies outside.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        if self.count == 0 {
+            return Vec::new();
+        }
+        let named: Vec<String> = self
+            .links
+            .iter()
+            .map(|(link, target)| format!("{} -> {}", link.display(), target.display()))
+            .collect();
+        let more = match self.count.saturating_sub(named.len() as u64) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let needs = match &self.needs {
+            Some(needs) => format!("; pages there may be torn by a power cut, so keep {needs}"),
+            None => String::new(),
+        };
+        vec![format!(
+            "files outside the home are not accelerated and not made atomic: {}{more}{needs}",
+            named.join(", ")
+        )]
+    }
+}
+
+/// Links of a directory of the home, and of those directories in it where databases have some.
+fn look(files: &Path, below: &Path, paths: &[&Path], profile: &str, links: &mut Vec<(PathBuf, PathBuf)>) {
+    // A directory that cannot be read is one the database cannot read either.
+    let Ok(entries) = fs::read_dir(files.join(below)) else { return };
+    for entry in entries.flatten() {
+        let path = below.join(entry.file_name());
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_symlink() {
+            let target = fs::read_link(entry.path()).unwrap_or_default();
+            note(&path, target, paths, links);
+        } else if kind.is_dir() && below == Path::new("") {
+            let has_links = profile != "postgres" || path == Path::new("pg_tblspc");
+            if has_links {
+                look(files, &path, paths, profile, links);
+            }
+        } else if kind.is_file() && path.extension().is_some_and(|e| e == "isl") {
+            // InnoDB's link: a text file with the path of the table.
+            let target = first_bytes(&entry.path(), 4096).unwrap_or_default();
+            let target = String::from_utf8_lossy(&target);
+            note(&path, PathBuf::from(target.trim()), paths, links);
+        }
+    }
+}
+
+fn note(link: &Path, target: PathBuf, paths: &[&Path], links: &mut Vec<(PathBuf, PathBuf)>) {
+    let lexical = |home: &Path| {
+        let from = home.join(link);
+        let mut at = PathBuf::new();
+        for part in from.parent().unwrap_or(home).join(&target).components() {
+            match part {
+                Component::ParentDir => drop(at.pop()),
+                Component::CurDir => {}
+                part => at.push(part),
+            }
+        }
+        at
+    };
+    let inside = paths.iter().any(|home| paths.iter().any(|in_home| lexical(home).starts_with(in_home)));
+    if !inside {
+        links.push((link.to_path_buf(), target));
+    }
+}
+
+fn first_bytes(path: &Path, most: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).ok()?;
+    Some(bytes)
+}
+
+/// Where it says that PostgreSQL writes no full pages.
+fn full_page_writes_off(read: Reader<'_>) -> Option<String> {
+    let mut last = None;
+    // The second one counts where both say something.
+    for name in ["postgresql.conf", "postgresql.auto.conf"] {
+        let text = read(name, CONF_MAX).unwrap_or_default();
+        if let Some(on) = setting(&String::from_utf8_lossy(&text), "full_page_writes") {
+            last = Some((name.to_owned(), on));
+        }
+    }
+    let at_checkpoint = || {
+        let control = read("global/pg_control", CONTROL_FULL_PAGE_WRITES + 1)?;
+        let version = u32::from_le_bytes(control.get(8..12)?.try_into().ok()?);
+        let known = (CONTROL_SINCE..10_000).contains(&version);
+        let off = known && *control.get(CONTROL_FULL_PAGE_WRITES)? == 0;
+        off.then(|| ("global/pg_control (at the last checkpoint)".to_owned(), false))
+    };
+    let (place, _) = last.filter(|(_, on)| !on).or_else(at_checkpoint)?;
+    Some(format!(
+        "full_page_writes is off, says {place}, and tablespaces lie outside the home: a power cut may tear \
+         their pages. Set full_page_writes = on, reload, and run CHECKPOINT"
+    ))
+}
+
+/// The last value of a boolean setting in a configuration file, as PostgreSQL reads it.
+fn setting(text: &str, name: &str) -> Option<bool> {
+    let mut found = None;
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let Some((key, value)) = line.split_once(['=', ' ', '\t']) else { continue };
+        if !key.trim().eq_ignore_ascii_case(name) {
+            continue;
+        }
+        let value = value.trim().trim_start_matches('=').trim().trim_matches('\'').to_lowercase();
+        let off = !value.is_empty()
+            && (value.len() > 1 && "off".starts_with(&value)
+                || "false".starts_with(&value)
+                || "no".starts_with(&value)
+                || value == "0");
+        found = Some(!off);
+    }
+    found
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn postgres() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap().join("db");
+        for sub in ["global", "base/1", "pg_tblspc", "pg_wal"] {
+            fs::create_dir_all(home.join(sub)).unwrap();
+        }
+        (dir, home)
+    }
+
+    fn look_at(home: &Path, profile: &str) -> OutsideHome {
+        let read = |path: &str, most: usize| first_bytes(&home.join(path), most as u64);
+        OutsideHome::of(home, &[home], profile, &read)
+    }
+
+    fn control(version: u32, full_page_writes: u8) -> Vec<u8> {
+        let mut bytes = vec![1; 8192];
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
+        bytes[CONTROL_FULL_PAGE_WRITES] = full_page_writes;
+        bytes
+    }
+
+    #[test]
+    fn tablespaces_are_named_and_full_page_writes_found_off_is_said() {
+        let (_dir, home) = postgres();
+        let look = || look_at(&home, "postgres");
+        symlink("../base/1", home.join("pg_tblspc/1")).unwrap();
+        symlink(home.join("base"), home.join("pg_tblspc/2")).unwrap();
+        fs::write(home.join("postgresql.conf"), "full_page_writes = off\n").unwrap();
+        assert_eq!(look(), OutsideHome::default(), "links that stay in the home are none");
+        symlink("/mnt/other/space", home.join("pg_tblspc/16385")).unwrap();
+        let found = look();
+        assert_eq!(found.links, [("pg_tblspc/16385".into(), "/mnt/other/space".into())]);
+        assert!(found.unprotected.as_ref().unwrap().contains("says postgresql.conf"), "{found:?}");
+        let said = found.lines().join("\n");
+        assert!(said.contains("pg_tblspc/16385 -> /mnt/other/space"), "{said}");
+        assert!(said.contains("keep full_page_writes = on"), "{said}");
+        fs::write(home.join("postgresql.auto.conf"), "full_page_writes = 'on'\n").unwrap();
+        assert_eq!(look().unprotected, None);
+        fs::write(home.join("global/pg_control"), control(1300, 0)).unwrap();
+        assert!(look().unprotected.unwrap().contains("at the last checkpoint"));
+        fs::write(home.join("global/pg_control"), control(1300, 1)).unwrap();
+        assert_eq!(look().unprotected, None);
+    }
+
+    #[test]
+    fn links_and_isl_files_of_mariadb_are_named_with_what_must_stay_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap().join("db");
+        fs::create_dir_all(home.join("shop")).unwrap();
+        fs::write(home.join("shop/orders.isl"), "/mnt/big/shop/orders.ibd\n").unwrap();
+        symlink("../../elsewhere/old.MYD", home.join("shop/old.MYD")).unwrap();
+        let found = look_at(&home, "mariadb");
+        let names: Vec<_> = found.links.iter().map(|(link, _)| link.to_str().unwrap()).collect();
+        assert_eq!(names, ["shop/old.MYD", "shop/orders.isl"]);
+        assert!(found.lines()[0].contains("innodb_doublewrite = ON"), "{:?}", found.lines());
+        assert_eq!(found.unprotected, None);
+    }
+
+    #[test]
+    fn a_setting_is_read_as_postgresql_reads_it() {
+        let read = |text: &str| setting(text, "full_page_writes");
+        for off in [
+            "full_page_writes = off",
+            "Full_Page_Writes OFF # x",
+            "full_page_writes='no'",
+            "full_page_writes=0",
+            "full_page_writes = f",
+            "full_page_writes\t=\tfalse",
+        ] {
+            assert_eq!(read(off), Some(false), "{off}");
+        }
+        for on in ["full_page_writes = on", "full_page_writes yes", "full_page_writes='1'"] {
+            assert_eq!(read(on), Some(true), "{on}");
+        }
+        assert_eq!(read("#full_page_writes = off\nfull_page_writes_x = off\n"), None);
+        assert_eq!(read("full_page_writes = off\nfull_page_writes = on\n"), Some(true));
+    }
+}
