@@ -384,6 +384,7 @@ fn take(
         events,
         eviction_hand: AtomicU64::new(0),
         closes: AtomicU64::new(1),
+        departed: Mutex::default(),
         closed: AtomicBool::new(false),
         recovery: report,
         admissions: Default::default(),

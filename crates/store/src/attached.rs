@@ -4,6 +4,7 @@
 
 use crate::address::BlockSize;
 use crate::attach::Options;
+use crate::departed::Departed;
 use crate::destage;
 use crate::error::{Error, Result};
 use crate::file::FileState;
@@ -47,6 +48,8 @@ pub(crate) struct Inner {
     /// Counts last handles that were closed, so that it can be told which file was closed longest
     /// ago.
     pub(crate) closes: AtomicU64,
+    /// Files that left the tier a moment ago.
+    pub(crate) departed: Mutex<Departed>,
     /// What was read from home and waits for admission.
     pub(crate) admissions: Admissions,
     /// One lends or gives back ([`crate::lend`]).

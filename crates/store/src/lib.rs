@@ -37,6 +37,7 @@ mod attached;
 pub mod check;
 #[cfg(any(test, feature = "testing"))]
 pub mod crash;
+mod departed;
 mod destage;
 mod door;
 mod error;

@@ -15,6 +15,7 @@
 
 use crate::address::BlockIndex;
 use crate::attached::{Inner, OpenMode};
+use crate::departed::as_home_says;
 use crate::door::times::Times;
 use crate::error::{Error, Result};
 use crate::file::latch::Latch;
@@ -106,6 +107,7 @@ impl Inner {
         let file = file.map_err(Error::io("cannot open", path))?;
         let stat = file.stat().map_err(Error::io("cannot stat", path))?;
         let known = self.files.lock().get(&stat.key()).cloned();
+        self.forget_departed(stat.key());
         if let Some(known) = known {
             let id = &known.identity;
             if stat.same_file(id.ino, id.generation, id.btime_ns) && !self.starts_anew(&known) {
@@ -193,7 +195,9 @@ impl Inner {
             return Err(file.invalid("take out of the tier", format!("{dirty} of its blocks are in use")));
         }
         self.settle_times(file)?;
+        let stat = file.home.stat().map_err(file.io("cannot stat"))?;
         self.free_slot(placed);
+        self.remember_departed(&stat);
         self.files.lock().remove(&file.identity.key());
         Ok(())
     }
@@ -311,20 +315,19 @@ impl Inner {
 
     pub(crate) fn stat(&self, path: &Path) -> Result<HomeStat> {
         let stat = self.home.stat(path).map_err(Error::io("cannot stat", path))?;
-        match self.find(&stat) {
-            Some(file) => self.stat_of(&file),
-            None => Ok(stat),
+        if let Some(file) = self.find(&stat) {
+            return self.stat_of(&file);
         }
+        Ok(match self.departed_since(stat.key(), &as_home_says(&stat)) {
+            Some(left) => left.over(stat),
+            None => stat,
+        })
     }
 
     /// Home's attributes with the size and times that the tier knows.
     pub(crate) fn stat_of(&self, file: &FileState) -> Result<HomeStat> {
-        let (mut stat, overlay) = self.overlay(file)?;
-        if let Some(seen) = overlay {
-            stat.size = seen.size;
-            (stat.mtime_ns, stat.ctime_ns) = (seen.mtime.wrapped_ns(), seen.ctime.wrapped_ns());
-        }
-        Ok(stat)
+        let (stat, overlay) = self.overlay(file)?;
+        Ok(overlay.map_or(stat, |seen| seen.over(stat)))
     }
 
     pub(crate) fn find(&self, stat: &HomeStat) -> Option<Arc<FileState>> {

@@ -68,7 +68,7 @@ fn a_write_moves_the_times_and_destaging_does_not() {
         let stat = file.stat().unwrap();
         assert_eq!(FileTime::from_ns(stat.mtime_ns), second.mtime);
         let (dev, ino) = file.key();
-        assert_eq!(home.overlay(dev, ino), Some(second));
+        assert_eq!(home.overlay(dev, ino, second), Some(second));
     }
     home.detach().unwrap();
 }

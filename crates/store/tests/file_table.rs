@@ -187,6 +187,88 @@ fn a_time_that_was_set_stays_when_the_file_leaves_the_tier() {
     assert_eq!(home.stat(name(0)).unwrap().mtime_ns, 1_234_567_890_000_001_000);
 }
 
+#[test]
+fn a_look_at_home_from_before_the_file_left_is_not_shown_as_it_was_then() {
+    use tiersmith_store::{FileTime, Overlay};
+    let place = Place::in_memory();
+    directories(&place);
+    let home = attached(&place, place.tier(4 * MIB));
+    let file = home.open(name(0), OpenMode::CREATE).unwrap();
+    let (dev, ino) = file.key();
+    let look = || {
+        let stat = home.home().stat(Path::new(&name(0))).unwrap();
+        let times = (FileTime::from_ns(stat.mtime_ns), FileTime::from_ns(stat.ctime_ns));
+        Overlay { size: stat.size, mtime: times.0, ctime: times.1 }
+    };
+    file.write(0, &page(0, 0)).unwrap();
+    let before = look();
+    assert_eq!(before.size, 0, "home has it already");
+    drop(file);
+    (1..20 * SLOTS).for_each(|n| write_page(&home, n, 0));
+    assert!(!home.in_tier(name(0)).unwrap(), "it has not left");
+    assert_eq!(home.overlay(dev, ino, before).map(|seen| seen.size), Some(8192));
+    assert_eq!(home.overlay(dev, ino, look()), None, "home alone is right");
+    home.open(name(0), OpenMode::WRITE).unwrap().truncate(100).unwrap();
+    assert_eq!(home.stat(name(0)).unwrap().size, 100);
+}
+
+#[test]
+fn threads_that_open_and_close_more_files_than_slots_see_their_own_writes() {
+    let place = Place::in_memory();
+    directories(&place);
+    let options = tiersmith_store::Options { background: true, ..place::options() };
+    let home = attach(&place.home(), &[place.tier(2 * MIB)], options).unwrap();
+    let seed = place::seed();
+    let written: Vec<Vec<Option<u64>>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                scope.spawn({
+                    let home = home.clone();
+                    move || changes_its_files(&home, thread, seed)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(home.stats().waits.counter(waits::RECYCLED) > 0);
+    home.detach().unwrap();
+    for (thread, versions) in written.iter().enumerate() {
+        for (n, version) in versions.iter().enumerate() {
+            let n = thread * 1000 + n;
+            let found = std::fs::read(place.home().join(name(n))).ok();
+            assert!(found == version.map(|version| page(n, version)), "file {n} is not {version:?}");
+        }
+    }
+}
+
+/// Writes, reads, removes and looks at files of its own; returns their last versions.
+fn changes_its_files(home: &AttachedHome, thread: usize, seed: u64) -> Vec<Option<u64>> {
+    let mut rng = fastrand::Rng::with_seed(seed + thread as u64);
+    let mut versions: Vec<Option<u64>> = vec![None; 60];
+    let mut held = None;
+    for step in 0..1500 {
+        let which = rng.usize(0..versions.len());
+        let n = thread * 1000 + which;
+        match (rng.u32(0..10), versions[which]) {
+            (0, Some(_)) => {
+                home.unlink(name(n)).unwrap();
+                versions[which] = None;
+            }
+            (1..4, Some(version)) => {
+                assert!(place::read(home, &name(n)) == page(n, version), "file {n}, step {step}");
+            }
+            (4, Some(_)) => assert_eq!(home.stat(name(n)).unwrap().size, 8192),
+            (5, Some(_)) => held = Some(home.open(name(n), OpenMode::WRITE).unwrap()),
+            _ => {
+                write_page(home, n, step);
+                versions[which] = Some(step);
+            }
+        }
+    }
+    drop(held);
+    versions
+}
+
 // --- killed with a full table ---
 
 const FILES: usize = 2_000;

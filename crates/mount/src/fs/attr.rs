@@ -1,7 +1,7 @@
 //! Attributes: home's own, with size and times from the tier where the tier is ahead.
 
 use rustix::fs::{Statx, StatxTimestamp};
-use tiersmith_store::AttachedHome;
+use tiersmith_store::{AttachedHome, FileTime, Overlay};
 
 /// A point in time as the kernel has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +57,7 @@ pub(crate) fn attr_of(home: &AttachedHome, found: &Statx) -> Attr {
         blksize: found.stx_blksize,
     };
     if found.stx_mode & 0o170_000 == 0o100_000
-        && let Some(over) = home.overlay(device(found), found.stx_ino)
+        && let Some(over) = home.overlay(device(found), found.stx_ino, seen(&attr))
     {
         attr.size = over.size;
         attr.mtime = Time { sec: over.mtime.sec, nsec: over.mtime.nsec };
@@ -66,6 +66,12 @@ pub(crate) fn attr_of(home: &AttachedHome, found: &Statx) -> Attr {
         attr.blocks = attr.blocks.max(over.size.div_ceil(512));
     }
     attr
+}
+
+/// What home said of contents and times.
+fn seen(attr: &Attr) -> Overlay {
+    let time = |t: Time| FileTime { sec: t.sec, nsec: t.nsec };
+    Overlay { size: attr.size, mtime: time(attr.mtime), ctime: time(attr.ctime) }
 }
 
 fn device_word(major: u32, minor: u32) -> u32 {

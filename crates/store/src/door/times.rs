@@ -38,6 +38,15 @@ pub struct Overlay {
     pub ctime: FileTime,
 }
 
+impl Overlay {
+    /// Home's answer with these instead of its own.
+    pub(crate) fn over(self, mut stat: HomeStat) -> HomeStat {
+        stat.size = self.size;
+        (stat.mtime_ns, stat.ctime_ns) = (self.mtime.wrapped_ns(), self.ctime.wrapped_ns());
+        stat
+    }
+}
+
 /// A time to set, as `utimensat` takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
@@ -367,11 +376,15 @@ impl File {
 }
 
 impl AttachedHome {
-    /// Size and times of the file with this device and inode number at home, where the tier knows better than home; `None`: it does not.
-    pub fn overlay(&self, dev: u64, ino: u64) -> Option<Overlay> {
+    /// Size and times of the file with this device and inode number, of which home said `seen`,
+    /// where the tier knows better; `None`: it does not.
+    pub fn overlay(&self, dev: u64, ino: u64, seen: Overlay) -> Option<Overlay> {
         self.inner.ours().ok()?;
-        let file = self.inner.files.lock().get(&(dev, ino)).cloned()?;
-        self.inner.overlay(&file).ok()?.1
+        let known = self.inner.files.lock().get(&(dev, ino)).cloned();
+        match known {
+            Some(file) => self.inner.overlay(&file).ok()?.1,
+            None => self.inner.departed_since((dev, ino), &seen),
+        }
     }
 
     /// Says that mode, owner or extended attributes of this file were changed at home: its ctime is now.
@@ -380,8 +393,9 @@ impl AttachedHome {
             return;
         }
         let file = self.inner.files.lock().get(&(dev, ino)).cloned();
-        if let Some(file) = file {
-            self.inner.mark_changed(&file);
+        match file {
+            Some(file) => self.inner.mark_changed(&file),
+            None => self.inner.forget_departed((dev, ino)),
         }
     }
 
@@ -396,7 +410,10 @@ impl AttachedHome {
         if let Err(e) = self.inner.ours() {
             return Some(Err(e));
         }
-        let file = self.inner.known_as((dev, ino))?;
+        let Some(file) = self.inner.known_as((dev, ino)) else {
+            self.inner.forget_departed((dev, ino));
+            return None;
+        };
         file.placed.as_ref()?;
         Some(self.inner.usable().and_then(|()| self.inner.set_times(&file, atime, mtime)))
     }
