@@ -127,6 +127,22 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// Bytes that should be there cannot be read.
+    #[error(
+        "cannot read {len} bytes at byte {at} of {path}: {source}; the medium lost them or the file was \
+         truncated. Look at `ndctl list -M` and the kernel log (`dmesg`), and restore the bytes from a copy",
+        path = .path.display()
+    )]
+    Unreadable {
+        /// The medium.
+        path: PathBuf,
+        /// Where they begin.
+        at: u64,
+        /// How many they are.
+        len: usize,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Another call on the backing failed.
     #[error("{action} {path} failed: {source}; see the kernel log (`dmesg`) when the device is at fault", path = .path.display())]
     Io {

@@ -7,6 +7,7 @@
 //! mapping gives the same results, and records what happened ([`crate::sim`]).
 //! Where to read next: `frames.rs` for the claims, `kernel/mod.rs` for what the instructions promise.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -189,6 +190,26 @@ impl Mapping {
         }
         // SAFETY: `range` checked the source; the target is an exclusive slice.
         unsafe { self.kernel.copy_out(into.as_mut_ptr(), from, into.len()) }
+    }
+
+    /// As [`Mapping::read`], but with `pread`: bytes that the medium lost, or that were truncated
+    /// beneath the mapping, are an error instead of a signal that ends the process. A DAX device
+    /// cannot be read that way and is read through memory.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`].
+    pub fn read_checked(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
+        let Some(mapped) = self.memory.as_mapped().filter(|mapped| mapped.device_len.is_none()) else {
+            self.read(at, into);
+            return Ok(());
+        };
+        let _within = self.range(at, into.len());
+        mapped.file.read_exact_at(into, at).map_err(|source| Error::Unreadable {
+            path: self.report.path.clone(),
+            at,
+            len: into.len(),
+            source,
+        })
     }
 
     /// A hint that the bytes at `at` will be read soon. Worth its cost before a copy out of a view of 4 KiB or more;

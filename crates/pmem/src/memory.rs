@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::ptr::NonNull;
 
+use crate::faults::Registered;
 use crate::process::CloseOnFork;
 
 /// Alignment of heap memory: a frame, as a mapped file has it.
@@ -68,6 +69,8 @@ pub(crate) struct Mapped {
     pub(crate) prefault: bool,
     /// Its pages are memory already (tmpfs, persistent memory), not copies of a disk's blocks.
     pub(crate) in_memory: bool,
+    /// By what name a fault in it is known.
+    pub(crate) registered: Registered,
 }
 
 // SAFETY: the bytes are reached through atomics and asm, and as slices only under a view (see `frames.rs`).
@@ -126,13 +129,14 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        match &self.kind {
+        match &mut self.kind {
             // A child has neither the mapping nor the lock: what it has at these addresses by now
             // is not ours to unmap.
             #[cfg(not(miri))]
             Kind::Mapped(mapped) if !mapped.close_on_fork.is_ours() => {}
             #[cfg(not(miri))]
             Kind::Mapped(mapped) => {
+                mapped.registered.leave();
                 // SAFETY: the reservation was made by `open.rs` for this value alone; views borrow the mapping that
                 // owns it, so none is left.
                 let done =

@@ -15,6 +15,7 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::faults::Registered;
 use crate::memory::{Mapped, Memory};
 use crate::process::CloseOnFork;
 use crate::report::{HugePages, Report};
@@ -116,6 +117,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
         huge_pages: options.huge_pages,
         prefault: options.prefault,
         in_memory: matches!(access, Access::Dax | Access::DevDax) || magic(&file) == Some(TMPFS_MAGIC),
+        registered: Registered::enter(base.as_ptr(), max_len as usize, path),
     };
     // From here on dropping `memory` undoes the reservation.
     let memory = Memory::mapped(base, mapped);
