@@ -148,6 +148,21 @@ fn list_and_report_find_a_repository_by_the_same_words() {
 }
 
 #[test]
+fn a_time_that_is_none_or_negative_is_refused_with_what_to_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let record = ["awr", "record", "--source", "host"];
+    for option in ["--every", "--for", "--sample", "--keep"] {
+        let error = refused(dir, &[&record[..], &[option, "-5s"]].concat(), "a time is not negative");
+        assert!(!error.contains("tip:"), "{error}");
+    }
+    for command in [&record[..], &["top", "host"], &["awr", "serve", "--source", "host"]] {
+        refused(dir, &[command, &["--for", "0s"]].concat(), "nothing happens in no time");
+    }
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 0, "nothing was begun");
+}
+
+#[test]
 fn a_baseline_over_a_restart_keeps_its_snapshots_and_says_that_there_is_no_report() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -123,7 +123,7 @@ fn what_cannot_be_served_is_refused_with_one_sentence() {
     ];
     for (arguments, expected) in refused {
         let output = Command::new(env!("CARGO_BIN_EXE_tiersmith"))
-            .args(["awr", "serve", "--for", "0"])
+            .args(["awr", "serve", "--for", "1ms"])
             .args(arguments)
             .stdin(Stdio::null())
             .output()

@@ -147,7 +147,7 @@ fn commits_of_another_process_are_counted_up_to_its_close_and_another_opening_is
     let detached = tiersmith(dir, &["detach", "app.db"]);
     assert!(detached.status.success(), "{}", text(&detached));
     assert!(!dir.join("app.db-tiersmith").exists());
-    let plain = tiersmith(dir, &["awr", "record", "--source", "app.db", "--for", "0"]);
+    let plain = tiersmith(dir, &["awr", "record", "--source", "app.db", "--for", "1ms"]);
     assert!(text(&plain).contains("not an attached SQLite database"), "{}", text(&plain));
 }
 

@@ -31,7 +31,7 @@ use tiersmith_sqlite::place::{Place, Statistics, statistics};
 use tiersmith_store::Stats;
 
 use self::attached::Attached;
-pub(super) use self::record::{HowToAsk, duration};
+pub(super) use self::record::{HowToAsk, duration, length};
 use super::home::{Home, Subject};
 use super::{print, print_json, write_file};
 use crate::Outcome;

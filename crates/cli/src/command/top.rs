@@ -14,7 +14,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::awr::HowToAsk;
-use super::awr::duration;
+use super::awr::{duration, length};
 use crate::Outcome;
 use crate::error::{Error, Result};
 use crate::top::{Alphabet, End, FULL_ROWS, Feed, News, Screen, View, harmless_json, is_capable, run, text};
@@ -47,13 +47,13 @@ pub(crate) struct Top {
     #[arg(value_name = "SOURCE")]
     source: String,
     /// The interval: the time from one question to the next
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, allow_hyphen_values = true)]
     every: Duration,
     /// The time from one look at the active sessions to the next, where waits can only be sampled; 0 for none
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
     sample: Duration,
     /// How long to go on; without it until q or Ctrl-C
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = length, allow_hyphen_values = true)]
     length: Option<Duration>,
     /// Print one interval as text and end
     #[arg(long, conflicts_with = "length")]

@@ -124,7 +124,7 @@ Examples:
 Exit codes: 0 removed, or nothing was that old; 2 error.")]
 pub(crate) struct Purge {
     /// How old
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     older: Duration,
     /// The repository: one file, or postgresql://USER@HOST/DB
     #[arg(long = "in", value_name = "PATH", default_value = super::DEFAULT_FILE)]

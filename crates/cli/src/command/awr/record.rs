@@ -42,7 +42,7 @@ Examples:
   tiersmith awr record --source host --every 10s --for 10m --name quiet
   tiersmith awr record --source app.db --every 10s --for 10m    while its program has the attached database open
   tiersmith awr record --source mariadb://monitor@db1 --to postgresql://awr@db0/fleet --keep 30d
-  tiersmith awr report --in tiersmith-awr.db         the last interval
+  tiersmith awr report                               all that was recorded last
 
 Exit codes: 0 recorded; 1 a source could not be asked at times, or the command failed; 2 error.")]
 pub(crate) struct Record {
@@ -53,16 +53,16 @@ pub(crate) struct Record {
     #[arg(long, value_name = "PATH", default_value = super::DEFAULT_FILE)]
     to: PathBuf,
     /// The time from one snapshot to the next
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration, allow_hyphen_values = true)]
     every: Duration,
     /// How long to record; without it as long as the command runs, or until Ctrl-C
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = length, allow_hyphen_values = true)]
     length: Option<Duration>,
     /// The time from one look at the active sessions to the next, where waits can only be sampled; 0 for none
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
     sample: Duration,
     /// Remove snapshots of these sources that are older; those of baselines stay
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     keep: Option<Duration>,
     /// Name what is recorded, as a baseline, unless Ctrl-C ends it; with several sources the source's number is put behind it
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
@@ -199,11 +199,22 @@ pub(in crate::command) fn duration(text: &str) -> std::result::Result<Duration, 
     let number: f64 =
         digits.parse().map_err(|_| "write a number with ms, s, m, h or d, for instance 30s".to_owned())?;
     let ms = number * ms_of;
+    if ms < 0.0 {
+        return Err("a time is not negative; write it without the minus, for instance 30s".to_owned());
+    }
     // Ten years: more is a slip of the keyboard.
     if !(0.0..=3.2e11).contains(&ms) {
         return Err("give a time of at most ten years".to_owned());
     }
     Ok(Duration::from_millis(ms as u64))
+}
+
+/// How long something goes on: a time, and not none.
+pub(in crate::command) fn length(text: &str) -> std::result::Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("nothing happens in no time; give a length, for instance 30s".to_owned()),
+        length => Ok(length),
+    }
 }
 
 impl Record {

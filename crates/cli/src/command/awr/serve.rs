@@ -12,7 +12,7 @@ use tiersmith_awr::metrics::{Content, Endpoint, Format, Hosts, Listen, Opener, W
 use tiersmith_awr::sources::Address;
 
 use super::super::{print, print_json};
-use super::record::{HowToAsk, duration};
+use super::record::{HowToAsk, duration, length};
 use crate::Outcome;
 use crate::error::{Error, Result};
 
@@ -46,16 +46,16 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME", value_parser = Hosts::parse)]
     allow_host: Vec<String>,
     /// How long a scrape waits for a source; less than Prometheus' scrape_timeout
-    #[arg(long, value_name = "TIME", default_value = "8s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "8s", value_parser = duration, allow_hyphen_values = true)]
     patience: Duration,
     /// The time from one look at the active sessions to the next, where waits can only be sampled; 0 for none
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
     sample: Duration,
     /// Statements of each source to serve, those that took the longest: every one that ever was is a time series in Prometheus
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=200))]
     top_statements: u16,
     /// How long to serve; without it until Ctrl-C
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = length, allow_hyphen_values = true)]
     length: Option<Duration>,
     #[command(flatten)]
     asking: HowToAsk,
