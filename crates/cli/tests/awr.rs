@@ -163,6 +163,48 @@ fn a_time_that_is_none_or_negative_is_refused_with_what_to_write() {
 }
 
 #[test]
+fn a_page_that_does_not_fit_leaves_what_was_there_and_no_torso() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    good(dir, &["awr", "record", "--source", "host", "--to", "load.db", "--", "true"]);
+    good(dir, &["awr", "export", "--in", "load.db", "--to", "files"]);
+    let files = |dir: &Path| {
+        let mut names: Vec<String> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let before = files(dir);
+    // As a full disk: no file may become larger than 4 KiB, and the signal that says so is ignored.
+    let on_a_full_disk = |page: &str| {
+        let arguments = "awr report files/snap-000001.json files/snap-000002.json --html";
+        let script = format!(
+            "ulimit -f 8; trap '' XFSZ; exec '{}' {arguments} {page}",
+            env!("CARGO_BIN_EXE_tiersmith")
+        );
+        let output = Command::new("sh").args(["-c", &script]).current_dir(dir).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("cannot write") && error.contains(page), "{error}");
+    };
+    on_a_full_disk("page.html");
+    assert_eq!(files(dir), before, "nothing is left of it");
+    fs::write(dir.join("page.html"), "an older page").unwrap();
+    on_a_full_disk("page.html");
+    assert_eq!(fs::read_to_string(dir.join("page.html")).unwrap(), "an older page");
+    // A link stays a link, and what is no file is written as it is.
+    std::os::unix::fs::symlink("page.html", dir.join("link.html")).unwrap();
+    good(dir, &["awr", "report", "--in", "load.db", "--html", "link.html"]);
+    assert!(fs::symlink_metadata(dir.join("link.html")).unwrap().is_symlink());
+    assert!(fs::read_to_string(dir.join("page.html")).unwrap().starts_with("<!DOCTYPE html>"));
+    assert!(
+        good(dir, &["awr", "report", "--in", "load.db", "--html", "/dev/stdout"]).contains("<!DOCTYPE html>")
+    );
+}
+
+#[test]
 fn a_baseline_over_a_restart_keeps_its_snapshots_and_says_that_there_is_no_report() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
