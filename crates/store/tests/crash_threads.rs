@@ -68,11 +68,14 @@ fn scenes() -> Vec<Scene> {
             what: "a reader beside a writer",
             lanes: 1,
             files: &[("a.db", 65536)],
+            // After some overwrites the lane has a piece laid out, which goes another way.
             first: vec![
                 block("a.db", 0),
                 block("a.db", 0),
-                write("a.db", 4196, 100),
                 block("a.db", 0),
+                block("a.db", 0),
+                block("a.db", 0),
+                write("a.db", 4196, 100),
                 Op::Destage { name: "a.db" },
                 Op::Evict,
                 block("a.db", 0),
