@@ -17,9 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use daemon::{Site as Place, can_mount, good, is_alive, is_root, kill, output, text, wait_until};
-use tiersmith_lab::server::{self, Site};
-
-const DATABASE: &str = "postgresql@15-main.service";
+use tiersmith_lab::server::{self, Product, Programs, Server, Site};
 
 /// A shipped file with other words for some of its own, each of which must be in it.
 fn shipped(name: &str, others: &[(&str, &str)]) -> String {
@@ -139,59 +137,64 @@ fn remove_empty(group: &Path) {
     let _ = fs::remove_dir(group);
 }
 
-/// As Debian has it, with the programs and paths of the test.
-fn database_unit(site: &Place, bin: &Path, user: u32, pid_file: &Path) -> String {
-    format!(
-        "[Unit]\nRequiresMountsFor={home}\n\n[Service]\nType=forking\nUser={user}\n\
-         ExecStart=-{bin}/pg_ctl -D {home} -l {log} -w start\nTimeoutStartSec=0\n\
-         ExecStop={bin}/pg_ctl -D {home} -m fast -w stop\nTimeoutStopSec=1h\nPIDFile={pid}\n",
-        home = site.home_str(),
-        bin = bin.display(),
-        log = site.path().join("server.log").display(),
-        pid = pid_file.display(),
-    )
+/// A home that the manager serves, once it is told to.
+struct Bench {
+    manager: Manager,
+    place: Place,
+    product: &'static dyn Product,
+    programs: Programs,
+    /// Of the mount.
+    service: String,
+    /// Of the database.
+    database: &'static str,
+    /// Whom the database's files belong to.
+    user: u32,
+    /// A directory of that user, for sockets.
+    sockets: PathBuf,
 }
 
-#[test]
-fn under_systemd_a_killed_daemon_and_its_database_come_back_by_themselves_and_stop_in_order() {
-    let what = "the units under a systemd";
-    let product = server::product("postgres").unwrap();
+/// A place with a directory that a server has been made in, and the units for it; `unit` writes the
+/// database's own. Nothing, with a line that says why, where this cannot be.
+fn bench(
+    product: &str,
+    database: &'static str,
+    shipped_for_it: (&str, &str),
+    unit: fn(&Place, &Programs, &Path, u32) -> String,
+) -> Option<Bench> {
+    let what = format!("{product} under a systemd");
+    let product = server::product(product).unwrap();
+    let skipped = |why: &str| {
+        eprintln!("skipped: {what}, because {why}");
+        None
+    };
     let programs = match server::find(product) {
         Ok(programs) => programs,
-        Err(e) => return eprintln!("skipped: {what}, because {e}"),
+        Err(e) => return skipped(&e.to_string()),
     };
     if !is_root() {
-        return eprintln!("skipped: {what}, because this is not root");
+        return skipped("this is not root");
     }
-    if !can_mount(what) {
-        return;
+    if !can_mount(&what) {
+        return None;
     }
     let place = Place::new();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::remove_dir(&place.home).unwrap();
-    server::create(product, &programs, &Site::new(&place.home, place.path().join("create.log"))).unwrap();
+    let site = Site::new(&place.home, place.path().join("create.log"));
+    server::create(product, &programs, &site).unwrap();
     let owner = fs::metadata(&place.home).unwrap();
-    let sockets = place.path().join("s");
+    let (sockets, log) = (place.path().join("s"), place.path().join("server.log"));
     fs::create_dir(&sockets).unwrap();
-    fs::write(place.path().join("server.log"), "").unwrap();
-    for path in [&sockets, &place.path().join("server.log")] {
+    fs::write(&log, "").unwrap();
+    for path in [&sockets, &log] {
         chown(path, Some(owner.uid()), Some(owner.gid())).unwrap();
     }
-    let pid_file = sockets.join("pid");
-    let settings = format!(
-        "listen_addresses = ''\nunix_socket_directories = '{}'\nexternal_pid_file = '{}'\n",
-        sockets.display(),
-        pid_file.display()
-    );
-    fs::write(place.home.join("postgresql.auto.conf"), settings).unwrap();
-    chown(place.home.join("postgresql.auto.conf"), Some(owner.uid()), Some(owner.gid())).unwrap();
 
     // The home's path as systemd writes it: slashes become dashes; the test's own has nothing else
     // to be escaped.
     let instance = place.home_str().trim_start_matches('/').replace('/', "-");
     let service = format!("tiersmith@{instance}.service");
     let units = place.path().join("units");
-    let bin = programs.get("initdb").unwrap().parent().unwrap();
     let write = |name: &str, text: &str| {
         let path = units.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -202,75 +205,175 @@ fn under_systemd_a_killed_daemon_and_its_database_come_back_by_themselves_and_st
     }
     let program = [("/usr/bin/tiersmith", env!("CARGO_BIN_EXE_tiersmith"))];
     write("tiersmith@.service", &shipped("tiersmith@.service", &program));
-    write(&format!("{service}.d/database.conf"), &shipped("database.conf", &[]));
-    write(DATABASE, &database_unit(&place, bin, owner.uid(), &pid_file));
-    let bound = [("tiersmith@var-lib-postgresql-%i.service", &service[..])];
-    write(&format!("{DATABASE}.d/tiersmith.conf"), &shipped("postgresql.conf", &bound));
+    let upheld = [("postgresql@15-main.service", database)];
+    write(&format!("{service}.d/database.conf"), &shipped("database.conf", &upheld));
+    write(database, &unit(&place, &programs, &sockets, owner.uid()));
+    let (file, example) = shipped_for_it;
+    let mut bound = vec![(example, &service[..])];
+    if file == "server.conf" {
+        bound.push(("/var/lib/mysql", place.home_str()));
+    }
+    write(&format!("{database}.d/tiersmith.conf"), &shipped(file, &bound));
 
-    let _ = place.attach_sized("64M", &[]);
-    good(&["unmount", place.home_str()]);
-    let mut manager = match Manager::start(place.path(), &units) {
-        Ok(manager) => manager,
-        Err(e) => return eprintln!("skipped: {what}, because {e}"),
-    };
-    let user = format!("{}", owner.uid());
-    let psql = bin.join("psql");
-    let sql = |statement: &str| {
+    let user = owner.uid();
+    match Manager::start(place.path(), &units) {
+        Err(e) => skipped(&e),
+        Ok(manager) => Some(Bench { manager, place, product, programs, service, database, user, sockets }),
+    }
+}
+
+impl Bench {
+    /// Attached by hand once, and then started as a service.
+    fn start(&mut self) {
+        let profile = ["--profile", self.product.name()];
+        let _ = self.place.attach_sized("64M", &profile);
+        good(&["unmount", self.place.home_str()]);
+        let service = self.service.clone();
+        self.manager.order("start", &service);
+    }
+
+    /// A client program as the database's user.
+    fn client(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command
-            .args(["--reuid", &user, "--clear-groups"])
-            .arg(&psql)
-            .args(["-X", "-A", "-t", "-U", server_user(), "-d", "postgres", "-c", statement, "-h"])
-            .arg(&sockets)
+            .args(["--reuid", &self.user.to_string(), "--clear-groups", program])
+            .args(arguments)
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// Kills the daemon; systemd must do all the rest. `is_back`: whether the database answers, and
+    /// has what it had.
+    fn kill_daemon(&self, is_back: impl Fn() -> bool) {
+        let pids = || (self.manager.main_pid(&self.service), self.manager.main_pid(self.database));
+        let before = pids();
+        assert!(before.0 > 1 && before.1 > 1, "{before:?}");
+        kill("KILL", before.0);
+        wait_until("the old server is gone", || !is_alive(before.1));
+        wait_until("the database is back", is_back);
+        let after = pids();
+        assert!(after.0 != before.0 && after.1 != before.1, "{before:?} {after:?}");
+    }
+
+    /// Stops both, the database first; then a plain home is left.
+    fn stop(&mut self) {
+        let database = self.manager.main_pid(self.database);
+        let service = self.service.clone();
+        self.manager.order("stop", &service);
+        assert!(!is_alive(database));
+        let states = [self.database, &service].map(|unit| self.manager.show(unit, "ActiveState"));
+        assert_eq!(states, ["inactive", "inactive"]);
+        let mounts = self.manager.inside("cat", &["/proc/mounts"]);
+        assert!(!text(&mounts).contains(self.place.home_str()), "{}", text(&mounts));
+        good(&["detach", self.place.home_str()]);
+    }
+
+    /// The server on the plain home.
+    fn plain(&self) -> Server {
+        let site = Site::new(&self.place.home, self.place.path().join("plain.log"));
+        Server::start(self.product, &self.programs, &site).unwrap()
+    }
+}
+
+/// As Debian has it, with the programs and paths of the test.
+fn postgres_unit(place: &Place, programs: &Programs, sockets: &Path, user: u32) -> String {
+    let pid_file = sockets.join("pid");
+    let settings = format!(
+        "listen_addresses = ''\nunix_socket_directories = '{}'\nexternal_pid_file = '{}'\n",
+        sockets.display(),
+        pid_file.display()
+    );
+    let file = place.home.join("postgresql.auto.conf");
+    fs::write(&file, settings).unwrap();
+    chown(&file, Some(user), None).unwrap();
+    format!(
+        "[Unit]\nRequiresMountsFor={home}\n\n[Service]\nType=forking\nUser={user}\n\
+         ExecStart=-{bin}/pg_ctl -D {home} -l {log} -w start\nTimeoutStartSec=0\n\
+         ExecStop={bin}/pg_ctl -D {home} -m fast -w stop\nTimeoutStopSec=1h\nPIDFile={pid}\n",
+        home = place.home_str(),
+        bin = programs.get("initdb").unwrap().parent().unwrap().display(),
+        log = place.path().join("server.log").display(),
+        pid = pid_file.display(),
+    )
+}
+
+#[test]
+fn under_systemd_a_killed_daemon_and_its_postgresql_come_back_by_themselves_and_stop_in_order() {
+    let drop_in = ("postgresql.conf", "tiersmith@var-lib-postgresql-%i.service");
+    let Some(mut bench) = bench("postgres", "postgresql@15-main.service", drop_in, postgres_unit) else {
+        return;
     };
-    let ask = |statement: &str| {
-        let ended = output(sql(statement).spawn().unwrap(), &["psql"]);
+    bench.start();
+    let psql = bench.programs.get("initdb").unwrap().with_file_name("psql");
+    let sockets = bench.sockets.display().to_string();
+    let sql = |bench: &Bench, statement: &str| {
+        let usual = ["-X", "-A", "-t", "-U", "postgres", "-d", "postgres", "-h", &sockets, "-c"];
+        bench.client(psql.to_str().unwrap(), &[&usual[..], &[statement]].concat())
+    };
+    let ask = |bench: &Bench, statement: &str| {
+        let ended = output(sql(bench, statement).spawn().unwrap(), &["psql"]);
         ended.status.success().then(|| String::from_utf8_lossy(&ended.stdout).trim().to_owned())
     };
-
-    manager.order("start", &service);
-    wait_until("the database is started with the mount", || ask("SELECT 1").as_deref() == Some("1"));
-    ask("CREATE TABLE t AS SELECT generate_series(1, 1000) n").unwrap();
-    let mut client = sql("SELECT pg_sleep(600)").spawn().unwrap();
+    wait_until("the database is started with the mount", || ask(&bench, "SELECT 1").is_some());
+    ask(&bench, "CREATE TABLE t AS SELECT generate_series(1, 1000) n").unwrap();
+    // A postmaster waits for its clients when it is asked to end in peace.
+    let mut client = sql(&bench, "SELECT pg_sleep(600)").spawn().unwrap();
     for round in 1..=2 {
-        let before = (manager.main_pid(&service), manager.main_pid(DATABASE));
-        assert!(before.0 > 1 && before.1 > 1);
-        kill("KILL", before.0);
-        wait_until("the old postmaster is gone", || !is_alive(before.1));
         let rows = format!("{}", round * 1000);
-        wait_until("the database is back", || ask("SELECT count(*) FROM t").as_ref() == Some(&rows));
-        let after = (manager.main_pid(&service), manager.main_pid(DATABASE));
-        assert!(after.0 != before.0 && after.1 != before.1, "{before:?} {after:?}");
-        ask("INSERT INTO t SELECT generate_series(1, 1000) n").unwrap();
+        bench.kill_daemon(|| ask(&bench, "SELECT count(*) FROM t").as_ref() == Some(&rows));
+        ask(&bench, "INSERT INTO t SELECT generate_series(1, 1000) n").unwrap();
     }
     let _ = client.kill();
     let _ = client.wait();
-
-    // In order: the database first, with its checkpoint, then the mount.
-    let database = manager.main_pid(DATABASE);
-    manager.order("stop", &service);
-    assert!(!is_alive(database));
-    let states = [manager.show(DATABASE, "ActiveState"), manager.show(&service, "ActiveState")];
-    assert_eq!(states, ["inactive", "inactive"]);
-    let log = fs::read_to_string(place.path().join("server.log")).unwrap();
+    bench.stop();
+    let log = fs::read_to_string(bench.place.path().join("server.log")).unwrap();
     assert!(log.trim_end().ends_with("database system is shut down"), "{log}");
-    let mounts = manager.inside("cat", &["/proc/mounts"]);
-    assert!(!text(&mounts).contains(place.home_str()), "{}", text(&mounts));
-    drop(manager);
-    good(&["detach", place.home_str()]);
-    let server =
-        server::Server::start(product, &programs, &Site::new(&place.home, place.path().join("plain.log")));
-    let server = server.unwrap();
+    let server = bench.plain();
     assert_eq!(server.client().unwrap().number("SELECT count(*) FROM t").unwrap(), 3000);
     server.stop().unwrap();
 }
 
-/// Whom the cluster was made for.
-fn server_user() -> &'static str {
-    "postgres"
+/// As Debian has it, without its sandbox, and without its readiness: only root may send that to a
+/// manager for users.
+fn redis_unit(place: &Place, programs: &Programs, sockets: &Path, user: u32) -> String {
+    format!(
+        "[Service]\nType=exec\nUser={user}\nTimeoutStopSec=0\nRestart=always\n\
+         ExecStart={program} --daemonize no --port 0 --unixsocket {socket} \
+         --dir {home} --appendonly yes --appendfsync always --save 3600 1 --logfile {log}\n",
+        program = programs.get("redis-server").unwrap().display(),
+        socket = sockets.join("r").display(),
+        home = place.home_str(),
+        log = place.path().join("server.log").display(),
+    )
+}
+
+#[test]
+fn under_systemd_a_killed_daemon_and_its_redis_come_back_by_themselves_and_stop_in_order() {
+    let drop_in = ("server.conf", "tiersmith@var-lib-mysql.service");
+    let Some(mut bench) = bench("redis", "redis-server.service", drop_in, redis_unit) else { return };
+    let Some(cli) = bench.programs.get("redis-cli").map(Path::to_path_buf) else {
+        return eprintln!("skipped: redis under a systemd, because there is no redis-cli");
+    };
+    bench.start();
+    let socket = bench.sockets.join("r").display().to_string();
+    let ask = |bench: &Bench, words: &[&str]| {
+        let mut client = bench.client(cli.to_str().unwrap(), &[&["-s", &socket][..], words].concat());
+        let ended = output(client.spawn().unwrap(), &["redis-cli"]);
+        String::from_utf8_lossy(&ended.stdout).trim().to_owned()
+    };
+    wait_until("the database is started with the mount", || ask(&bench, &["PING"]) == "PONG");
+    for round in 1..=2 {
+        let value = round.to_string();
+        assert_eq!(ask(&bench, &["SET", "key", &value]), "OK");
+        bench.kill_daemon(|| ask(&bench, &["GET", "key"]) == value);
+    }
+    bench.stop();
+    let log = fs::read_to_string(bench.place.path().join("server.log")).unwrap();
+    assert!(log.trim_end().ends_with("bye bye..."), "{log}");
+    let server = bench.plain();
+    assert_eq!(server.client().unwrap().ask("GET key").unwrap().trim(), "2");
+    server.stop().unwrap();
 }
