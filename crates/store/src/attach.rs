@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
 use crate::lend::place::{BesideMember, LentDir};
+use crate::media_errors::GivenUp;
 use crate::note::Note;
 use crate::planted::Planted;
 use crate::profile::Profile;
@@ -390,6 +391,7 @@ fn take(
         admissions: Default::default(),
         lending: Mutex::default(),
         refused: Default::default(),
+        given_up: GivenUp::default(),
         wake: Arc::new((Mutex::new(false), Condvar::new())),
         options,
         opener: Opener::here(path),

@@ -12,6 +12,7 @@ use crate::file::admit::Admissions;
 use crate::file::resize::Resize;
 use crate::home::{Home, HomeFiles, HomeStat, RenameFlags};
 use crate::lend::Lending;
+use crate::media_errors::GivenUp;
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
 use crate::refused::Refused;
@@ -58,6 +59,7 @@ pub(crate) struct Inner {
     pub(crate) recovery: RecoveryReport,
     /// What home does not take at present.
     pub(crate) refused: Refused,
+    pub(crate) given_up: GivenUp,
     pub(crate) wake: Arc<(Mutex<bool>, Condvar)>,
     pub(crate) opener: Opener,
 }

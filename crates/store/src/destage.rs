@@ -2,7 +2,7 @@
 //!
 //! | step | what is done | a power cut after it leaves |
 //! |---|---|---|
-//! | 1 | views of up to [`ROUND_BYTES`] of dirty blocks are taken: their bytes cannot change any more | dirty blocks |
+//! | 1 | views of up to [`ROUND_BYTES`] of dirty blocks are taken: their bytes cannot change any more; they are copied with `pread` | dirty blocks |
 //! | 2 | the state line says `destaging` and since when, then a fence | dirty blocks; a home changed since then is ours |
 //! | 3 | runs of neighbouring blocks are written to home, which is then synced | dirty blocks, and home equal or not yet |
 //! | 4 | entries that still point to the same frame become `Cached`; a fence | dirty or clean, equal either way |
@@ -11,7 +11,7 @@
 use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::door::times::give_mtime;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::format::slot::{DESTAGING, TRUNCATING, encode_time};
@@ -40,6 +40,7 @@ impl Inner {
     ///
     /// # Errors
     /// When home cannot be written or synced (full, failing): the blocks stay dirty, nothing is lost.
+    /// When a block cannot be read: the others have been destaged.
     pub(crate) fn destage_file(&self, file: &FileState, most: u64) -> Result<u64> {
         let Some(placed) = &file.placed else { return Ok(0) };
         let result = self.destage_placed(file, placed, most);
@@ -64,20 +65,20 @@ impl Inner {
         if placed.is_gone() {
             return Ok(0);
         }
-        let mut done = 0;
+        let (mut done, mut failed) = (0, None);
         let mut from = Some(BlockIndex(0));
         // One pass over the map: what is written behind the hand meanwhile waits for the next call.
         while let Some(block) = from
             && done < most
         {
-            let (count, next) = self.destage_round(file, placed, block, most - done)?;
+            let (count, next) = self.destage_round(file, placed, block, most - done, &mut failed)?;
             done += count;
             from = next;
         }
         if from.is_none() {
             self.lengthen_home(file, placed)?;
         }
-        Ok(done)
+        failed.map_or(Ok(done), Err)
     }
 
     /// A file that ends with a hole has no block to make home as long as it is.
@@ -139,13 +140,16 @@ impl Inner {
         Ok(mtime)
     }
 
-    /// One round from block `from` on. Returns how many blocks went, and where to go on if the map is not at its end.
+    /// One round from block `from` on. Returns how many blocks went, and where to go on if the map
+    /// is not at its end. An unreadable block is reported in `failed` and does not hold up the
+    /// others.
     fn destage_round(
         &self,
         file: &FileState,
         placed: &Placed,
         from: BlockIndex,
         most: u64,
+        failed: &mut Option<Error>,
     ) -> Result<(u64, Option<BlockIndex>)> {
         let tier = &placed.tier;
         let bytes = placed.block_size.bytes();
@@ -165,6 +169,8 @@ impl Inner {
         });
         let next = blocks.last().filter(|_| blocks.len() == most).map(|(block, _)| BlockIndex(block.0 + 1));
         let mut views = Vec::with_capacity(blocks.len());
+        let mut copies = Vec::with_capacity(blocks.len() * bytes);
+        let mut given_up = Vec::new();
         let mut size = 0;
         for (block, entry) in blocks {
             let (member, at) = placed.locate(entry);
@@ -177,16 +183,30 @@ impl Inner {
             if placed.map.get(block) != entry {
                 continue;
             }
-            if let Some(now) = placed.destage_size(block) {
-                size = size.max(now);
-                views.push((block, entry, view));
+            let Some(now) = placed.destage_size(block) else { continue };
+            // Not from the view: an unreadable block would end the process.
+            let read = copies.len();
+            copies.resize(read + bytes, 0);
+            match self.copy_to_go_home(file, placed, block, entry, &mut copies[read..]) {
+                Ok(true) => {
+                    size = size.max(now);
+                    views.push((block, entry, view));
+                    continue;
+                }
+                Ok(false) => given_up.push((block, entry, view)),
+                Err(e) => *failed = failed.take().or(Some(e)),
             }
+            copies.truncate(read);
+        }
+        for (block, entry, _view) in given_up {
+            placed.forget(block, entry);
         }
         if views.is_empty() {
             return Ok((0, next));
         }
         let start = self.events.start();
-        let runs: Vec<(BlockIndex, &[u8])> = views.iter().map(|(b, _, view)| (*b, &view[..])).collect();
+        let runs: Vec<(BlockIndex, &[u8])> =
+            views.iter().map(|(block, _, _)| *block).zip(copies.chunks_exact(bytes)).collect();
         self.write_home_runs(file, placed, &runs, size)?;
         let count = views.len() as u64;
         // The view is kept until the entry is compared: without it the frame could be free and hold a newer version of this very block,
@@ -263,15 +283,20 @@ impl Inner {
 
     /// Destages every file of the home, pinned ones too.
     pub(crate) fn flush_all(&self) -> Result<u64> {
-        let mut done = 0;
+        let (mut done, mut failed) = (0, None);
         for file in self.all_files() {
-            done += self.destage_file(&file, u64::MAX)?;
+            match self.destage_file(&file, u64::MAX) {
+                Ok(count) => done += count,
+                // Bring the other files home all the same.
+                Err(e @ Error::Unreadable { .. }) => failed = failed.or(Some(e)),
+                Err(e) => return Err(e),
+            }
             self.settle_times(&file)?;
         }
         for tier in &self.tiers {
             tier.quiesce_lanes();
         }
-        Ok(done)
+        failed.map_or(Ok(done), Err)
     }
 
     /// That no block is dirty; what detaching rests on.

@@ -61,6 +61,26 @@ pub enum Error {
         /// Expected and found.
         detail: String,
     },
+    /// A block that is to be destaged cannot be read.
+    #[error(
+        "cannot read block {block} of {} at byte {at} of {}: {source}. The medium lost it or the file was \
+         truncated; its newest version exists only there, so the block stays in the tier. Restore the medium \
+         from a copy, or detach with --skip-unreadable, which gives up such blocks, lists them, and leaves the \
+         home's older version of each",
+        path.display(), member.display()
+    )]
+    Unreadable {
+        /// The file, relative to home.
+        path: PathBuf,
+        /// Which block of it.
+        block: u64,
+        /// The member it is on.
+        member: PathBuf,
+        /// Where it is there, in bytes.
+        at: u64,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The home was changed while Tiersmith was not attached, and the tier has newer blocks for the same file.
     #[error(
         "{} changed while the tier held {dirty_blocks} newer blocks of it ({how}); attaching would mix the two. Nothing \

@@ -46,6 +46,7 @@ mod format;
 mod handle;
 pub mod home;
 mod lend;
+mod media_errors;
 mod names;
 mod note;
 mod options;
@@ -73,12 +74,15 @@ pub use home::model::HomeModel;
 pub use home::{FileTime, RenameFlags};
 pub use lend::place::lent_beside;
 pub use lend::{LendingStats, LentFile, holders::LentInUse};
+pub use media_errors::LostBlock;
 pub use note::{AttachedTier, Attachment, attachment};
 pub use planted::Planted;
 pub use profile::{FileClass, Placement, Profile};
 pub use stats::{RecoveryReport, Stats, TierStats};
 /// Wait events, of which [`AttachedHome::events`] is a registry; a door records its own with them.
 pub use tiersmith_events as events;
+/// A handler of SIGBUS that says what it was about ([`AttachedHome::watch_sigbus`]).
+pub use tiersmith_pmem::SigbusWatch;
 /// Whether an open file is open anywhere else, for doors that keep files of their own.
 pub use tiersmith_pmem::is_only_opening;
 /// What a forked child must not use, for doors that keep things of one process.

@@ -46,6 +46,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use tiersmith_pmem::hash_bytes;
 
 mod sentinel;
 
@@ -103,7 +104,7 @@ pub(crate) fn recover(
             tier.table.lock().found((0..tier.geometry.slots).rev().collect(), HashSet::new());
         } else {
             tier.claim_extents(&mut census)?;
-            spoil_torn_lines(&tier);
+            spoil_torn_lines(&tier)?;
             apply_records(&tier, len, report)?;
             files = read_files(&tier, &mut census, report)?;
         }
@@ -134,12 +135,12 @@ pub(crate) fn recover(
 
 /// Makes state lines that were being written as power went unreadable for good. The next line takes the number of the torn one: words that the
 /// two have in common could complete the torn one, if power went again as it is written.
-fn spoil_torn_lines(tier: &Tier) {
+fn spoil_torn_lines(tier: &Tier) -> Result<()> {
     let mut spoiled = false;
     for Slot { number, at } in tier.each_slot() {
-        let word = unseal_value(tier.seed, 0, Place::Slot(number), tier.load_word(at));
+        let word = unseal_value(tier.seed, 0, Place::Slot(number), tier.load_checked(at)?);
         let Some(id) = word.filter(|id| *id != 0) else { continue };
-        for check in StateLine::torn(&read_slot(tier, at), tier.seed, id) {
+        for check in StateLine::torn(&read_slot(tier, at)?, tier.seed, id) {
             tier.store_word(at.plus(check), 0);
             spoiled = true;
         }
@@ -147,16 +148,16 @@ fn spoil_torn_lines(tier: &Tier) {
     if spoiled {
         tier.fence();
     }
+    Ok(())
 }
 
-fn read_slot(tier: &Tier, at: WordAt) -> [u8; SLOT] {
+fn read_slot(tier: &Tier, at: WordAt) -> Result<[u8; SLOT]> {
     let mut bytes = [0; SLOT];
-    tier.mapping(at.member()).read(at.offset(), &mut bytes);
-    bytes
+    tier.read_checked(at.member(), at.offset(), &mut bytes)?;
+    Ok(bytes)
 }
 
 fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<()> {
-    let first = tier.mapping(0);
     let frames = tier.geometry.units(len) * tier.geometry.unit_frames();
     // To be emptied one group after the other: an older record alone would take its block back to the version before.
     let mut live: [Vec<u64>; 3] = Default::default();
@@ -164,11 +165,11 @@ fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<(
         let mut records: Vec<LaneRecord> = Vec::new();
         for parity in 0..2 {
             let at = tier.geometry.lane_record_at(lane, parity);
-            if first.load_u64(at) == 0 {
+            let mut bytes = [0; LANE_RECORD];
+            tier.read_checked(0, at, &mut bytes)?;
+            if get_u64(&bytes, 0) == 0 {
                 continue;
             }
-            let mut bytes = [0; LANE_RECORD];
-            first.read(at, &mut bytes);
             match LaneRecord::decode(&bytes, tier.seed, lane) {
                 Some(record) => records.push(record),
                 None => live[0].push(at),
@@ -183,7 +184,7 @@ fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<(
             let item = BatchItem { at: r.at, word: r.word, block_hash: r.block_hash, block: r.block };
             let whole = block_is_whole(tier, frames, r.file, &item, r.frames);
             if whole || tier.planted.is(Planted::SkipBlockChecksum) {
-                if tier.load_word(r.at) != r.word {
+                if tier.load_checked(r.at)? != r.word {
                     report.switches_finished += 1;
                 }
                 store_entry(tier, r.at, r.word);
@@ -192,20 +193,20 @@ fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<(
     }
     for batch in 0..tier.geometry.batches {
         let at = tier.geometry.batch_at(batch);
-        if first.load_u64(at) == 0 {
+        let mut bytes = [0; BATCH_RECORD];
+        tier.read_checked(0, at, &mut bytes)?;
+        if get_u64(&bytes, 0) == 0 {
             continue;
         }
         live[2].push(at);
-        let mut bytes = [0; BATCH_RECORD];
-        first.read(at, &mut bytes);
-        if let Some((header, items)) = read_batch(tier, frames, &bytes)
+        if let Some((header, items)) = read_batch(tier, frames, &bytes)?
             && (items.iter().all(|i| block_is_whole(tier, frames, header.file, i, header.frames))
                 || tier.planted.is(Planted::SkipBatchChecksum))
         {
             for item in &items {
                 store_entry(tier, item.at, item.word);
             }
-            lengthen(tier, &header);
+            lengthen(tier, &header)?;
             report.batches_finished += 1;
         }
     }
@@ -230,7 +231,9 @@ fn store_entry(tier: &Tier, at: WordAt, word: u64) {
     }
 }
 
-/// Whether the block a record speaks of arrived whole. A record of ours never points outside the tier; one that does counts as torn.
+/// Whether the block a record speaks of arrived whole. A record of ours never points outside the
+/// tier; one that does counts as torn. An unreadable block counts as whole: it may have been
+/// acknowledged, and going back to the version before it would lose it silently.
 fn block_is_whole(tier: &Tier, frames: u64, file: u64, item: &BatchItem, block_frames: u32) -> bool {
     let Some(entry) = unseal(tier.seed, file, Place::Block(item.block.0), item.word) else { return false };
     let member = item.at.member();
@@ -246,32 +249,43 @@ fn block_is_whole(tier: &Tier, frames: u64, file: u64, item: &BatchItem, block_f
         return false;
     }
     let (member, at) = tier.geometry.locate(entry.frame());
-    tier.mapping(member).hash(at, count as usize * FRAME, tier.seed) == item.block_hash
+    let mut bytes = vec![0; count as usize * FRAME];
+    match tier.read_checked(member, at, &mut bytes) {
+        Ok(()) => hash_bytes(&bytes, tier.seed) == item.block_hash,
+        Err(e) => {
+            log::error!("block {} of file {file} was being written and cannot be read: {e}", item.block.0);
+            true
+        }
+    }
 }
 
-fn read_batch(tier: &Tier, frames: u64, bytes: &[u8; BATCH_RECORD]) -> Option<(BatchHeader, Vec<BatchItem>)> {
-    let (header, mut items) = BatchHeader::decode(bytes, tier.seed)?;
+fn read_batch(
+    tier: &Tier,
+    frames: u64,
+    bytes: &[u8; BATCH_RECORD],
+) -> Result<Option<(BatchHeader, Vec<BatchItem>)>> {
+    let Some((header, mut items)) = BatchHeader::decode(bytes, tier.seed) else { return Ok(None) };
     let mut next = header.overflow;
     let count = header.count as usize;
     // The header's checksum is right, but the overflow pages may not have arrived: each step is checked.
     while items.len() < count {
         if next == NO_FRAME || next >= frames {
-            return None;
+            return Ok(None);
         }
         let (member, at) = tier.geometry.locate(Frame(next));
         let mut page = [0; BATCH_RECORD];
-        tier.mapping(member).read(at, &mut page);
+        tier.read_checked(member, at, &mut page)?;
         let (more, after) = record::decode_overflow(&page, (count - items.len()).min(ITEMS_OVERFLOW));
         items.extend(more);
         next = after;
     }
-    (record::items_hash(&items, tier.seed) == header.items_hash).then_some((header, items))
+    Ok((record::items_hash(&items, tier.seed) == header.items_hash).then_some((header, items)))
 }
 
 /// A batch that made its file longer: the state line gets the size, if it has not.
-fn lengthen(tier: &Tier, header: &BatchHeader) {
-    let Some(Slot { at, .. }) = tier.slot(header.slot) else { return };
-    if let Some(mut line) = StateLine::newest(&read_slot(tier, at), tier.seed, header.file)
+fn lengthen(tier: &Tier, header: &BatchHeader) -> Result<()> {
+    let Some(Slot { at, .. }) = tier.slot(header.slot) else { return Ok(()) };
+    if let Some(mut line) = StateLine::newest(&read_slot(tier, at)?, tier.seed, header.file)
         && line.size < header.size_after
     {
         line.seq += 1;
@@ -279,6 +293,7 @@ fn lengthen(tier: &Tier, header: &BatchHeader) {
         let at = at.plus(line.at());
         tier.mapping(at.member()).nt_write(at.offset(), &line.encode_pair(tier.seed, header.file));
     }
+    Ok(())
 }
 
 // --- step 2 ---
@@ -295,14 +310,14 @@ fn read_files(tier: &Tier, census: &mut Census, report: &mut RecoveryReport) -> 
             structure: format!("file slot {number}, {what}"),
             detail,
         };
-        let word = tier.load_word(at);
+        let word = tier.load_checked(at)?;
         let id = unseal_value(tier.seed, 0, Place::Slot(number), word)
             .ok_or_else(|| damaged("in-use word", 0, format!("{word:#018x} has a wrong checksum")))?;
         if id == 0 {
             free.push(number);
             continue;
         }
-        let bytes = read_slot(tier, at);
+        let bytes = read_slot(tier, at)?;
         let identity =
             Identity::decode(&bytes, tier.seed, id).map_err(|detail| damaged("identity", 16, detail))?;
         let line = StateLine::newest(&bytes, tier.seed, id).ok_or_else(|| {
@@ -351,7 +366,7 @@ impl MapReader<'_> {
         }
         if let Some(page) = self.page(&map, Place::Top, root(2), top)? {
             map.adopt_top(self.tier.page_at(page));
-            let words = self.words(page);
+            let words = self.words(page)?;
             for (n, word) in words.into_iter().enumerate() {
                 let at = self.tier.page_at(page).plus(n as u64 * 8);
                 if let Some(page) = self.page(&map, Place::Middle(n as u64), word, at)? {
@@ -364,7 +379,7 @@ impl MapReader<'_> {
 
     fn middle(&mut self, map: &FileMap, number: u64, page: Frame, blocks: Purpose) -> Result<()> {
         map.adopt_middle(number, self.tier.page_at(page));
-        for (n, word) in self.words(page).into_iter().enumerate() {
+        for (n, word) in self.words(page)?.into_iter().enumerate() {
             let leaf = number * PAGE_WORDS + n as u64;
             let at = self.tier.page_at(page).plus(n as u64 * 8);
             if let Some(page) = self.page(map, Place::Leaf(leaf), word, at)? {
@@ -377,7 +392,7 @@ impl MapReader<'_> {
     fn leaf(&mut self, map: &FileMap, number: u64, page: Frame, purpose: Purpose) -> Result<()> {
         let base = self.tier.page_at(page);
         let leaf = Leaf::new(base);
-        for (n, word) in self.words(page).into_iter().enumerate() {
+        for (n, word) in self.words(page)?.into_iter().enumerate() {
             let block = number * PAGE_WORDS + n as u64;
             let at = base.plus(n as u64 * 8);
             let entry = unseal(self.tier.seed, self.id, Place::Block(block), word)
@@ -420,11 +435,11 @@ impl MapReader<'_> {
         Ok(Some(frame))
     }
 
-    fn words(&self, page: Frame) -> Vec<u64> {
+    fn words(&self, page: Frame) -> Result<Vec<u64>> {
         let (member, at) = self.tier.geometry.locate(page);
         let mut bytes = vec![0; FRAME];
-        self.tier.mapping(member).read(at, &mut bytes);
-        (0..PAGE_WORDS as usize).map(|n| get_u64(&bytes, n * 8)).collect()
+        self.tier.read_checked(member, at, &mut bytes)?;
+        Ok((0..PAGE_WORDS as usize).map(|n| get_u64(&bytes, n * 8)).collect())
     }
 
     fn damaged(&self, at: WordAt, what: &str, word: u64, why: Option<String>) -> Error {

@@ -22,7 +22,7 @@ use super::map::Leaf;
 use super::{FileState, Meta, Placed};
 use crate::address::{BlockIndex, Frame, WordAt};
 use crate::attached::Inner;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::entry::{Entry, State};
 use crate::planted::Planted;
 use crate::tier::alloc::Purpose;
@@ -460,15 +460,17 @@ impl Inner {
             // now on has a place again and stays, whatever of it gets into the copy.
             let bytes = placed.block_size.bytes();
             let mut copies = vec![0; going.len() * bytes];
-            for ((_, _, entry), copy) in going.iter().zip(copies.chunks_exact_mut(bytes)) {
-                let (member, at) = placed.locate(*entry);
-                tier.mapping(member).read(at, copy);
+            let mut runs: Vec<(BlockIndex, &[u8])> = Vec::with_capacity(going.len());
+            // Blocks that cannot be read stay, or are given up.
+            let mut unreadable: Vec<(BlockIndex, Error)> = Vec::new();
+            let mut given_up: Vec<BlockIndex> = Vec::new();
+            for ((block, _, entry), copy) in going.iter().zip(copies.chunks_exact_mut(bytes)) {
+                match self.copy_to_go_home(file, placed, *block, *entry, copy) {
+                    Ok(true) => runs.push((*block, copy)),
+                    Ok(false) => given_up.push(*block),
+                    Err(e) => unreadable.push((*block, e)),
+                }
             }
-            let runs: Vec<(BlockIndex, &[u8])> = going
-                .iter()
-                .zip(copies.chunks_exact(bytes))
-                .map(|((block, _, _), copy)| (*block, copy))
-                .collect();
             let written = self.write_home_runs(file, placed, &runs, size);
             let mut freed = Vec::new();
             for some in going.chunks(FREED_AT_ONCE) {
@@ -487,7 +489,7 @@ impl Inner {
                     if rewritten || entry.state() != State::Dirty {
                         continue;
                     }
-                    if written.is_err() {
+                    if written.is_err() || unreadable.iter().any(|(stays, _)| stays == block) {
                         // It stays where it is, as the oldest.
                         meta.redo.places.insert(*block, *place);
                         meta.redo.fifo.push_front((*block, *place));
@@ -499,7 +501,9 @@ impl Inner {
                     placed.evictions.fetch_add(1, Ordering::AcqRel);
                     leaf.set(index, Entry::HOME);
                     words.push((leaf.word_at(index), word));
-                    freed.push(entry.frame());
+                    if !given_up.contains(block) {
+                        freed.push(entry.frame());
+                    }
                 }
                 // As where blocks are added: before `meta` is let go, so that nobody makes one of these `Dirty` meanwhile. `moving` keeps a cut away.
                 words.iter().for_each(|(at, word)| tier.stream_word(*at, *word));
@@ -513,6 +517,9 @@ impl Inner {
             let stamped = self.stamp(file, placed, &mut placed.meta.lock());
             tier.keep_zeroed(placed.block_size, freed);
             stamped?;
+            if let Some((_, e)) = unreadable.pop() {
+                return Err(e);
+            }
         }
     }
 

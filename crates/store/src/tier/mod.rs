@@ -119,10 +119,6 @@ impl Tier {
         mapping.nt_store_u64(at.offset(), word);
     }
 
-    pub(crate) fn load_word(&self, at: WordAt) -> u64 {
-        self.mapping(at.member()).load_u64(at.offset())
-    }
-
     pub(crate) fn claim(&self, frame: Frame, frames: u64) -> bool {
         let (member, offset) = self.geometry.locate(frame);
         let claimed = self.mapping(member).claim(offset, frames as usize * FRAME);

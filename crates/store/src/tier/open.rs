@@ -124,12 +124,19 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
                 spec_minimum(spec, mapping.len())
             )));
         }
+        let mut unreadable = None;
         let copies: Vec<_> = COPY_AT
             .iter()
             .map(|at| {
                 let mut bytes = [0; SUPERBLOCK];
-                mapping.read(*at, &mut bytes);
-                (bytes, Superblock::decode(&bytes))
+                match mapping.read_checked(*at, &mut bytes) {
+                    Ok(()) => (bytes, Superblock::decode(&bytes)),
+                    Err(e) => {
+                        let why = e.to_string();
+                        unreadable = Some(e);
+                        (bytes, Err(why))
+                    }
+                }
             })
             .collect();
         let newest = copies.iter().filter_map(|(_, sb)| sb.as_ref().ok()).max_by_key(|sb| sb.seq);
@@ -142,6 +149,10 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
             }
             superblocks.push(sb.clone());
             continue;
+        }
+        if let Some(e) = unreadable {
+            // Unreadable is not empty: it must not be formatted.
+            return Err(e.into());
         }
         // The marks go in one after the other; then copy 1 keeps its mark while copy 0 is written, and is written when
         // copy 0 is whole.
@@ -373,7 +384,7 @@ fn newest_last(member: &Member) -> [u64; 2] {
     let [first, second] = COPY_AT;
     let [a, b] = COPY_AT.map(|at| {
         let mut bytes = [0; SUPERBLOCK];
-        member.mapping.read(at, &mut bytes);
+        member.mapping.read_checked(at, &mut bytes).ok()?;
         Superblock::decode(&bytes).ok().map(|sb| sb.seq)
     });
     // A copy that is not whole is older than any.

@@ -1,0 +1,210 @@
+//! Media errors: bytes of a tier that can no longer be read.
+//!
+//! | what is unreadable | what happens |
+//! |---|---|
+//! | metadata, at attach | it is read with `pread` ([`Tier::read_checked`]): an error |
+//! | a block being destaged | also `pread`: an error names it, it stays `Dirty`, the others go home |
+//! | the same, and the user gave it up | its entry becomes `Home`, and it is listed ([`LostBlock`]) |
+//! | a block that a program reads | SIGBUS ends the process, with an explanation if asked for |
+//!
+//! The explanation is [`AttachedHome::watch_sigbus`].
+//!
+//! **Invariant**: an unreadable block is never replaced by an older version of itself unless the
+//! user said so.
+
+use crate::address::{BlockIndex, FRAME, WordAt};
+use crate::attached::{AttachedHome, Inner};
+use crate::error::{Error, Result};
+use crate::file::map::Leaf;
+use crate::file::{FileState, Placed};
+use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::tier::Tier;
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tiersmith_pmem::SigbusWatch;
+
+/// How long an explanation waits for a lock, which the thread that faulted may hold.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+
+/// A block that was given up: its newest version could not be read, and the home keeps an older
+/// one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostBlock {
+    /// The file, relative to home.
+    pub path: PathBuf,
+    /// Which block of it.
+    pub block: u64,
+    /// Where the block begins in the file.
+    pub offset: u64,
+    /// Bytes of the block.
+    pub len: u64,
+}
+
+impl std::fmt::Display for LostBlock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let end = self.offset + self.len;
+        write!(f, "block {} of {} (bytes {} to {end})", self.block, self.path.display(), self.offset)
+    }
+}
+
+/// The unreadable blocks that were given up.
+#[derive(Default)]
+pub(crate) struct GivenUp {
+    /// The user allowed it.
+    allowed: AtomicBool,
+    lost: Mutex<Vec<LostBlock>>,
+}
+
+impl Tier {
+    /// Reads bytes that may be unreadable: an error, where [`tiersmith_pmem::Mapping::read`] would
+    /// end the process.
+    pub(crate) fn read_checked(&self, member: usize, at: u64, into: &mut [u8]) -> Result<()> {
+        Ok(self.mapping(member).read_checked(at, into)?)
+    }
+
+    /// The same for one word.
+    pub(crate) fn load_checked(&self, at: WordAt) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.read_checked(at.member(), at.offset(), &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+impl Inner {
+    /// Copies a dirty block that nobody can change meanwhile into `copy`, to destage it. `false`:
+    /// it is unreadable and given up.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`] when it is unreadable and must not be given up.
+    pub(crate) fn copy_to_go_home(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        block: BlockIndex,
+        entry: Entry,
+        copy: &mut [u8],
+    ) -> Result<bool> {
+        let (member, at) = placed.locate(entry);
+        let source = match placed.tier.mapping(member).read_checked(at, copy) {
+            Ok(()) => return Ok(true),
+            Err(tiersmith_pmem::Error::Unreadable { source, .. }) => source,
+            Err(e) => return Err(e.into()),
+        };
+        let path = file.path.lock().clone();
+        if self.given_up.allowed.load(Ordering::Acquire) {
+            let (offset, len) = (placed.block_size.start_of(block), copy.len() as u64);
+            let lost = LostBlock { path, block: block.0, offset, len };
+            log::error!("giving up {lost}, which cannot be read ({source}): the home keeps an older version");
+            self.given_up.lost.lock().push(lost);
+            return Ok(false);
+        }
+        let member = placed.tier.members[member].path.clone();
+        Err(Error::Unreadable { path, block: block.0, member, at, source })
+    }
+}
+
+impl Placed {
+    /// Turns the entry of an unreadable block to `Home`, durable on return. Its frame stays out of
+    /// use until the next attach.
+    pub(crate) fn forget(&self, block: BlockIndex, entry: Entry) {
+        let Some((leaf, index)) = self.map.leaf(block) else { return };
+        let mut guard = self.tier.lock_lane(self.id, block);
+        if leaf.get(index) == entry {
+            self.tier.replace_entry(&mut guard, self.address(leaf, index, block), Entry::HOME);
+            self.evictions.fetch_add(1, Ordering::AcqRel);
+            leaf.set(index, Entry::HOME);
+            self.tier.fence();
+        }
+    }
+}
+
+impl AttachedHome {
+    /// [`AttachedHome::detach`] from a medium that has lost blocks: gives up those that cannot be
+    /// read, and returns them, sorted by file. The home keeps an older version of each, or zeros.
+    ///
+    /// # Errors
+    /// As [`AttachedHome::detach`]. Blocks may have been given up by then; the log names them, and
+    /// so does the next call.
+    ///
+    /// # Durability
+    /// As [`AttachedHome::detach`], except for the blocks returned.
+    pub fn detach_giving_up_unreadable(self) -> Result<Vec<LostBlock>> {
+        let inner = self.inner.clone();
+        inner.given_up.allowed.store(true, Ordering::Release);
+        let detached = self.detach();
+        inner.given_up.allowed.store(false, Ordering::Release);
+        detached?;
+        let mut lost = std::mem::take(&mut *inner.given_up.lost.lock());
+        lost.sort_by(|a, b| (&a.path, a.block).cmp(&(&b.path, b.block)));
+        Ok(lost)
+    }
+
+    /// Explains a SIGBUS (the medium lost bytes, or a file of the tier was truncated) until the
+    /// returned guard is dropped: which member, byte, file and block it was about goes to standard
+    /// error. Then the previous handler gets the signal, or the default action. No handler is
+    /// installed without this call.
+    ///
+    /// # Errors
+    /// When no descriptor or thread is available.
+    pub fn watch_sigbus(&self) -> Result<SigbusWatch> {
+        let inner = Arc::downgrade(&self.inner);
+        let explain = move |path: &Path, at: u64| what_is_at(&*inner.upgrade()?, path, at);
+        tiersmith_pmem::watch_sigbus(Arc::new(explain))
+            .map_err(Error::io("cannot watch for SIGBUS in", "this process"))
+    }
+}
+
+/// What lies at a byte of a member; `None` when the member is not this home's.
+fn what_is_at(inner: &Inner, path: &Path, at: u64) -> Option<String> {
+    let place = |tier: &Arc<Tier>| tier.members.iter().position(|member| member.path == path);
+    let (tier, member) = inner.tiers.iter().find_map(|tier| Some((tier, place(tier)?)))?;
+    if at < tier.geometry.data_start[member] {
+        return Some("it is metadata of the tier (superblock, records or file table)".into());
+    }
+    let Some(files) = inner.files.try_lock_for(LOCK_PATIENCE) else {
+        return Some("`tiersmith check` tells which block that is".into());
+    };
+    let files: Vec<Arc<FileState>> = files.values().cloned().collect();
+    for file in files {
+        let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier)) else { continue };
+        let mut found = None;
+        placed.map.for_each_leaf(|number, leaf| {
+            found = found.take().or_else(|| in_leaf(placed, number, leaf, member, at));
+        });
+        if let Some((what, state)) = found {
+            let path = file.path.try_lock_for(LOCK_PATIENCE);
+            let path = path.map_or_else(|| format!("file {}", placed.id), |path| path.display().to_string());
+            return Some(format!("it is in {what} of {path}{state}"));
+        }
+    }
+    Some("no block of a file is there".into())
+}
+
+/// The block, or the map page of this leaf, that a byte is in; and what that means.
+fn in_leaf(
+    placed: &Placed,
+    number: u64,
+    leaf: &Leaf,
+    member: usize,
+    at: u64,
+) -> Option<(String, &'static str)> {
+    let first = number * PAGE_WORDS;
+    let page = leaf.word_at(0);
+    if page.member() == member && (page.offset()..page.offset() + FRAME as u64).contains(&at) {
+        return Some((format!("the map page of blocks {first} to {}", first + PAGE_WORDS - 1), ""));
+    }
+    (0..PAGE_WORDS).find_map(|index| {
+        let entry = leaf.get(index as usize);
+        let state = match entry.state() {
+            State::Home => return None,
+            State::Cached => " (Cached: the home has the same bytes)",
+            State::Dirty => " (Dirty: its newest version exists only there)",
+        };
+        let (on, start) = placed.locate(entry);
+        let inside = on == member && (start..start + placed.block_size.bytes() as u64).contains(&at);
+        inside.then(|| (format!("block {}", first + index), state))
+    })
+}
