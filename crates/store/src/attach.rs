@@ -46,6 +46,8 @@ use tiersmith_events::Registry;
 pub use crate::options::{Bound, Guard, Medium, Options, TierSpec};
 
 #[cfg(test)]
+mod recovery_tests;
+#[cfg(test)]
 mod tests;
 
 /// Bytes of the owner note.
