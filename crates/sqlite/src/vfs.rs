@@ -18,7 +18,7 @@ use crate::ffi::api::Filename;
 use crate::ffi::foreign::ForeignVfs;
 use crate::file::{Main, Side};
 use crate::inspect::FAST_DIRECTORY;
-use crate::place::{FastSpec, HOME_SUFFIX, Place, PlaceError, Role, Want};
+use crate::place::{FastSpec, HOME_SUFFIX, Place, PlaceError, Role, Want, asks_for_sigbus};
 use crate::result;
 use std::ffi::{CStr, OsStr, OsString, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -74,6 +74,7 @@ fn side(place: Arc<Place>, role: Role, flags: c_int) -> Result<Opened, c_int> {
 fn open_main(below: &ForeignVfs, name: Filename<'_>, flags: c_int) -> Result<Opened, c_int> {
     let path = Path::new(OsStr::from_bytes(name.bytes()));
     let spec = FastSpec::from_uri(|key| name.parameter(key)).map_err(|e| result::of_place(&e))?;
+    let sigbus = asks_for_sigbus(|key| name.parameter(key)).map_err(|e| result::of_place(&e))?;
     let create = flags & ffi::OPEN_CREATE != 0;
     let read_only = flags & ffi::OPEN_READONLY != 0;
     let spec = spec.or_else(|| {
@@ -86,6 +87,9 @@ fn open_main(below: &ForeignVfs, name: Filename<'_>, flags: c_int) -> Result<Ope
     let Some(place) = place else {
         return Ok(Opened::Plain(Role::Main, Some(Name::keep(name.bytes(), None))));
     };
+    if sigbus {
+        place.watch_sigbus().map_err(|e| result::of_place(&e))?;
+    }
     let mode = OpenMode { create: false, exclusive: false, read_only };
     match Main::open(place, name.bytes(), mode) {
         Ok(main) => Ok(Opened::Main(Box::new(main))),

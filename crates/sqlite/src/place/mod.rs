@@ -42,14 +42,14 @@ mod table;
 pub use error::PlaceError;
 pub use keep_both::KeptBoth;
 pub use layout::HOME_SUFFIX;
-pub use spec::{FastSpec, Placement, bound, profile};
+pub use spec::{FastSpec, Placement, asks_for_sigbus, bound, profile};
 pub use statistics::{CounterFigures, Statistics, TierFigures, WaitFigures, statistics};
 pub use status::{Blocks, Standing, Status, attachment, status};
 
 use layout::Layout;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tiersmith_store::AttachedHome;
+use std::sync::{Arc, OnceLock};
+use tiersmith_store::{AttachedHome, SigbusWatch};
 
 /// Opens the database file at the path with the stock VFS, rolls a hot journal back, checkpoints and
 /// truncates its WAL, closes it. It is called with the database's path before attaching, and with the path of
@@ -85,6 +85,8 @@ pub enum Role {
 pub struct Place {
     /// For a `db` that passes.
     pub(crate) stamp: Option<stamp::Stamp>,
+    /// A connection asked for SIGBUS to be explained.
+    sigbus: OnceLock<SigbusWatch>,
     home: AttachedHome,
     /// What the VFS keeps for all connections of this database.
     pub(crate) shared: crate::database::Shared,
@@ -123,6 +125,7 @@ impl Place {
             let opened = attach::open(&layout, want, fold)?;
             Ok(opened.map(|opened| Place {
                 stamp: opened.stamp,
+                sigbus: OnceLock::new(),
                 home: opened.home,
                 shared: Default::default(),
                 database: layout.database.clone(),
@@ -147,6 +150,7 @@ impl Place {
         let stamp = stamp::Stamp::open(&home, spec.place == Placement::Redo)?;
         table::adopt(&database, |entry| Place {
             stamp,
+            sigbus: OnceLock::new(),
             home,
             shared: Default::default(),
             database: database.clone(),
@@ -155,6 +159,19 @@ impl Place {
             _lock: None,
             _entry: entry,
         })
+    }
+
+    /// Explains a SIGBUS in the tier's mappings on standard error until the database is closed
+    /// ([`AttachedHome::watch_sigbus`]). A second call does nothing.
+    ///
+    /// # Errors
+    /// When no descriptor or thread is available.
+    pub fn watch_sigbus(&self) -> Result<(), PlaceError> {
+        if self.sigbus.get().is_none() {
+            // Of two threads one is first; the other's watch goes again.
+            let _ = self.sigbus.set(self.home.watch_sigbus()?);
+        }
+        Ok(())
     }
 
     /// The attached home the files live on.

@@ -109,11 +109,7 @@ impl FastSpec {
                 None => wrong(parameter, text, "give bytes, such as 67108864, 64M or 1G"),
             },
         };
-        let emulate = match get("emulate").as_deref() {
-            None | Some("0") => false,
-            Some("1") => true,
-            Some(other) => return wrong("emulate", other.to_owned(), "give 1 or 0"),
-        };
+        let emulate = switch("emulate", &get)?;
         let block_size = match get("block") {
             None => None,
             Some(text) => match parse_bytes(&text).and_then(|n| u32::try_from(n).ok()) {
@@ -219,6 +215,22 @@ impl FastSpec {
             redo_keep_bytes: self.redo_keep_bytes.unwrap_or(REDO_KEEP.min(bytes / 4)),
             ..Options::default()
         }
+    }
+}
+
+/// Whether the URI asks for a SIGBUS handler. Unlike the other parameters it needs no `fast=`.
+///
+/// # Errors
+/// [`PlaceError::Parameter`] for a value that is neither 1 nor 0.
+pub fn asks_for_sigbus(get: impl Fn(&str) -> Option<String>) -> Result<bool, PlaceError> {
+    switch("sigbus", &get)
+}
+
+fn switch(parameter: &'static str, get: &impl Fn(&str) -> Option<String>) -> Result<bool, PlaceError> {
+    match get(parameter).as_deref() {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => wrong(parameter, other.to_owned(), "give 1 or 0"),
     }
 }
 
