@@ -121,6 +121,22 @@ fn status_of_a_sound_tier_says_so_and_which_commands_go_on() {
     assert_eq!((&told["sound"], &told["dirty_lost"]), (&Value::from(true), &Value::from(0)), "{told}");
 }
 
+/// The remedy for clean copies of a changed file is to attach: nothing in the tier is damaged.
+#[test]
+fn status_tells_a_home_that_was_changed_from_a_tier_that_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ahead_of_home(dir);
+    let table = dir.join("data.tiersmith-home/table");
+    std::fs::write(table, "changed").unwrap();
+    let status = tiersmith(dir, &["status", "data"]);
+    let said = text(&status);
+    assert_eq!(status.status.code(), Some(1), "{said}");
+    assert!(said.contains("NOT SOUND: 0 of 200 blocks that exist only in the tier"), "{said}");
+    assert!(said.contains("the home file was changed behind the tier"), "{said}");
+    assert!(said.contains("Do what the findings say before") && !said.contains("DAMAGED"), "{said}");
+}
+
 #[test]
 fn status_of_a_database_whose_tier_is_damaged_says_what_check_finds() {
     let dir = tempfile::tempdir().unwrap();

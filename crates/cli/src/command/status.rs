@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use tiersmith_sqlite::place::{Placement, Standing, Status as PlaceStatus};
-use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Severity, check};
+use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Finding, Severity, check};
 
 use super::home::{Home, Subject};
 use super::{print, print_json};
@@ -231,26 +231,39 @@ fn findings(report: &CheckReport) -> serde_json::Map<String, serde_json::Value> 
     }
 }
 
+/// Invariants about the home. When only these do not hold, the tier itself is whole.
+const ABOUT_HOME: [u8; 3] = [13, 14, 15];
+
 /// For people: what is at stake in a tier that is not sound, and what to do before anything else.
 fn damage(report: &CheckReport, path: &str) -> String {
     let stake = report.at_stake().unwrap_or_default();
-    let mut text = format!("  DAMAGED: {stake}\n");
     let wrong = || report.findings.iter().filter(|finding| finding.severity != Severity::Note);
+    let shown = wrong().take(SHOWN).count() as u64;
+    let about_tier = |finding: &Finding| match finding.severity {
+        Severity::Damage => true,
+        Severity::Inconsistent => !ABOUT_HOME.contains(&finding.invariant),
+        _ => false,
+    };
+    let damaged = wrong().any(about_tier) || report.summary.dirty_lost > 0 || report.omitted > 0;
+    let mut text = format!("  {}: {stake}\n", if damaged { "DAMAGED" } else { "NOT SOUND" });
     for finding in wrong().take(SHOWN) {
         text.push_str(&format!(
             "  {:?}: {}: expected {}, found {}\n    means: {}\n    what to do: {}\n",
             finding.severity, finding.place, finding.expected, finding.found, finding.meaning, finding.remedy
         ));
     }
-    let notes = report.count(Severity::Note);
-    let more = report.counts.iter().sum::<u64>() - notes - wrong().take(SHOWN).count() as u64;
+    let more = report.counts.iter().sum::<u64>() - report.count(Severity::Note) - shown;
     if more > 0 {
         text.push_str(&format!("  and {more} more findings\n"));
     }
-    text.push_str(&format!(
-        "  Do not attach or detach before this is repaired, and copy the tier's members before you \
-         change them. `tiersmith check {path} --cold` lists every finding with its remedy\n"
-    ));
+    text.push_str(match damaged {
+        true => {
+            "  Do not attach or detach before this is repaired, and copy the tier's members before you \
+             change them."
+        }
+        false => "  Do what the findings say before you attach or detach.",
+    });
+    text.push_str(&format!(" `tiersmith check {path} --cold` lists every finding with its remedy\n"));
     text
 }
 
