@@ -3,11 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
+mod daemon;
+
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use daemon::{Site, can_mount, refused};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use tiersmith_store::{Medium, OpenMode, Options, TierSpec, attach};
@@ -167,4 +170,63 @@ fn status_of_a_database_whose_tier_is_damaged_says_what_check_finds() {
     let told = json(&tiersmith(dir, &["status", "app.db", "--json"]));
     assert_eq!(told["check"]["sound"], false, "{told}");
     assert!(told["check"]["findings"].as_array().unwrap().len() > 1, "{told}");
+}
+
+#[test]
+fn a_daemon_whose_tier_is_truncated_names_member_file_and_block_in_its_log_before_it_ends() {
+    if !can_mount("a truncated tier beneath a daemon") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let attached = site.attach(&[]);
+    let file = OpenOptions::new().write(true).open(site.home.join("base/1/1259")).unwrap();
+    file.write_all_at(&[0xd7; 8192], 5 * 8192).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let tier = Path::new(attached["members"][0].as_str().unwrap());
+    let log = Path::new(attached["log"].as_str().unwrap());
+    let bytes = std::fs::read(tier).unwrap();
+    let at = bytes.chunks(4096).position(|frame| frame == [0xd7; 4096]).unwrap() * 4096;
+    harm(tier, &Harm::CutTo(at as u64));
+
+    // Detaching without a look at it by a program: an error, and the daemon goes on.
+    let said = refused(&["detach", site.home_str()]);
+    for part in ["block 5 of base/1/1259", "exists only there", "--skip-unreadable"] {
+        assert!(said.contains(part), "{part:?} in {said}");
+    }
+    assert_eq!(site.live()["at"], attached["at"]);
+
+    // The kernel gives what it has in its page cache without asking; a file opened past it does
+    // not.
+    let _ = std::fs::write("/proc/sys/vm/drop_caches", "1");
+    let mut dd = Command::new("dd");
+    dd.arg(format!("if={}", site.home.join("base/1/1259").display()));
+    let read = dd.args(["of=/dev/null", "bs=8192", "skip=5", "count=1", "iflag=direct"]).output().unwrap();
+    assert!(!read.status.success(), "a block that is lost was read: {}", text(&read));
+    let pid = attached["pid"].as_u64().unwrap();
+    daemon::wait_until("the daemon has ended", || !daemon::is_alive(pid));
+    let said = std::fs::read_to_string(log).unwrap();
+    assert!(said.contains(&format!("tiersmith: SIGBUS at byte {at} of {}: ", tier.display())), "{said}");
+    assert!(said.contains("it is in block 5 of base/1/1259 (Dirty: "), "{said}");
+
+    let status = tiersmith(site.path(), &["status", site.home_str()]);
+    assert_eq!(status.status.code(), Some(1), "{}", text(&status));
+    assert_recommends_nothing(&text(&status));
+    let said = refused(&["attach", site.home_str()]);
+    assert!(said.contains("it was cut short"), "{said}");
+}
+
+#[test]
+fn skipping_unreadable_blocks_where_there_are_none_is_a_plain_detach_and_is_for_directories() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ahead_of_home(dir);
+    let detached = tiersmith(dir, &["detach", "data", "--skip-unreadable", "--json"]);
+    assert!(detached.status.success(), "{}", text(&detached));
+    assert_eq!(json(&detached)["lost"], Value::Array(Vec::new()));
+    assert_eq!(std::fs::read(dir.join("data/table")).unwrap(), [7; 200 * 4096]);
+    std::fs::write(dir.join("app.db"), "").unwrap();
+    let detached = tiersmith(dir, &["detach", "app.db", "--skip-unreadable"]);
+    assert_eq!(detached.status.code(), Some(2), "{}", text(&detached));
+    assert!(text(&detached).contains("is for a directory"), "{}", text(&detached));
 }

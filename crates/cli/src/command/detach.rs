@@ -21,16 +21,23 @@ Examples:
   tiersmith detach app.db
   tiersmith detach --keep-both app.db                            its file was written past Tiersmith: that version is app.db-changed
   tiersmith detach /data/db --fast /mnt/elsewhere/db.tier        its tier was moved
+  tiersmith detach --skip-unreadable /data/db                    its tier's medium has lost blocks, and there is no copy of it
 
-Exit codes: 0 it is plain now, or was; 2 error: it is attached still, nothing is lost, and the same command goes on.")]
+Exit codes: 0 it is plain now, or was; 1 it is plain now, and blocks were given up, which are listed; 2 error: it is attached still, nothing is lost, and the same command goes on.")]
 pub(crate) struct Detach {
     #[command(flatten)]
     home: Home,
     /// The tier is gone for good: give the directory back as home has it. Blocks that were only in the tier are LOST
     #[arg(long)]
     force_without_tier: bool,
-    /// Of a database file whose home was written past Tiersmith: keep that version and Tiersmith's, as two files
+    /// The tier's medium has lost blocks: give up those that cannot be read, and list them. The
+    /// directory keeps an older version of each. Without this option one unreadable block keeps it
+    /// attached
     #[arg(long, conflicts_with = "force_without_tier")]
+    skip_unreadable: bool,
+    /// Of a database file whose home was written past Tiersmith: keep that version and Tiersmith's,
+    /// as two files
+    #[arg(long, conflicts_with_all = ["force_without_tier", "skip_unreadable"])]
     keep_both: bool,
     /// Print JSON
     #[arg(long)]
@@ -48,6 +55,13 @@ impl Detach {
                     path.display()
                 )));
             }
+            Subject::Database(status) if self.skip_unreadable => {
+                return Err(Error::Usage(format!(
+                    "--skip-unreadable is for a directory, and {} is a single SQLite file; restore the medium of \
+                     its tier from a copy, or the database from a backup",
+                    status.database.display()
+                )));
+            }
             Subject::Database(status) => {
                 let was_attached = status.standing != Standing::Plain;
                 if was_attached {
@@ -58,29 +72,39 @@ impl Detach {
                     path: status.database.clone(),
                     was_attached,
                     recovery: None,
+                    lost: Vec::new(),
                     remarks: Vec::new(),
                 }
             }
             // A tier named and no note: as the program's API leaves it when the note was removed.
             Subject::Directory if !self.home.fast.is_empty() && self.home.note()?.is_none() => {
-                self.home.attach()?.detach()?;
+                let home = self.home.attach()?;
+                let _sigbus = home.watch_sigbus()?;
+                let lost = mounted::detach_store(home, self.skip_unreadable)?;
                 mounted::Detached {
                     path: path.clone(),
                     was_attached: true,
                     recovery: None,
+                    lost,
                     remarks: Vec::new(),
                 }
             }
             Subject::Directory => {
-                mounted::detach(path, &self.home.fast, self.home.emulate, self.force_without_tier)?
+                let give_up = match (self.force_without_tier, self.skip_unreadable) {
+                    (true, _) => mounted::GiveUp::Tier,
+                    (_, true) => mounted::GiveUp::Unreadable,
+                    _ => mounted::GiveUp::Nothing,
+                };
+                mounted::detach(path, &self.home.fast, self.home.emulate, give_up)?
             }
         };
+        let outcome = if done.lost.is_empty() { Outcome::Good } else { Outcome::Findings };
         if self.json {
             print_json(&json!({
                 "path": done.path, "was_attached": done.was_attached, "attached": false, "recovery": done.recovery,
-                "remarks": done.remarks,
+                "lost": done.lost, "remarks": done.remarks,
             }))?;
-            return Ok(Outcome::Good);
+            return Ok(outcome);
         }
         let mut text = match done.was_attached {
             true => format!("{}: detached; it is plain now\n", done.path.display()),
@@ -89,11 +113,20 @@ impl Detach {
         if let Some(recovery) = &done.recovery {
             text.push_str(&format!("  no daemon served it; recovery before: {recovery}\n"));
         }
+        for lost in &done.lost {
+            text.push_str(&format!("  LOST: {lost}\n"));
+        }
+        if !done.lost.is_empty() {
+            text.push_str(
+                "  The directory has an older version of each of these, or zeros. Check the database before you \
+                 start it; a backup may be the better start\n",
+            );
+        }
         for remark in &done.remarks {
             text.push_str(&format!("  note: {remark}\n"));
         }
         print(&text)?;
-        Ok(Outcome::Good)
+        Ok(outcome)
     }
 
     fn keep_both(&self, status: &tiersmith_sqlite::place::Status) -> Result<Outcome> {

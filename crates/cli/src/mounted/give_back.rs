@@ -45,8 +45,20 @@ pub(crate) struct Detached {
     pub(crate) was_attached: bool,
     /// What recovery said, when no daemon served the home.
     pub(crate) recovery: Option<String>,
+    /// Unreadable blocks that were given up.
+    pub(crate) lost: Vec<String>,
     /// What else was found and done.
     pub(crate) remarks: Vec<String>,
+}
+
+/// What the user allows to be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GiveUp {
+    Nothing,
+    /// Blocks that cannot be read.
+    Unreadable,
+    /// All that only the tier has.
+    Tier,
 }
 
 /// What is still to be removed.
@@ -60,17 +72,20 @@ struct ToRemove {
 ///
 /// # Errors
 /// Why it is attached still. Nothing is lost then, and the same call goes on.
-pub(crate) fn detach(path: &Path, fast: &[PathBuf], emulate: bool, without_tier: bool) -> Result<Detached> {
+pub(crate) fn detach(path: &Path, fast: &[PathBuf], emulate: bool, give_up: GiveUp) -> Result<Detached> {
     let place = Place::find(path)?;
     let began = Instant::now();
+    // This command lists what it gives up, so the daemon only unmounts.
+    let by_itself = give_up == GiveUp::Unreadable;
     loop {
-        match control::ask(&place, &Request::Detach)? {
+        match control::ask(&place, if by_itself { &Request::Unmount } else { &Request::Detach })? {
+            Some(Reply::Done { .. }) if by_itself => continue,
             Some(Reply::Done { .. }) => return Ok(Detached::of(&place)),
             Some(_) => return Err(super::unexpected(path)),
             None => {}
         }
         let before = files_by_note(&place);
-        match detach_unserved(&place, fast, emulate, without_tier) {
+        match detach_unserved(&place, fast, emulate, give_up) {
             // A daemon that was only beginning when it was asked.
             Err(Error::Store(tiersmith_store::Error::Owned { .. }))
                 if began.elapsed() < DYING && control::is_served(&place) => {}
@@ -87,7 +102,7 @@ fn files_by_note(place: &Place) -> Option<PathBuf> {
 }
 
 /// Detaches a home that no daemon serves.
-fn detach_unserved(place: &Place, fast: &[PathBuf], emulate: bool, without_tier: bool) -> Result<Detached> {
+fn detach_unserved(place: &Place, fast: &[PathBuf], emulate: bool, give_up: GiveUp) -> Result<Detached> {
     let mut done = Detached::of(place);
     let Some(note) = attachment(place.path())? else {
         if let Some(why) = super::unreachable(place) {
@@ -101,7 +116,7 @@ fn detach_unserved(place: &Place, fast: &[PathBuf], emulate: bool, without_tier:
     };
     refuse::not_permitted(place.path(), &plan::owner_of(&note)?)?;
     refuse::in_use(place.path(), &note.files, false)?;
-    if without_tier {
+    if give_up == GiveUp::Tier {
         return lose_tier(place, &note, done);
     }
     let made = plan::is_believed(&note) && note.door.contains_key(plan::key::MADE);
@@ -109,15 +124,19 @@ fn detach_unserved(place: &Place, fast: &[PathBuf], emulate: bool, without_tier:
     let specs = plan::noted_tiers(place, &note, fast, medium)?;
     let options = Options { admit: false, home_model: None, ..plan::as_noted(&note) };
     let home = attach_patiently(place, &specs, &options)?;
+    // Best effort: it only explains.
+    let _sigbus = home.watch_sigbus();
     clear_dead_mounts(place, plan::noted_at(&note).as_deref(), &mut done.remarks)?;
     done.recovery = Some(home.stats().recovery.to_string());
-    give_back(place, home, if made { &specs } else { &[] })?;
+    let skip = give_up == GiveUp::Unreadable;
+    done.lost = give_back(place, home, if made { &specs } else { &[] }, skip)?;
     Ok(done)
 }
 
 impl Detached {
     fn of(place: &Place) -> Detached {
-        Detached { path: place.path().into(), was_attached: true, recovery: None, remarks: Vec::new() }
+        let (lost, remarks) = Default::default();
+        Detached { path: place.path().into(), was_attached: true, recovery: None, lost, remarks }
     }
 }
 
@@ -172,22 +191,38 @@ pub(super) fn clear_dead_mounts(place: &Place, at: Option<&Path>, remarks: &mut 
     Ok(())
 }
 
-/// Steps 2 to 5, for a home that is not mounted. `made`: the tiers whose files go.
+/// The store's part of detaching. With `skip`, gives up unreadable blocks and returns them.
 ///
 /// # Errors
 /// Why it is attached still.
-pub(super) fn give_back(place: &Place, home: AttachedHome, made: &[TierSpec]) -> Result<()> {
+pub(crate) fn detach_store(home: AttachedHome, skip: bool) -> Result<Vec<String>> {
+    if !skip {
+        return Ok(home.detach().map(|()| Vec::new())?);
+    }
+    Ok(home.detach_giving_up_unreadable()?.iter().map(ToString::to_string).collect())
+}
+
+/// Steps 2 to 5, for a home that is not mounted. `made`: the tiers whose files go. With `skip`,
+/// gives up unreadable blocks and returns them.
+///
+/// # Errors
+/// Why it is attached still.
+pub(super) fn give_back(
+    place: &Place,
+    home: AttachedHome,
+    made: &[TierSpec],
+    skip: bool,
+) -> Result<Vec<String>> {
     let files = made.iter().flat_map(|spec| &spec.members);
     let files: Vec<PathBuf> =
         files.filter(|f| f.symlink_metadata().is_ok_and(|m| m.is_file())).cloned().collect();
     // The home's lock goes with the last of these: until the end nobody else attaches it.
     let _locked = home.clone();
     write_list(place, &ToRemove { files })?;
-    if let Err(e) = home.detach() {
+    let lost = detach_store(home, skip).inspect_err(|_| {
         let _ = std::fs::remove_file(place.to_remove());
-        return Err(e.into());
-    }
-    finish_removal(place).map(|_| ())
+    })?;
+    finish_removal(place).map(|_| lost)
 }
 
 fn write_list(place: &Place, list: &ToRemove) -> Result<()> {

@@ -33,7 +33,7 @@ use control::{Reply, Request};
 use place::{Place, Standing};
 
 pub(crate) use answer::fill;
-pub(crate) use give_back::{Detached, detach};
+pub(crate) use give_back::{Detached, GiveUp, detach, detach_store};
 pub(crate) use launch::launch;
 pub(crate) use live::{Live, size};
 pub(crate) use plan::{as_noted, noted_tiers};

@@ -24,7 +24,7 @@ use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tiersmith_mount::{Mounted, Reporter};
-use tiersmith_store::{AttachedHome, Medium, Stats, TierSpec, attachment};
+use tiersmith_store::{AttachedHome, Medium, SigbusWatch, Stats, TierSpec, attachment};
 
 use super::answer::{self, LOOK_EVERY, Order, Shared};
 use super::control::{self, Listener, Reply, Request};
@@ -65,6 +65,8 @@ struct Daemon {
     orders: Receiver<Order>,
     /// None in the foreground.
     log: Option<Log>,
+    /// Explains a SIGBUS in the log.
+    _sigbus: Option<SigbusWatch>,
 }
 
 /// Attaches, mounts and serves until the end.
@@ -150,13 +152,17 @@ fn begin(
     let home = attach_patiently(&place, &plan.tiers, &plan.store).map_err(not_persistent)?;
     plan.remarks.extend(limit::remark(&home));
     let first = !plan.again;
+    let sigbus = home.watch_sigbus();
+    if let Err(e) = &sigbus {
+        plan.remarks.push(format!("{e}; if the medium loses bytes, the log will not say which"));
+    }
     let undo = home.clone();
     match mount(wish, &mut plan, home, started, orders, received) {
-        Ok(up) => {
+        Ok((daemon, mounted, attached)) => {
             if let Some(made) = plan.made.take() {
                 made.keep();
             }
-            Ok(up)
+            Ok((Daemon { _sigbus: sigbus.ok(), ..daemon }, mounted, attached))
         }
         Err(e) if first => {
             // The home's lock goes with the last of these.
@@ -263,6 +269,7 @@ fn mount(
         orders: received,
         log,
         place,
+        _sigbus: None,
     };
     Ok((daemon, mounted, attached))
 }
@@ -481,8 +488,8 @@ impl Daemon {
         };
         self.restore_note();
         let again = home.clone();
-        match give_back(&self.place, home, &self.made) {
-            Ok(()) => {
+        match give_back(&self.place, home, &self.made, false) {
+            Ok(_) => {
                 self.listener = None;
                 self.shared.put(None);
                 drop(again);
