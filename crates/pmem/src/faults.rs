@@ -244,8 +244,8 @@ fn spawn_deaf(run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>>
 
 fn request(range: u64, at: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&range.to_ne_bytes());
-    bytes[8..].copy_from_slice(&at.to_ne_bytes());
+    bytes[..8].copy_from_slice(&range.to_le_bytes());
+    bytes[8..].copy_from_slice(&at.to_le_bytes());
     bytes
 }
 
@@ -256,7 +256,7 @@ fn answer(mut asked: PipeReader) {
         let [range, at] = [0, 8].map(|n| {
             let mut number = [0; 8];
             number.copy_from_slice(&bytes[n..n + 8]);
-            u64::from_ne_bytes(number)
+            u64::from_le_bytes(number)
         });
         let Some(range) = usize::try_from(range).ok().and_then(|n| RANGES.get(n)) else { return };
         // SAFETY: the thread that asks has faulted in this range and waits, so the range and its
