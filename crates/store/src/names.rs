@@ -20,6 +20,7 @@ use crate::door::times::Times;
 use crate::error::{Error, Result};
 use crate::file::latch::Latch;
 use crate::file::map::FileMap;
+use crate::file::scan::Scans;
 use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS, Place, seal_value};
 use crate::format::slot::{Identity, PINNED, SLOT, UNLINKING, encode_path};
@@ -581,6 +582,7 @@ pub(crate) fn placed(
         growing: AtomicU64::new(0),
         moving: Mutex::new(()),
         evictions: AtomicU64::new(0),
+        scans: Scans::default(),
         pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
         cutting: AtomicBool::new(false),
         gone: AtomicBool::new(false),

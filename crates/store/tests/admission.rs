@@ -163,3 +163,42 @@ fn blocks_that_are_written_cut_destaged_and_evicted_while_they_are_admitted_stay
     attached.clone().detach().unwrap();
     assert!(std::fs::read(place.home().join("a.d8")).unwrap() == all);
 }
+
+#[test]
+fn a_scan_is_not_admitted_and_leaves_what_is_read_again() {
+    const HOT: u64 = 40;
+    let place = Place::new();
+    // Four times the tier, and a small file beside it.
+    let large = place::pattern(1, 0, 8 << 20);
+    let hot = place::pattern(2, 0, HOT as usize * BLOCK);
+    std::fs::write(place.home().join("large.d8"), &large).unwrap();
+    std::fs::write(place.home().join("hot.d8"), &hot).unwrap();
+    let attached = attached(&place, 2 * MIB);
+    let (file, again) = (
+        attached.open("large.d8", OpenMode::READ).unwrap(),
+        attached.open("hot.d8", OpenMode::READ).unwrap(),
+    );
+    let mut block = [0; BLOCK];
+    wait_until("what is read here and there is admitted", || {
+        for n in 0..HOT {
+            again.read(n * 23 % HOT * BLOCK as u64, &mut [0; BLOCK]).unwrap();
+        }
+        again.blocks_in_tier() == (0, HOT)
+    });
+    for (n, expected) in (0..).zip(large.chunks(BLOCK)) {
+        assert_eq!(file.read(n * BLOCK as u64, &mut block).unwrap(), BLOCK);
+        assert!(block == *expected, "block {n}");
+    }
+    // Long reads, as a mount gets them.
+    let mut long = vec![0; 16 * BLOCK];
+    for (n, expected) in (0..).zip(large.chunks(long.len())) {
+        file.read((n * long.len()) as u64, &mut long).unwrap();
+        assert!(long == *expected, "read {n}");
+    }
+    attached.background_step().unwrap();
+    let (dirty, cached) = file.blocks_in_tier();
+    assert!(dirty == 0 && cached <= 48, "{cached} blocks of two scans were admitted");
+    assert_eq!(again.blocks_in_tier(), (0, HOT), "a scan displaced what is read again");
+    drop((file, again));
+    attached.detach().unwrap();
+}

@@ -17,11 +17,12 @@ pub(crate) mod map;
 pub(crate) mod read;
 pub(crate) mod redo;
 pub(crate) mod resize;
+pub(crate) mod scan;
 #[cfg(test)]
 mod tests;
 pub(crate) mod write;
 
-use crate::address::{BlockIndex, BlockSize};
+use crate::address::{BlockIndex, BlockSize, FRAME};
 use crate::door::times::Times;
 use crate::error::{Error, Result};
 use crate::format::entry::{BLOCKS_MAX, Entry};
@@ -35,6 +36,7 @@ use latch::Latch;
 use map::{FileMap, Leaf};
 use parking_lot::Mutex;
 use redo::RedoOrder;
+use scan::Scans;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -60,6 +62,8 @@ pub(crate) struct Placed {
     /// Counts entries that became `Home`: who read home without a lock compares it before and after.
     pub(crate) evictions: AtomicU64,
     pub(crate) pinned: AtomicBool,
+    /// Who reads it from one end to the other.
+    pub(crate) scans: Scans,
     /// The last cut has not reached home.
     pub(crate) cutting: AtomicBool,
     /// It has left the tier, and its slot may be another file's: whoever works in the background
@@ -139,6 +143,11 @@ impl Placed {
     /// Whether the tier takes clean copies of its blocks.
     pub(crate) fn admits(&self) -> bool {
         self.class == FileClass::Data && self.tier.holds_data && self.has_slot()
+    }
+
+    /// Whether the tier could hold sixteen such files: to admit it whole displaces little.
+    pub(crate) fn is_small(&self) -> bool {
+        self.size() / FRAME as u64 <= self.tier.allocator.total_frames() / 16
     }
 
     /// Before a reference to a block: takes back a claim that its last write left ([`Tier::let_go`]). Blocks of redo files stay claimed.

@@ -7,6 +7,7 @@
 //! (otherwise the block may have been written, destaged and evicted during the read); else it is read again.
 
 use super::map::Leaf;
+use super::scan::ADMIT_BLOCKS_MAX;
 use super::{FileState, Placed};
 use crate::address::BlockIndex;
 use crate::attached::Inner;
@@ -18,8 +19,6 @@ use smallvec::SmallVec;
 use std::sync::atomic::{Ordering, fence};
 use tiersmith_pmem::ViewRef;
 
-/// Longest run of home blocks that one read admits to the tier; a longer one is a scan, which would displace what is used again.
-const ADMIT_BLOCKS_MAX: u64 = 16;
 /// How often a read from the tier is tried without a lock.
 const LOCK_FREE_ATTEMPTS: u32 = 1000;
 
@@ -175,13 +174,19 @@ impl Inner {
         let run_is_home = blocks.iter().all(|(b, _, _)| still_home(b));
         // Up to the size of now: while a file is cut home still has what it had past the new end, older than what the tier had.
         self.read_home_block(file, placed, offset, into)?;
+        let block_bytes = placed.block_size.bytes() as u64;
+        let seen = placed.scans.read(offset, into.len() as u64, block_bytes);
+        if let Some(ahead) = seen.ahead {
+            let end = ahead.end.min(placed.size());
+            file.home.read_ahead(ahead.start, end.saturating_sub(ahead.start));
+        }
         fence(Ordering::Acquire);
         // The entries first: a block that became `Home` again is counted before it says so.
         let is_home = run_is_home && blocks.iter().all(|(b, _, _)| still_home(b));
         if is_home && placed.evictions.load(Ordering::Acquire) == evictions {
             let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
             let _ = self.events.record_and_count(waits::HOME_READ, start, bytes, waits::TIER_MISSES, missed);
-            if self.options.admit && placed.admits() && blocks.len() as u64 <= ADMIT_BLOCKS_MAX {
+            if self.options.admit && placed.admits() && (!seen.scan || placed.is_small()) {
                 let parts: SmallVec<[_; ADMIT_BLOCKS_MAX as usize]> =
                     blocks.into_iter().map(|(block, inner, range)| (block, inner, &into[range])).collect();
                 self.admit_run(file, placed, &parts, evictions)?;

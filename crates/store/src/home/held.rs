@@ -414,6 +414,14 @@ impl HomeHandle {
         self.using(|file| file.read_at(off, into))
     }
 
+    /// As [`HomeFile::read_ahead`], of a file that is open.
+    pub(crate) fn read_ahead(&self, off: u64, len: u64) {
+        let open = self.held.open.lock().file.clone();
+        if let Some(file) = open {
+            file.read_ahead(off, len);
+        }
+    }
+
     pub(crate) fn write_at(&self, off: u64, data: &[u8]) -> io::Result<()> {
         self.changing(|file| file.write_at(off, data))
     }

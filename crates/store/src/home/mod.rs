@@ -372,6 +372,10 @@ pub trait HomeFile: Send + Sync + Debug {
     /// What the file system says; `into` may then hold part of the bytes.
     fn read_at(&self, off: u64, into: &mut [u8]) -> io::Result<usize>;
 
+    /// Says that these bytes will be read soon, so that the file system gets them while the caller
+    /// does something else. A hint: nothing depends on it.
+    fn read_ahead(&self, _off: u64, _len: u64) {}
+
     /// Writes all of `data` at `off`, extending the file when it is shorter.
     ///
     /// # Errors

@@ -10,6 +10,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp,
+    Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp,
 };
 use rustix::io::Errno;
 use tiersmith_pmem::process::CloseOnFork;
@@ -419,6 +420,13 @@ impl HomeFile for RealFile {
             }
         }
         Ok(done)
+    }
+
+    fn read_ahead(&self, off: u64, len: u64) {
+        if let Some(len) = NonZeroU64::new(len) {
+            // A file system that takes no advice reads on as it would have.
+            let _ = rustix::fs::fadvise(&self.file, off, Some(len), Advice::WillNeed);
+        }
     }
 
     fn write_at(&self, off: u64, data: &[u8]) -> io::Result<()> {
