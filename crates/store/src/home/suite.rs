@@ -562,3 +562,21 @@ fn a_home_renamed_while_open_is_reported() {
         assert!(refused.unwrap_err().to_string().contains("someone renamed it"));
     }
 }
+
+#[test]
+fn a_file_of_ours_is_opened_whatever_its_mode_and_another_in_its_place_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = RealHome::open(dir.path()).unwrap();
+    put(&home, "a", b"abc");
+    put(&home, "b", b"abc");
+    let meant = home.stat(p("a")).unwrap();
+    let none = std::fs::Permissions::from_mode(0o000);
+    std::fs::set_permissions(dir.path().join("a"), none).unwrap();
+    let file = home.open_own(p("a"), &meant).unwrap();
+    file.write_at(0, b"x").unwrap();
+    let mode = std::fs::metadata(dir.path().join("a")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0, "its mode was not put back");
+    assert_eq!(kind_of(home.open_own(p("b"), &meant)), ErrorKind::NotFound);
+    symlink("a", dir.path().join("link")).unwrap();
+    assert!(home.open_own(p("link"), &meant).is_err());
+}
