@@ -74,6 +74,55 @@ fn a_database_whose_stub_was_removed_is_brought_back_by_detach() {
 }
 
 #[test]
+fn a_database_file_is_attached_without_a_mount_and_given_back() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let tiers = dir.join("fast");
+    std::fs::create_dir(&tiers).unwrap();
+    let stock = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        Connection::open_with_flags_and_vfs(dir.join("app.db"), flags, c"unix").unwrap()
+    };
+    stock().execute_batch("CREATE TABLE t(x); INSERT INTO t VALUES (1), (2)").unwrap();
+    let wrong = [
+        (&["attach", "app.db"][..], "--fast"),
+        (
+            &["attach", "app.db", "--fast", "fast", "--emulate", "--threads", "2"],
+            "--threads is for a directory",
+        ),
+        (&["attach", "app.db", "--fast", "nowhere/tier", "--emulate"], "nowhere/tier"),
+        (&["attach", "app.db", "--fast", "fast", "--size", "64K", "--emulate"], "size"),
+    ];
+    for (arguments, words) in wrong {
+        let refused = tiersmith(dir, arguments);
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+        assert!(text(&refused).contains(words), "{words}: {}", text(&refused));
+    }
+    assert_eq!(std::fs::read_dir(&tiers).unwrap().count(), 0, "a refused attach leaves no tier");
+    std::fs::write(dir.join("list.txt"), "shopping list").unwrap();
+    let refused = tiersmith(dir, &["attach", "list.txt", "--fast", "fast", "--emulate", "--size", "16M"]);
+    assert!(text(&refused).contains("is not an SQLite database"), "{}", text(&refused));
+    let arguments = ["attach", "app.db", "--fast", "fast", "--size", "16M", "--emulate", "--json"];
+    let attached = tiersmith(dir, &arguments);
+    assert!(attached.status.success(), "{}", text(&attached));
+    let attached = json(&attached);
+    assert_eq!((&attached["was_attached"], &attached["emulated"]), (&Value::from(false), &Value::from(true)));
+    let member = std::fs::read_dir(&tiers).unwrap().next().unwrap().unwrap().path();
+    assert!(member.to_str().unwrap().ends_with("-app.db.tier"), "{}", member.display());
+    assert!(rows(&dir.join("app.db")).is_err(), "a stock SQLite opens an attached database");
+    // Again: nothing to do. The program opens it without naming the tier.
+    let again = tiersmith(dir, &["attach", "app.db"]);
+    assert!(again.status.success() && text(&again).contains("vfs=tiersmith"), "{}", text(&again));
+    tiersmith_sqlite::register().unwrap();
+    let uri = format!("file:{}?vfs=tiersmith", dir.join("app.db").display());
+    Connection::open(uri).unwrap().execute_batch("INSERT INTO t VALUES (3)").unwrap();
+    let detached = tiersmith(dir, &["detach", "app.db"]);
+    assert!(detached.status.success(), "{}", text(&detached));
+    assert_eq!(rows(&dir.join("app.db")).unwrap(), 3);
+}
+
+#[test]
 fn an_attached_database_is_reported_checked_counted_and_detached() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@
 
 use crate::border;
 use crate::ffi::api;
-use crate::place::{KeptBoth, Place, PlaceError};
+use crate::place::{FastSpec, KeptBoth, Place, PlaceError, Want};
 use crate::vfs;
 use std::ffi::c_int;
 use std::path::Path;
@@ -51,6 +51,24 @@ pub fn register() -> Result<(), Error> {
     border::register(api, crate::wants_default()).map_err(Error::Register)?;
     crate::extension::announce(api);
     Ok(())
+}
+
+/// Attaches the database at the path to `fast`, as the first open with `fast=` does; one that is
+/// attached so already stays as it is. No connection is made: it is for a program that opens it
+/// later, and cannot name the tier.
+///
+/// # Errors
+/// Each is a sentence with the remedy, also where there is no database; nothing was changed then.
+///
+/// # Durability
+/// The attachment is durable on return.
+pub fn attach(database: &Path, fast: FastSpec) -> Result<(), Error> {
+    let below = border::register(api::use_linked(), crate::wants_default()).map_err(Error::Register)?;
+    let want = Want { fast: Some(fast), create: false, read_only: false };
+    match Place::open(database, &want, &|path| vfs::fold(&below, path))? {
+        Some(_attached) => Ok(()),
+        None => Err(PlaceError::NotAFile { database: database.to_path_buf() }.into()),
+    }
 }
 
 /// Detaches the database at the path: everything goes home, and the plain file is at its path again. No connection of this process may

@@ -19,7 +19,9 @@ use crate::mounted;
 /// else straight home. Start the database as before. After a
 /// reboot, a crash or a killed daemon, `tiersmith attach HOME` alone goes on where it was: nothing that was acknowledged is lost.
 ///
-/// An SQLite database that one program uses needs no mount: see docs/guide/sqlite.md.
+/// An SQLite database that one program uses needs no mount: give its file. It is attached in place,
+/// and the program opens it through the SQLite VFS (docs/guide/sqlite.md). Several processes that
+/// share one need a mount of its directory.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -27,10 +29,11 @@ Examples:
   tiersmith attach /var/lib/mysql --fast /dev/dax0.0 --profile mariadb
   tiersmith attach /srv/redis --fast /dev/shm --size 64M --emulate      to try it out: the tier does not survive a power cut
   tiersmith attach /srv/redis                                           again, after a reboot or a crash
+  tiersmith attach app.db --fast /mnt/pmem0 --size 256M                 one SQLite file, without a mount
 
-Exit codes: 0 it is attached and mounted; 2 error: the sentence says why, and what was changed if anything.")]
+Exit codes: 0 it is attached, and mounted if it is a directory; 2 error: the sentence says why, and what was changed if anything.")]
 pub(crate) struct Attach {
-    /// The database's directory
+    /// The database's directory, or an SQLite database file
     #[arg(value_name = "HOME")]
     pub(crate) home: PathBuf,
     /// The fast storage: a directory (of a DAX file system), a file in one, or a DAX device. Needed the first time only. An empty file there
@@ -126,7 +129,27 @@ impl Attach {
         self.foreground || self.as_daemon
     }
 
+    /// The first option given that only a mount has.
+    pub(super) fn of_a_mount(&self) -> Option<&'static str> {
+        [
+            ("--profile", self.profile.is_some()),
+            ("--at", self.at.is_some()),
+            ("--volatile", self.volatile),
+            ("--home-model", self.home_model.is_some()),
+            ("--threads", self.threads.is_some()),
+            ("--transport", self.transport.is_some()),
+            ("--sync-on-write", self.sync_on_write.is_some()),
+            ("--lend", self.lend.is_some()),
+            ("--foreground", self.foreground),
+        ]
+        .into_iter()
+        .find_map(|(option, given)| given.then_some(option))
+    }
+
     pub(super) fn run(&self) -> Result<Outcome> {
+        if super::home::is_database_file(&self.home) {
+            return super::attach_sqlite::run(self);
+        }
         if self.stays() {
             return mounted::serve(self);
         }

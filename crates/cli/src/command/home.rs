@@ -31,6 +31,12 @@ pub(crate) enum Subject {
     Directory,
 }
 
+/// Whether the path is a file. That of a mounted home is not looked at: its daemon may hang.
+pub(crate) fn is_database_file(path: &Path) -> bool {
+    let home = Home { path: path.to_path_buf(), fast: Vec::new(), emulate: false };
+    !home.is_directory() && path.is_file()
+}
+
 impl Home {
     /// Looks at the path. An attached database is opened and closed again, and so recovered if it needs that.
     pub(crate) fn subject(&self) -> Result<Subject> {

@@ -1,6 +1,7 @@
 //! The commands, and what their outputs share.
 
 pub(crate) mod attach;
+mod attach_sqlite;
 mod awr;
 mod check;
 mod detach;

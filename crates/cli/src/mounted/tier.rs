@@ -205,7 +205,7 @@ pub(super) fn is_owners(found: &Metadata, home: &Metadata) -> bool {
 }
 
 /// The home's path with dashes, and `.tier`.
-pub(super) fn file_name(home: &Path) -> std::ffi::OsString {
+pub(crate) fn file_name(home: &Path) -> std::ffi::OsString {
     let mut name: Vec<u8> =
         home.as_os_str().as_bytes().iter().map(|b| if *b == b'/' { b'-' } else { *b }).collect();
     while name.first() == Some(&b'-') {

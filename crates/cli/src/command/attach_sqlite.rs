@@ -1,0 +1,121 @@
+//! `tiersmith attach` of a single SQLite file: no mount, no daemon. The program that uses the
+//! database opens it through the VFS.
+
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tiersmith_sqlite::place::{FastSpec, Standing, status};
+
+use super::attach::Attach;
+use super::{print, print_json};
+use crate::Outcome;
+use crate::error::{Error, Result};
+use crate::mounted;
+
+/// Attaches the database file, unless it is attached already.
+///
+/// # Errors
+/// Options that are a mount's; and why it cannot be attached, each a sentence with the remedy. Nothing was changed then.
+pub(super) fn run(wish: &Attach) -> Result<Outcome> {
+    if let Some(option) = wish.of_a_mount() {
+        return Err(Error::Usage(format!(
+            "{option} is for a directory, which is mounted, and {} is a file: its program opens it through the SQLite VFS. Leave it out",
+            wish.home.display()
+        )));
+    }
+    tiersmith_sqlite::register()?;
+    let before = status(&wish.home)?;
+    let attached = before.standing == Standing::Attached;
+    match &wish.fast {
+        Some(fast) => attach(wish, &before.database, fast)?,
+        None if attached => {}
+        None => {
+            return Err(Error::Usage(format!(
+                "{} is not attached; name the fast storage with --fast, a directory or a file",
+                before.database.display()
+            )));
+        }
+    }
+    let now = status(&wish.home)?;
+    if let Some(trouble) = now.trouble {
+        return Err(Error::Usage(trouble));
+    }
+    if wish.json {
+        let members = now.spec.as_ref().map(|spec| spec.members.clone()).unwrap_or_default();
+        let emulated = now.spec.as_ref().is_some_and(|spec| spec.emulate);
+        print_json(&json!({
+            "path": now.database, "attached": true, "was_attached": attached, "members": members, "emulated": emulated,
+            "tier_bytes": now.blocks.as_ref().map(|blocks| blocks.tier_bytes),
+        }))?;
+    } else {
+        let database = now.database.display();
+        let opened = format!(
+            "  open it as file:{database}?vfs=tiersmith in a program that has loaded the extension; where a program cannot give a URI,\n  \
+             set TIERSMITH_SQLITE_DEFAULT=1 for it. `tiersmith detach {database}` gives the plain file back\n"
+        );
+        print(&format!("{now}{opened}"))?;
+    }
+    Ok(Outcome::Good)
+}
+
+fn attach(wish: &Attach, database: &Path, fast: &Path) -> Result<()> {
+    let member = member(fast, database)?;
+    let made = make(&member, database)?;
+    let spec = FastSpec {
+        members: vec![member.clone()],
+        size: Some(wish.size.bytes()),
+        emulate: wish.emulate,
+        ..FastSpec::default()
+    };
+    let attached = tiersmith_sqlite::attach(database, spec);
+    if attached.is_err() && made && std::fs::metadata(&member).is_ok_and(|found| found.len() == 0) {
+        // The error says more than one from here would.
+        let _ = std::fs::remove_file(&member);
+    }
+    Ok(attached?)
+}
+
+/// The tier's file: as it is named, or in the directory that is named, called after the database's
+/// path.
+fn member(fast: &Path, database: &Path) -> Result<PathBuf> {
+    let found = |path: &Path| {
+        path.canonicalize().map_err(|source| Error::Io { what: "find", path: path.to_path_buf(), source })
+    };
+    if fast.is_dir() {
+        return Ok(found(fast)?.join(mounted::tier_file_name(database)));
+    }
+    if fast.exists() {
+        return found(fast);
+    }
+    let parent = fast.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (found(parent), fast.file_name()) {
+        (Ok(parent), Some(name)) => Ok(parent.join(name)),
+        _ => Err(Error::Usage(format!(
+            "there is no {}; give a directory on the fast storage, a file in one, or a DAX device",
+            fast.display()
+        ))),
+    }
+}
+
+/// Makes the tier's file, empty and private, for the database's owner: root may attach for
+/// somebody. Whether it was made.
+fn make(member: &Path, database: &Path) -> Result<bool> {
+    let io = |what| move |source| Error::Io { what, path: member.to_path_buf(), source };
+    let file = match File::options().write(true).create_new(true).mode(0o600).open(member) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
+        Err(e) => return Err(io("make the tier")(e)),
+    };
+    let found = std::fs::metadata(database).map_err(|source| Error::Io {
+        what: "look at",
+        path: database.to_path_buf(),
+        source,
+    })?;
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::fchown(&file, Some(found.uid()), Some(found.gid()))
+            .map_err(io("give the database's owner"))?;
+    }
+    Ok(true)
+}
