@@ -49,6 +49,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use tiersmith_pmem::hash_bytes;
 
 mod sentinel;
+mod torn;
 
 /// How long after destaging began a changed modification time still counts as ours. Longer than any round.
 const OURS_FOR_NS: u64 = 120_000_000_000;
@@ -104,7 +105,7 @@ pub(crate) fn recover(
             tier.table.lock().found((0..tier.geometry.slots).rev().collect(), HashSet::new());
         } else {
             tier.claim_extents(&mut census)?;
-            spoil_torn_lines(&tier)?;
+            torn::spoil_lines(&tier)?;
             apply_records(&tier, len, report)?;
             files = read_files(&tier, &mut census, report)?;
         }
@@ -132,24 +133,6 @@ pub(crate) fn recover(
 }
 
 // --- step 1 ---
-
-/// Makes state lines that were being written as power went unreadable for good. The next line takes the number of the torn one: words that the
-/// two have in common could complete the torn one, if power went again as it is written.
-fn spoil_torn_lines(tier: &Tier) -> Result<()> {
-    let mut spoiled = false;
-    for Slot { number, at } in tier.each_slot() {
-        let word = unseal_value(tier.seed, 0, Place::Slot(number), tier.load_checked(at)?);
-        let Some(id) = word.filter(|id| *id != 0) else { continue };
-        for check in StateLine::torn(&read_slot(tier, at)?, tier.seed, id) {
-            tier.store_word(at.plus(check), 0);
-            spoiled = true;
-        }
-    }
-    if spoiled {
-        tier.fence();
-    }
-    Ok(())
-}
 
 fn read_slot(tier: &Tier, at: WordAt) -> Result<[u8; SLOT]> {
     let mut bytes = [0; SLOT];

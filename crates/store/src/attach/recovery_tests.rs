@@ -61,7 +61,7 @@ impl Known {
         Known {
             id: placed.id,
             seed: placed.tier.seed,
-            slot_at: placed.tier.geometry.slot_at(placed.slot) as usize,
+            slot_at: placed.slot.get().unwrap().at.offset() as usize,
             entries: (0..4).map(|n| leaf.word_at(n)).collect(),
             first: leaf.get(0),
         }
