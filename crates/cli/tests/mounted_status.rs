@@ -1,4 +1,5 @@
-//! What `status` and `attach` tell of a home that is mounted, above all when something is wrong with it.
+//! What `status` and `attach` tell of a home that is mounted, above all when something is wrong
+//! with it.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 

@@ -1,6 +1,7 @@
 //! Byte sizes as people write them: `64M`, `64MB`, `64MiB`, `1G`, `8192`.
 //!
-//! Deliberately absent: decimal units. K, M, G and T are powers of 1024, as in SLOB's and Oracle's parameters, and so are KB and MB, as in PostgreSQL's.
+//! Deliberately absent: decimal units. K, M, G and T are powers of 1024, as in SLOB's and Oracle's
+//! parameters, and so are KB and MB, as in PostgreSQL's.
 
 use std::fmt;
 use std::str::FromStr;

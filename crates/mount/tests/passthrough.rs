@@ -89,8 +89,9 @@ fn a_file_that_changes_its_class_with_its_name_keeps_its_bytes() {
     }
 }
 
-/// A length that is seen while another thread appends may lie within what it appends: ext4 itself, without a mount, shows a border of a page there. What is
-/// promised is that appends do not mix, and that what was acknowledged is in the length.
+/// A length that is seen while another thread appends may lie within what it appends: ext4 itself,
+/// without a mount, shows a border of a page there. What is promised is that appends do not mix,
+/// and that what was acknowledged is in the length.
 #[test]
 fn many_files_are_opened_and_closed_by_many_threads() {
     let Some(place) = place() else { return };

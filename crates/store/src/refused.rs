@@ -1,8 +1,11 @@
-//! Files whose blocks home refused (it is full, or failing), and what else background work failed with: known until the same work succeeds again.
+//! Files whose blocks home refused (it is full, or failing), and what else background work failed
+//! with: known until the same work succeeds again.
 //!
-//! Destaging is done by the background, by writers that need room and by commands, and most of the time by nobody. A look at the last attempt would
-//! therefore forget a full home as soon as there is nothing to do. So each file whose destaging fails is remembered with its error, and the background
-//! tries it again now and then ([`RETRY_STEPS`]): the error goes when all of the file's blocks went home, or when the file is gone.
+//! Destaging is done by the background, by writers that need room and by commands, and most of the
+//! time by nobody. A look at the last attempt would therefore forget a full home as soon as there
+//! is nothing to do. So each file whose destaging fails is remembered with its error, and the
+//! background tries it again now and then ([`RETRY_STEPS`]): the error goes when all of the file's
+//! blocks went home, or when the file is gone.
 
 use crate::attached::Inner;
 use crate::error::{Error, Result};
@@ -12,7 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Background steps from one attempt to the next: about a second. Counted, not timed, so that a run of the simulator can be repeated.
+/// Background steps from one attempt to the next: about a second. Counted, not timed, so that a run
+/// of the simulator can be repeated.
 const RETRY_STEPS: u64 = 50;
 
 /// What [`Inner`] remembers of it.
@@ -46,7 +50,7 @@ impl Refused {
     pub(crate) fn message(&self) -> Option<String> {
         match self.first() {
             (0 | 1, Some(error)) => Some(error),
-            (files, Some(error)) => Some(format!("{error}; so it is with {} more files", files - 1)),
+            (files, Some(error)) => Some(format!("{error}; the same goes for {} more files", files - 1)),
             (_, None) => self.step.lock().clone(),
         }
     }

@@ -132,7 +132,8 @@ pub struct Stats {
     pub home_model: Option<String>,
     /// Files that the kernel writes itself.
     pub lending: LendingStats,
-    /// What destaging or other background work failed with, until it succeeds: home is full or failing, say.
+    /// What destaging or other background work failed with, until it succeeds: home is full or
+    /// failing, say.
     pub background_error: Option<String>,
     /// Files of which home took no blocks when it was last tried.
     pub refused_files: u64,

@@ -262,7 +262,8 @@ fn a_full_home_is_told_of_until_it_takes_the_blocks_again() {
         assert!(error.contains("a.d8") && error.contains("free space there"), "{what}: {error}");
         assert!(!error.contains('{'), "{what}: {error}");
     };
-    // Most of the tier is free: these steps of the background have nothing to do, and prove nothing.
+    // Most of the tier is free: these steps of the background have nothing to do, and prove
+    // nothing.
     let idle = |steps| (0..steps).for_each(|_| drop(attached.background_step()));
     assert_no_space(&destage("a.d8").unwrap_err());
     idle(10);

@@ -26,8 +26,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
 /// Parts that may have `unsafe` code: the instructions, and the foreign borders.
 const UNSAFE_PARTS: &[&str] = &["pmem", "sqlite", "mount"];
 
-/// Where `{:?}` stands in a message on purpose: text that is to be shown quoted and escaped, and durations, which Rust writes as people do.
-/// File, and the end of its path; then what is printed.
+/// Where `{:?}` stands in a message on purpose: text that is to be shown quoted and escaped, and
+/// durations, which Rust writes as people do. File, and the end of its path; then what is printed.
 const SHOWN_QUOTED: &[(&str, &[&str])] = &[
     ("awr/src/snapshot.rs", &["{key:?}"]),
     // The names of the protocol's own alerts.
@@ -214,7 +214,8 @@ fn unsafe_code_is_forbidden_outside_the_parts_that_need_it() {
     assert_none("crate roots without `#![forbid(unsafe_code)]`", &faults);
 }
 
-/// `{:?}` of an error or of a structure prints Rust: `Os { code: 28, kind: StorageFull, .. }`, `RealHome { path: .. }`.
+/// `{:?}` of an error or of a structure prints Rust: `Os { code: 28, kind: StorageFull, .. }`,
+/// `RealHome { path: .. }`.
 #[test]
 fn no_message_shows_the_debug_text_of_rust() {
     let mut faults = Vec::new();

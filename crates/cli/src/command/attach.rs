@@ -40,8 +40,9 @@ pub(crate) struct Attach {
     /// counts as made by this command, and goes with `detach`
     #[arg(long, value_name = "PATH")]
     pub(crate) fast: Option<PathBuf>,
-    /// Bytes of the tier's file, when it is made (K, M, G, T, powers of 1024); a device or a file that has bytes is used whole. Redo that the
-    /// kernel writes itself comes on top: see --passthrough-max
+    /// Bytes of the tier's file, when it is made (K, M, G, T, powers of 1024); a device or a file
+    /// that has bytes is used whole. Redo that the kernel writes itself comes on top: see
+    /// --passthrough-max
     #[arg(long, value_name = "BYTES", default_value = "1G")]
     pub(crate) size: ByteSize,
     /// What the files are: postgres, mariadb, redis, sqlite, generic, or the path of a profile file [default: by looking into the directory]
@@ -74,8 +75,8 @@ pub(crate) struct Attach {
     /// daemon, whose wait events then have each of them; those of the kernel are in the database's own wait events only
     #[arg(long, value_enum)]
     pub(crate) lend: Option<Lend>,
-    /// Bytes the redo files that the kernel writes itself may take beside the tier, in TIER.lent: on the fast storage, besides --size
-    /// [default: 1G; only where --lend is in effect]
+    /// Bytes the redo files that the kernel writes itself may take beside the tier, in TIER.lent:
+    /// on the fast storage, besides --size [default: 1G; only where --lend is in effect]
     #[arg(long, value_name = "BYTES")]
     pub(crate) passthrough_max: Option<ByteSize>,
     /// Stay in the foreground, messages on standard error: for a service manager. SIGTERM unmounts; the home stays attached

@@ -29,8 +29,8 @@ pub(super) const REQUEST_MAX: u32 = 64 << 10;
 const REPLY_MAX: u32 = 64 << 20;
 /// How long the daemon waits for a request that has begun, and for a reply to be taken.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a command waits for a daemon to take its request, and for an answer that needs no work. A daemon that is stopped, or waits for storage that
-/// hangs, must not make `status` hang.
+/// How long a command waits for a daemon to take its request, and for an answer that needs no work.
+/// A daemon that is stopped, or waits for storage that hangs, must not make `status` hang.
 const ANSWER: Duration = Duration::from_secs(10);
 /// How many commands may wait to be taken.
 const BACKLOG: i32 = 128;
@@ -213,10 +213,12 @@ fn silent(place: &Place, daemon: Option<i32>) -> Error {
     let seconds = ANSWER.as_secs();
     Error::Usage(match daemon {
         Some(pid) if is_stopped(pid) => format!(
-            "the daemon of {home} does not answer: process {pid} is stopped, and so is everything that uses {home}; `kill -CONT {pid}` lets it go on"
+            "the daemon of {home} does not answer: process {pid} is stopped, and so is everything \
+             that uses {home}; `kill -CONT {pid}` lets it go on"
         ),
         Some(pid) => format!(
-            "the daemon of {home} (process {pid}) has not answered for {seconds} s; if the storage below it hangs, it waits for that: {} may say more",
+            "the daemon of {home} (process {pid}) has not answered for {seconds} s; if the storage \
+             below it hangs, it waits for that: {} may say more",
             place.log().display()
         ),
         None => format!(
@@ -226,7 +228,8 @@ fn silent(place: &Place, daemon: Option<i32>) -> Error {
     })
 }
 
-/// A connection, if somebody listens. Of a stopped daemon whose queue is full, connecting would wait for ever without a limit.
+/// A connection, if somebody listens. Of a stopped daemon whose queue is full, connecting would
+/// wait for ever without a limit.
 fn connect_to(path: &Path) -> std::io::Result<UnixStream> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
     let socket =

@@ -1,9 +1,12 @@
-//! The daemon's log: its standard error, in a file beside the home, of which so much is kept and no more.
+//! The daemon's log: its standard error, in a file beside the home, of which so much is kept and no
+//! more.
 //!
-//! A file that has more than [`LOG_MAX`] bytes takes the name of the older one ([`Place::log_old`]), which goes, and the log begins anew. The daemon looks at
-//! each of its ticks, so a file may be longer by what is written in a quarter of a second.
+//! A file that has more than [`LOG_MAX`] bytes takes the name of the older one
+//! ([`Place::log_old`]), which goes, and the log begins anew. The daemon looks at each of its
+//! ticks, so a file may be longer by what is written in a quarter of a second.
 //!
-//! **Invariant**: what is written to is a file of root or this user alone, never a link: it lies where the home's user may write.
+//! **Invariant**: what is written to is a file of root or this user alone, never a link: it lies
+//! where the home's user may write.
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};

@@ -60,8 +60,9 @@ pub(crate) fn unexpected(path: &Path) -> Error {
     ))
 }
 
-/// What is wrong when a file system of ours is mounted at the home's path and no daemon answers at the socket. `None`: nothing is mounted there, or
-/// what is there is the mount of a daemon that has died, which `attach` and `detach` clear.
+/// What is wrong when a file system of ours is mounted at the home's path and no daemon answers at
+/// the socket. `None`: nothing is mounted there, or what is there is the mount of a daemon that has
+/// died, which `attach` and `detach` clear.
 pub(crate) fn unreachable(place: &Place) -> Option<String> {
     let Standing::Mounted(at) = place.standing(None) else { return None };
     let (path, at) = (place.path().display(), at.display());
@@ -72,15 +73,17 @@ pub(crate) fn unreachable(place: &Place) -> Option<String> {
     });
     if attachment(place.path()).is_ok_and(|note| note.is_none()) {
         return Some(format!(
-            "{path} is mounted at {at} by {by}, but the home's files are gone: {} was removed while it was attached. What is shown at {at} cannot be kept. \
-             End the daemon (kill {pid}; or umount -l {at}), and restore the database from a backup",
+            "{path} is mounted at {at} by {by}, but the home's files are gone: {} was removed while \
+             it was attached. What is shown at {at} cannot be kept. End the daemon (kill {pid}; or \
+             umount -l {at}), and restore the database from a backup",
             place.aside().display()
         ));
     }
     daemon.is_some().then(|| {
         format!(
-            "{path} is mounted at {at} by {by}, which cannot be asked: its socket {} was removed. Nothing is lost. Stop the database, end the daemon \
-             (kill {pid}), and `tiersmith attach {path}` mounts it again",
+            "{path} is mounted at {at} by {by}, which cannot be asked: its socket {} was removed. \
+             Nothing is lost. Stop the database, end the daemon (kill {pid}), and `tiersmith attach \
+             {path}` mounts it again",
             place.control().display()
         )
     })

@@ -67,8 +67,8 @@ fn holders_of(is_sought: impl Fn(&Path) -> bool) -> Vec<Holder> {
     found
 }
 
-/// The daemon that serves the home at `place`, found by what it has open: for when it cannot be asked. `None` when there is none, or this user may not
-/// look at it.
+/// The daemon that serves the home at `place`, found by what it has open: for when it cannot be
+/// asked. `None` when there is none, or this user may not look at it.
 pub(crate) fn daemon_of(place: &Place) -> Option<Holder> {
     let aside = place.aside();
     let mut removed = aside.clone().into_os_string();

@@ -24,7 +24,8 @@ pub(crate) struct Attached {
     pub(crate) members: Vec<PathBuf>,
     /// Bytes of them.
     pub(crate) tier_bytes: u64,
-    /// Bytes that redo files may take beside them, on the same storage, while the kernel writes them itself.
+    /// Bytes that redo files may take beside them, on the same storage, while the kernel writes
+    /// them itself.
     #[serde(default)]
     pub(crate) passthrough_max_bytes: u64,
     /// Whether they only stand for persistent memory.

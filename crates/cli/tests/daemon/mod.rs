@@ -80,8 +80,9 @@ impl Site {
         site
     }
 
-    /// An empty home on a file system of its own with room for `mib` MiB; the fast storage is elsewhere. `None`, said on standard error, where root
-    /// is needed for that and is not to be had.
+    /// An empty home on a file system of its own with room for `mib` MiB; the fast storage is
+    /// elsewhere. `None`, said on standard error, where root is needed for that and is not to be
+    /// had.
     pub(crate) fn on_small_disk(mib: u32) -> Option<Site> {
         let mut site = Site::new();
         let disk = site.home.with_file_name("disk");

@@ -82,7 +82,8 @@ impl<S: Clone> Prepared<S> {
     }
 }
 
-/// A sync of redo, as the workload repository's own sources call it: its findings look for that name.
+/// A sync of redo, as the workload repository's own sources call it: its findings look for that
+/// name.
 pub(crate) const REDO_SYNC: &str = "redo sync";
 
 /// A wait event that a server counted itself.

@@ -115,13 +115,15 @@ impl Loan {
         self.size_at_home().is_some()
     }
 
-    /// How long the plain file is, if home has all of it: nobody has it then, and nobody has changed it since.
+    /// How long the plain file is, if home has all of it: nobody has it then, and nobody has
+    /// changed it since.
     fn size_at_home(&self) -> Option<u64> {
         let (changes, size) = (*self.at_home.lock())?;
         (changes == self.changes.load(Ordering::Acquire)).then_some(size)
     }
 
-    /// How long the plain file is. The file system is asked only if that may have changed: the background wants to know at each step, for ever.
+    /// How long the plain file is. The file system is asked only if that may have changed: the
+    /// background wants to know at each step, for ever.
     fn plain_bytes(&self, plain: &Plain) -> u64 {
         self.size_at_home().unwrap_or_else(|| plain.file.stat().map_or(0, |stat| stat.size))
     }
