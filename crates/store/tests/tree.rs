@@ -129,6 +129,14 @@ fn no_source_file_is_longer_than_a_reader_bears() {
 }
 
 #[test]
+fn what_is_released_carries_no_line_tables() {
+    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    let release = &manifest["profile"]["release"];
+    assert_eq!(release["strip"].as_str(), Some("debuginfo"), "{release}");
+    assert!(release.get("debug").is_none(), "{release}");
+}
+
+#[test]
 fn no_file_is_called_utils_common_or_misc() {
     let faults: Vec<String> = sources(&[".rs"])
         .into_iter()
