@@ -37,7 +37,7 @@ pub(crate) struct Attach {
     #[arg(value_name = "HOME")]
     pub(crate) home: PathBuf,
     /// The fast storage: a directory (of a DAX file system), a file in one, or a DAX device. Needed the first time only. An empty file there
-    /// counts as made by this command, and goes with `detach`
+    /// counts as made by this command, and goes with `detach` (that of a database file stays)
     #[arg(long, value_name = "PATH")]
     pub(crate) fast: Option<PathBuf>,
     /// Bytes of the tier's file, when it is made (K, M, G, T, powers of 1024); a device or a file
