@@ -188,3 +188,20 @@ fn recycle<'a>(mut list: Vec<(u64, &[u8])>) -> Vec<(u64, &'a [u8])> {
     // Collecting from a vector's own iterator keeps its memory.
     list.into_iter().map(|(offset, _)| (offset, &[][..])).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_page_that_was_written_twice_the_newer_counts() {
+        let mut batch = Batch::default();
+        batch.begin();
+        for (page, byte) in [(1, 1), (0, 2), (1, 3), (0, 4)] {
+            batch.add(page * 512, &[byte; 512]);
+        }
+        batch.sort();
+        let kept: Vec<_> = batch.pages.iter().map(|(page, at, _)| (*page, batch.bytes[*at])).collect();
+        assert_eq!(kept, [(0, 4), (512, 3)]);
+    }
+}

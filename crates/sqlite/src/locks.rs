@@ -141,6 +141,7 @@ mod tests {
         locks.unlock(&mut two, LOCK_NONE);
         assert_eq!(locks.lock(&mut one, LOCK_EXCLUSIVE), OK);
         assert!(locks.reserved());
+        assert_eq!(locks.lock(&mut two, LOCK_SHARED), BUSY);
         locks.unlock(&mut one, LOCK_NONE);
         assert_eq!(locks.0.load(Ordering::Relaxed), 0);
     }
