@@ -190,6 +190,8 @@ if [ -n "$list_only" ]; then
 fi
 
 mkdir -p "$place"
+exec 9>"$place/lock"
+flock -n 9 || give_up "mutants are being tried already in $place: wait for that run"
 rm -rf "$tree"
 mkdir "$tree"
 git ls-files -z --cached --others --exclude-standard | tar --null -T - -cf - | tar -xf - -C "$tree"
