@@ -27,12 +27,16 @@
 //!
 //! Stays in the tier whatever happens: a file that is open, pinned, lent, or removed and not
 //! durably so; and a sentinel, by which the next attach sees that a server ran without the tier.
+//!
+//! # Locks
+//! A tier's `making_slots`, then `names`, then those of a file ([`crate::file`]). A tier's `table` is
+//! taken last, for a look or a change in DRAM.
 
 use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{Entry, Place, seal, seal_value};
-use crate::format::slot::{Identity, ROOTS_AT, SLOT, StateLine, encode_path};
+use crate::format::slot::{DESTAGING, Identity, ROOTS_AT, SLOT, StateLine, encode_path};
 use crate::home::{Home, HomeStat};
 use crate::names::placed;
 use crate::options::TierSpec;
@@ -140,7 +144,7 @@ impl Inner {
         };
         let _ = self.events.record(waits::SLOT_WAIT, start);
         if let Err(e) = &result {
-            self.note_refused(tier, e);
+            self.note_refused(tier, *class, e);
         }
         result
     }
@@ -161,13 +165,13 @@ impl Inner {
 
     /// In the log once, until a file has got a slot again: a database without slots opens files by
     /// the thousand.
-    fn note_refused(&self, tier: &Tier, error: &Error) {
+    fn note_refused(&self, tier: &Tier, class: FileClass, error: &Error) {
         let message = error.to_string();
         let mut table = tier.table.lock();
         if table.refused.is_none() {
             log::error!("{message}");
         }
-        table.refused = Some(Refused { at: Instant::now(), message });
+        table.refused = Some(Refused { at: Instant::now(), class, message });
     }
 
     /// Makes the table larger although the tier has no room to spare: what is in a whole unit goes
@@ -263,6 +267,15 @@ impl Inner {
             self.finish_earlier_cut(file, placed)?;
         }
         self.destage_file(file, u64::MAX)?;
+        {
+            // Space was reserved at home, and no sync was waited for: nobody would settle it later.
+            let _moving = placed.moving.lock();
+            let mut meta = placed.meta.lock();
+            if meta.line.flags & DESTAGING != 0 && placed.has_slot() && !placed.is_gone() {
+                file.home.sync().map_err(file.io("cannot sync"))?;
+                self.stamp(file, placed, &mut meta)?;
+            }
+        }
         self.settle_times(file)
     }
 

@@ -96,6 +96,7 @@ fn power_cut_while_files_leave_the_tier_for_others_loses_nothing() {
         write("r.redo", 0, 5000),
         Op::SetTime { name: "b.big" },
         Op::Truncate { name: "a.db", size: 5000 },
+        Op::Allocate { name: "a.db", len: 30000 },
         Op::Pin { name: "r.redo" },
         Op::Hold { name: "b.big" },
     ];

@@ -64,7 +64,7 @@ pub(crate) struct FileTable {
     per_extent: u64,
     /// The unit of each.
     extents: Vec<u64>,
-    /// Since when no slot was to be had; `None` since one was.
+    /// That a file got no slot; `None` since another one of its class got one.
     pub(crate) refused: Option<Refused>,
     /// When giving slots back was last tried in vain.
     pub(crate) in_vain: Option<Instant>,
@@ -73,6 +73,7 @@ pub(crate) struct FileTable {
 /// That a file could get no slot.
 pub(crate) struct Refused {
     pub(crate) at: Instant,
+    pub(crate) class: FileClass,
     pub(crate) message: String,
 }
 
@@ -136,7 +137,8 @@ impl FileTable {
         if self.free_for(class) == 0 {
             return None;
         }
-        self.refused = None;
+        // A redo file has slots of its own: that it got one says nothing of data files.
+        self.refused.take_if(|refused| refused.class == class);
         self.free.pop()
     }
 
@@ -293,8 +295,9 @@ impl Tier {
 
 #[cfg(test)]
 mod tests {
-    use super::{FileTable, REDO_SLOTS_MOST};
+    use super::{FileTable, REDO_SLOTS_MOST, Refused};
     use crate::profile::FileClass;
+    use std::time::Instant;
 
     fn table(slots: u64, files: impl IntoIterator<Item = u64>) -> FileTable {
         let mut table = FileTable { fixed: slots, per_extent: 32, ..FileTable::default() };
@@ -312,6 +315,17 @@ mod tests {
         numbers.begin(1 << 20);
         numbers.last_file = FileTable::FILE_MASK;
         assert_eq!((numbers.take(FileClass::Redo), numbers.new_id()), (Some(8), 1));
+    }
+
+    #[test]
+    fn a_slot_for_redo_does_not_end_that_a_data_file_was_refused() {
+        let mut table = table(32, []);
+        while table.take(FileClass::Data).is_some() {}
+        let (at, message) = (Instant::now(), String::new());
+        table.refused = Some(Refused { at, class: FileClass::Data, message });
+        assert!(table.take(FileClass::Redo).is_some() && table.refused.is_some());
+        (0..5).for_each(|slot| table.give(Some(slot), 0));
+        assert!(table.take(FileClass::Data).is_some() && table.refused.is_none());
     }
 
     #[test]
