@@ -210,6 +210,23 @@ fn a_write_to_a_part_of_a_block_that_is_cut_off_meanwhile_lengthens_the_file_aga
     assert_eq!(place::read(&it.killed(|_| {}).unwrap(), "a.d8"), want);
 }
 
+#[test]
+fn a_batch_that_is_no_set_of_blocks_is_refused_and_changes_nothing() {
+    let it = attached(4);
+    let file = it.attached.open("a.d8", OpenMode::WRITE).unwrap();
+    let (block, part) = ([1; B], [1; B / 2]);
+    let at = B as u64;
+    for batch in [
+        vec![(0, &block[..]), (at, &block[..]), (0, &block[..])],
+        vec![(0, &block[..]), (at, &part[..])],
+        vec![(0, &block[..]), (at + 512, &block[..])],
+    ] {
+        file.write_batch(&batch).unwrap_err();
+        assert_eq!(place::contents(&file), [9; 4 * B]);
+    }
+    file.write_batch(&[(0, &block[..]), (at, &block[..])]).unwrap();
+}
+
 // --- redo ---
 
 #[test]
