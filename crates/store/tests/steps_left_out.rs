@@ -211,6 +211,16 @@ fn a_write_to_a_part_of_a_block_that_is_cut_off_meanwhile_lengthens_the_file_aga
 }
 
 #[test]
+fn a_write_past_the_end_after_a_cut_that_home_refused_shows_nothing_that_was_cut_off() {
+    let it = attached(4);
+    let file = it.attached.open("a.d8", OpenMode::WRITE).unwrap();
+    it.home.fail_nth_write(1);
+    file.truncate(B as u64).unwrap_err();
+    file.write(3 * B as u64, &[7; B]).unwrap();
+    assert_eq!(place::contents(&file), [vec![9; B], vec![0; 2 * B], vec![7; B]].concat());
+}
+
+#[test]
 fn a_batch_that_is_no_set_of_blocks_is_refused_and_changes_nothing() {
     let it = attached(4);
     let file = it.attached.open("a.d8", OpenMode::WRITE).unwrap();
