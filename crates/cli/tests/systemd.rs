@@ -35,6 +35,32 @@ struct Manager {
     process: Child,
     runtime: PathBuf,
     units: Vec<String>,
+    /// Its control groups.
+    groups: Vec<PathBuf>,
+}
+
+/// New control groups for one manager, in the hierarchies by which it knows its own place: version 2's
+/// below the group of this process, and version 1's named one. `None` where none can be made.
+fn own_groups() -> Option<Vec<PathBuf>> {
+    let name = format!("tiersmith-test-{}", std::process::id());
+    let base = Path::new("/sys/fs/cgroup");
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = |mark: &str, at: PathBuf| {
+        let path = own.lines().find_map(|line| line.split_once(mark))?.1;
+        at.join("cgroup.procs").exists().then(|| at.join(path).join(&name))
+    };
+    let whole = group("0::/", base.to_path_buf());
+    let parts = || [group("name=systemd:/", base.join("systemd")), group("0::/", base.join("unified"))];
+    let groups: Vec<PathBuf> = match whole {
+        Some(group) => vec![group],
+        None => parts().into_iter().flatten().collect(),
+    };
+    let made = groups.iter().all(|group| fs::create_dir(group).is_ok());
+    if !made || groups.is_empty() {
+        groups.iter().for_each(|group| remove_empty(group));
+        return None;
+    }
+    Some(groups)
 }
 
 impl Manager {
@@ -46,12 +72,16 @@ impl Manager {
         let runtime = dir.join("runtime");
         fs::create_dir(&runtime).unwrap();
         fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
-        // It runs for users only where a manager of the system seems to.
-        let script = "[ -d /run/systemd/system ] || \
+        // It moves all that is in its control group, so it gets one of its own; and it runs for users
+        // only where a manager of the system seems to.
+        let own = own_groups().ok_or("there is no control group to put it in")?;
+        let script = "for group; do echo $$ >\"$group/cgroup.procs\" || exit 1; done; \
+             [ -d /run/systemd/system ] || \
              { mount -t tmpfs -o mode=755 none /run && mkdir -p /run/systemd/system; } && \
              exec \"$0\" --user --unit=none.target";
         let process = Command::new("unshare")
             .args(["--mount", "sh", "-c", script, systemd])
+            .args(&own)
             .env("XDG_RUNTIME_DIR", &runtime)
             .env("SYSTEMD_UNIT_PATH", units)
             .env("HOME", &runtime)
@@ -63,7 +93,7 @@ impl Manager {
             .stderr(fs::File::create(dir.join("manager.log")).unwrap())
             .spawn()
             .map_err(|e| format!("unshare cannot be run ({e})"))?;
-        let mut manager = Manager { process, runtime, units: Vec::new() };
+        let mut manager = Manager { process, runtime, units: Vec::new(), groups: own };
         let said = || fs::read_to_string(dir.join("manager.log")).unwrap_or_default().trim().to_owned();
         wait_until("systemd runs or has ended", || {
             manager.runtime.join("systemd/private").exists() || manager.process.try_wait().unwrap().is_some()
@@ -118,10 +148,12 @@ impl Drop for Manager {
         }
         let _ = self.process.kill();
         let _ = self.process.wait();
-        // Its control groups are empty; one that is not is another manager's, and stays.
-        for entry in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-            for group in ["app.slice", "init.scope"] {
-                remove_empty(&entry.path().join(group));
+        for group in &self.groups {
+            remove_empty(group);
+            // The manager has made one of the same place for each controller of version 1.
+            let Ok(place) = group.strip_prefix("/sys/fs/cgroup/systemd") else { continue };
+            for entry in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+                remove_empty(&entry.path().join(place));
             }
         }
     }
