@@ -206,11 +206,15 @@ impl Inner {
     fn forget_replaced(&self, known: &Arc<FileState>) -> Result<()> {
         if let Some(placed) = known.placed.as_ref().filter(|p| !p.is_gone()) {
             let (dirty, _) = placed.map.counts();
-            if dirty > 0 || placed.loan.is_lent() {
+            // Who has it open could still write to it. Its home file may be closed meanwhile, so its
+            // inode number is free for another file.
+            let is_open = known.handles.load(Ordering::Acquire) > 0;
+            if dirty > 0 || placed.loan.is_lent() || is_open {
+                let open = if is_open { ", and a program still has the removed one open" } else { "" };
                 return Err(Error::HomeChanged {
                     path: known.path.lock().clone(),
                     dirty_blocks: dirty,
-                    how: "it was removed and another file has its inode number".into(),
+                    how: format!("it was removed and another file has its inode number{open}"),
                     expected: None,
                 });
             }

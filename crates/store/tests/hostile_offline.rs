@@ -315,6 +315,34 @@ fn attributes_that_are_not_contents_may_change() {
 }
 
 #[test]
+fn a_file_that_is_open_keeps_its_slot_when_another_file_gets_its_inode_number() {
+    let place = Place::new();
+    for name in ["a.d8", "x.d8", "y.d8", "z.d8"] {
+        fs::write(place.home().join(name), place::pattern(1, 0, 16_384)).unwrap();
+    }
+    let attached = open(&place);
+    let held = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    // Others are used, so the home file of the first one is closed.
+    for name in ["x.d8", "y.d8", "z.d8", "x.d8", "y.d8", "z.d8"] {
+        place::read(&attached, name);
+    }
+    let ino = fs::metadata(place.aside().join("a.d8")).unwrap().ino();
+    let_the_clock_tick();
+    fs::remove_file(place.aside().join("a.d8")).unwrap();
+    let new = place.aside().join("b.d8");
+    fs::write(&new, place::pattern(9, 0, 16_384)).unwrap();
+    if fs::metadata(&new).unwrap().ino() != ino {
+        println!("skipped: an inode number used again, because this file system does not do that");
+        return;
+    }
+    let error = attached.open("b.d8", OpenMode::WRITE).map(drop).unwrap_err();
+    assert!(matches!(error, Error::HomeChanged { .. }), "{error}");
+    assert!(error.to_string().contains("still has the removed one open"), "{error}");
+    drop(held);
+    assert!(place::read(&attached, "b.d8") == place::pattern(9, 0, 16_384));
+}
+
+#[test]
 fn a_new_file_with_the_inode_number_of_a_removed_one_does_not_inherit_its_blocks() {
     let place = Place::new();
     with_clean_copies(&place);
