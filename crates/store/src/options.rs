@@ -80,9 +80,10 @@ impl TierSpec {
         if self.slots > 0 {
             return self.slots;
         }
-        // A quarter more than there are, of a sixteenth of the tier at most.
+        // A quarter more than there are, on a sixteenth of each member at most: they are on the first
+        // one, and what it lacks for blocks no other member can use.
         let by_size = (len.max(self.size) / (256 << 10)).clamp(64, 65536);
-        let most = len * self.members.len() as u64 / 16 / SLOT as u64;
+        let most = len / 16 / SLOT as u64;
         by_size.max((files + files / 4 + 256).min(most))
     }
 

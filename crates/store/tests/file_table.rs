@@ -64,6 +64,20 @@ fn files_that_nobody_has_open_give_their_slots_to_others() {
 }
 
 #[test]
+fn a_home_of_many_files_takes_no_more_of_a_striped_tier_than_of_one_member() {
+    let place = Place::in_memory();
+    directories(&place);
+    let none = [];
+    (0..3000).for_each(|n| std::fs::write(place.home().join(name(n)), none).unwrap());
+    let spec = TierSpec { slots: 0, ..place.striped(16, 32 * MIB) };
+    let home = attached(&place, spec);
+    let tier = home.stats().tiers[0].clone();
+    assert!(tier.usable_bytes >= 28 * MIB, "{} bytes of 32 MiB are left for blocks", tier.usable_bytes);
+    write_page(&home, 1, 1);
+    home.detach().unwrap();
+}
+
+#[test]
 fn a_redo_file_has_a_slot_when_data_files_fill_the_table() {
     let place = Place::in_memory();
     directories(&place);
