@@ -288,7 +288,9 @@ impl RealHome {
         }
         let dir = rustix::fs::openat(holder, name, DIRECTORY, Mode::empty())?;
         rustix::fs::fchmod(&dir, Mode::RWXU)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Not over what is there: the home's owner may have linked a file of somebody else.
+        remove_note_file(&dir)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let readable = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
         let file = File::from(rustix::fs::openat(&dir, NOTE_FILE, flags, readable)?);
         file.write_all_at(note_text(place, note).as_bytes(), 0)?;

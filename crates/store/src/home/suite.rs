@@ -457,6 +457,20 @@ fn files_put_beside_the_note_stop_the_way_back_and_are_named() {
 }
 
 #[test]
+fn a_file_that_has_the_name_of_the_note_is_replaced_and_not_written_to() {
+    let moved = Moved::new(true);
+    close(&moved.open()).unwrap();
+    moved.let_write_beside_the_note();
+    let (note, other) = (moved.path().join(NOTE_FILE), moved.dir.path().join("other"));
+    std::fs::write(&other, "somebody else's").unwrap();
+    std::fs::remove_file(&note).unwrap();
+    std::fs::hard_link(&other, &note).unwrap();
+    close(&moved.open()).unwrap();
+    moved.is_closed();
+    assert_eq!(std::fs::read(&other).unwrap(), b"somebody else's");
+}
+
+#[test]
 fn a_note_without_its_data_and_data_in_both_places_are_refused() {
     let moved = Moved::new(true);
     close(&moved.open()).unwrap();
