@@ -162,10 +162,12 @@ impl Vault {
 
     /// The open directory of the files, or of the note that has their name.
     pub(super) fn open_files(&self) -> Result<OwnedFd, Errno> {
-        let was_locked = self.is_locked()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = self.inside(|| rustix::fs::openat(&self.dir, FILES_NAME, flags, Mode::empty()));
-        if was_locked {
+        let (opened, unlocked) =
+            self.enter(|| rustix::fs::openat(&self.dir, FILES_NAME, flags, Mode::empty()));
+        // Who unlocks it locks it again. What it was like before does not tell: it may be locked
+        // between that look and this one.
+        if unlocked {
             self.set_mode(LOCKED)?;
         }
         opened
@@ -174,14 +176,29 @@ impl Vault {
     /// Calls `work`, which goes into the vault; unlocks it when it is locked, by another process
     /// that has just looked into it, too.
     pub(super) fn inside<T>(&self, work: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        self.enter(work).0
+    }
+
+    /// The same; and whether it unlocked the vault.
+    fn enter<T>(&self, work: impl Fn() -> Result<T, Errno>) -> (Result<T, Errno>, bool) {
+        let mut unlocked = false;
         for _ in 0..TRIES {
-            match work() {
-                Err(Errno::ACCESS) if self.is_locked()? => self.set_mode(Mode::RWXU)?,
-                other => return other,
+            let refused = match work() {
+                Err(Errno::ACCESS) => Errno::ACCESS,
+                other => return (other, unlocked),
+            };
+            match self.is_locked() {
+                Ok(true) => {}
+                Ok(false) => return (Err(refused), unlocked),
+                Err(e) => return (Err(e), unlocked),
             }
+            if let Err(e) = self.set_mode(Mode::RWXU) {
+                return (Err(e), unlocked);
+            }
+            unlocked = true;
             std::thread::sleep(Duration::from_millis(1));
         }
-        work()
+        (work(), unlocked)
     }
 
     /// The names in it.
@@ -218,5 +235,62 @@ impl Vault {
 
     fn of_another(&self, owner: Uid) -> io::Error {
         HomeError::VaultOfAnother { vault: self.path.clone(), owner: owner.as_raw() }.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::sync::Barrier;
+
+    /// Root is never locked out.
+    const SOMEBODY: u32 = 65534;
+    const ROUNDS: u32 = 4000;
+
+    #[test]
+    fn a_vault_that_is_locked_while_somebody_looks_into_it_stays_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vault");
+        std::fs::create_dir_all(path.join(FILES_NAME)).unwrap();
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let root = geteuid().is_root();
+        if root {
+            chown(&path, Some(SOMEBODY), None).unwrap();
+        }
+        let barrier = Barrier::new(2);
+        let open = || {
+            if root {
+                let uid = Uid::from_raw(SOMEBODY);
+                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            }
+            let parent = rustix::fs::open(dir.path(), Vault::HANDLE, Mode::empty()).unwrap();
+            Vault::find(&parent, OsStr::new("vault"), PathBuf::new()).unwrap().unwrap()
+        };
+        let left_open = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let vault = open();
+                for _ in 0..ROUNDS {
+                    barrier.wait();
+                    drop(vault.open_files().unwrap());
+                    barrier.wait();
+                }
+            });
+            let attaching = scope.spawn(|| {
+                let (vault, me) = (open(), geteuid().as_raw());
+                let mut left_open = 0;
+                for round in 0..ROUNDS {
+                    vault.unlock().unwrap();
+                    barrier.wait();
+                    (0..round % 64 * 16).for_each(|_| std::hint::spin_loop());
+                    vault.lock(me).unwrap();
+                    barrier.wait();
+                    left_open += u32::from(!vault.is_locked().unwrap());
+                }
+                left_open
+            });
+            attaching.join().unwrap()
+        });
+        assert_eq!(left_open, 0, "of {ROUNDS} looks");
     }
 }
