@@ -266,7 +266,8 @@ impl Held {
             (file.clone(), open.changes)
         };
         let synced = file.sync();
-        drop(file);
+        // `file` is kept until here, so it is not closed meanwhile. Who has a closed one locked, to
+        // open it again, may wait for a rename, and that may wait for our caller.
         let mut open = self.open.lock();
         match synced {
             Ok(()) if open.failed.is_none() => open.synced = open.synced.max(changes),
