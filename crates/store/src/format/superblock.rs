@@ -1,9 +1,9 @@
 //! The superblock: two copies on every member, each with its own checksum.
 //!
 //! ```text
-//! 0      8     magic "TIERSMTH" 8      4     format version: 1, or 2 while a file may be lent
-//! ([`super::slot`]), or 3 when the file table has extents; a program that
-//!              knows only what came before must not miss either
+//! 0      8     magic "TIERSMTH"
+//! 8      4     format version: 1, or 2 while a file may be lent ([`super::slot`]), or 3 when the file
+//!              table has extents; who knows only an earlier one must not miss either
 //! 12     4     state: 1 attaching, 2 attached, 3 detaching, 4 detached
 //! 16     8     sequence, below 2^62: the copy with the larger one is newer
 //! 24     16    tier uuid (the same on all members)
@@ -22,13 +22,17 @@
 //! 128    8     attach count, below 2^30: the upper bits of new file ids and record sequences
 //! 136    4     flags: 1 emulated (the medium only stands for persistent memory), 2 volatile (clean copies only,
 //!              given up at the next attach: state lines and stamps are not kept up)
-//! 140    4     zero 144    8     inode number of the home directory 152    8     birth time of the
-//! home directory, ns since 1970 160    64    name of the tier, UTF-8, zero padded 224    2
-//! length of the home's path 226    1024  the home's path, zero padded 1250   6     zero 1256   8
-//! extents of the file table, at most 352 (format version 3; else zero) 1264   2816  for each
-//! extent, in order, the allocation unit that is full of its slots: a number over all members. The
-//! slots of the first
-//!              extent are numbered after those in front of the units, and so on; zero padded
+//! 140    4     zero
+//! 144    8     inode number of the home directory
+//! 152    8     birth time of the home directory, ns since 1970
+//! 160    64    name of the tier, UTF-8, zero padded
+//! 224    2     length of the home's path
+//! 226    1024  the home's path, zero padded
+//! 1250   6     zero
+//! 1256   8     extents of the file table, at most 352 (format version 3; else zero)
+//! 1264   2816  for each extent, in order, the allocation unit that is full of its slots: a number
+//!              over all members. The slots of the first extent are numbered after those in front
+//!              of the units, and so on; zero padded
 //! 4080   8     zero
 //! 4088   8     checksum of bytes 0..4088 (unkeyed: the key is inside)
 //! ```

@@ -6,9 +6,9 @@
 //! # may be a pattern. No list: never detected, only named.
 //! detect = [["PG_VERSION", "global/pg_control"]]
 //!
-//! sentinel = ["global/pg_control"] # files of class data or redo that every server writes when it
-//! starts: by them the next
-//!                      # attach sees that one ran on the home without the tier; none if absent
+//! # Files of class data or redo that every server writes when it starts: by them the next attach
+//! # sees that one ran on the home without the tier; none if absent.
+//! sentinel = ["global/pg_control"]
 //! redo_at_least_mib = 4 # a tier for the redo with less room than this is refused; 0 if absent
 //!
 //! [default]            # files no rule matches
