@@ -202,8 +202,8 @@ fn a_redis_user_with_few_commands_learns_which_rule_gives_what() {
     run(&server, "ACL SETUSER few +info");
     let some = source.snapshot().unwrap();
     let lines = [
-        "the latency monitor; `ACL SETUSER NAME +latency` gives it",
-        "the slow log; `ACL SETUSER NAME +slowlog` gives it",
+        "the latency monitor; ACL SETUSER NAME +latency gives it",
+        "the slow log; ACL SETUSER NAME +slowlog gives it",
     ];
     tells(&some, &lines);
     assert_eq!(some.missing.len(), 2, "{:?}", some.missing);

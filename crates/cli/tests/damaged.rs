@@ -130,7 +130,7 @@ fn status_tells_a_home_that_was_changed_from_a_tier_that_is_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     ahead_of_home(dir);
-    let table = dir.join("data.tiersmith-home/table");
+    let table = dir.join("data.tiersmith-home/home/table");
     std::fs::write(table, "changed").unwrap();
     let status = tiersmith(dir, &["status", "data"]);
     let said = text(&status);
@@ -194,7 +194,11 @@ fn a_daemon_whose_tier_is_truncated_names_member_file_and_block_in_its_log_befor
     for part in ["block 5 of base/1/1259", "exists only there", "--skip-unreadable"] {
         assert!(said.contains(part), "{part:?} in {said}");
     }
-    assert_eq!(site.live()["at"], attached["at"]);
+    let status = tiersmith(site.path(), &["status", site.home_str(), "--json"]);
+    assert_eq!(status.status.code(), Some(1), "{}", text(&status));
+    let live = &json(&status)["live"];
+    assert_eq!(live["at"], attached["at"]);
+    assert!(live["background_error"].as_str().unwrap().contains("block 5 of base/1/1259"), "{live}");
 
     // The kernel gives what it has in its page cache without asking; a file opened past it does
     // not.

@@ -157,7 +157,7 @@ fn what_is_no_home_or_no_tier_is_refused() {
     let tier = ["--fast", fast, "--emulate", "--size", "24M"];
     let cases: Vec<(Vec<&str>, &str)> = vec![
         ([&["attach", missing][..], &tier].concat(), "there is no directory"),
-        ([&["attach", file][..], &tier].concat(), "not a directory"),
+        ([&["attach", file][..], &tier].concat(), "is not an SQLite database"),
         ([&["attach", "/proc"][..], &tier].concat(), "is a mount point"),
         ([&["attach", "/"][..], &tier].concat(), "no parent"),
         (vec!["attach", home], "--fast"),
