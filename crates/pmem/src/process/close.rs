@@ -33,8 +33,6 @@ impl Places {
 }
 
 static FIRST: Places = Places::new();
-/// `/dev/null`, once something is in the list.
-static NOWHERE: AtomicI32 = AtomicI32::new(FREE);
 
 /// Keeps a descriptor from children that are forked from now on. Declare it before the file it is
 /// of: it is to go first.
@@ -50,7 +48,6 @@ impl CloseOnFork {
     /// Keeps `descriptor` from children until this is dropped.
     pub fn new(descriptor: BorrowedFd<'_>) -> Self {
         let process = Process::current();
-        open_nowhere();
         let place = take_place(descriptor.as_raw_fd());
         Self { place, process }
     }
@@ -102,24 +99,12 @@ fn append(to: &Places) -> &'static Places {
     }
 }
 
-fn open_nowhere() {
-    use std::os::fd::IntoRawFd;
-    if NOWHERE.load(Ordering::Acquire) != FREE {
-        return;
-    }
-    // Where there is none the descriptors are closed instead.
-    let Ok(file) = std::fs::File::options().read(true).write(true).open("/dev/null") else { return };
-    let file = file.into_raw_fd();
-    if NOWHERE.compare_exchange(FREE, file, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        // SAFETY: opened above, and nobody else knows it.
-        unsafe { libc::close(file) };
-    }
-}
-
 /// In a child: gives up every descriptor of the list. Does only what a signal handler may; a second
 /// call does nothing.
 pub(super) fn close_inherited() {
-    let nowhere = NOWHERE.load(Ordering::Acquire);
+    // Opened here: a descriptor kept for this may be another file's by now, in a program that closes
+    // all it does not know (to become a daemon).
+    let mut nowhere = FREE;
     let mut list = Some(&FIRST);
     while let Some(places) = list {
         for place in &places.descriptors {
@@ -127,16 +112,26 @@ pub(super) fn close_inherited() {
             if descriptor == FREE {
                 continue;
             }
-            // SAFETY: the descriptor is open, because its owner takes it from the list before it
-            // closes it; no other thread runs in a child that is just forked. Whoever has it finds
-            // `/dev/null`, or, without one, a number that is not open.
+            // SAFETY: the path ends with a zero; no other thread runs in a child that is just forked.
+            // The descriptor is open, because its owner takes it from the list before it closes it.
+            // Whoever has it finds `/dev/null`, or, where there is none, a number that is not open.
             unsafe {
-                if nowhere == FREE || libc::dup3(nowhere, descriptor, libc::O_CLOEXEC) < 0 {
+                if nowhere == FREE {
+                    nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+                }
+                if nowhere == descriptor {
+                    // The program had closed it. It stays.
+                    nowhere = FREE;
+                } else if nowhere == FREE || libc::dup3(nowhere, descriptor, libc::O_CLOEXEC) < 0 {
                     libc::close(descriptor);
                 }
             }
         }
         list = places.next();
+    }
+    if nowhere != FREE {
+        // SAFETY: opened above, and nobody else knows it.
+        unsafe { libc::close(nowhere) };
     }
 }
 
@@ -179,5 +174,31 @@ mod tests {
         });
         assert_eq!(ended.unwrap(), 0);
         assert!(kept.is_ours() && file.metadata().unwrap().is_file());
+    }
+
+    /// As a program does that becomes a daemon: a child that closes every descriptor, and opens its
+    /// own.
+    #[cfg(feature = "testing")]
+    #[test]
+    fn a_copy_leads_nowhere_although_the_program_closed_what_it_did_not_know() {
+        use crate::process::in_child;
+        use std::mem::ManuallyDrop;
+        use std::os::unix::fs::FileTypeExt;
+        let dir = tempfile::tempdir().unwrap();
+        let other = dir.path().join("other");
+        std::fs::write(&other, "other").unwrap();
+        let parents = tempfile::tempfile().unwrap();
+        let _kept = CloseOnFork::new(parents.as_fd());
+        let ended = in_child(|| {
+            for descriptor in 3..1024 {
+                // SAFETY: nothing of this child uses them: it ends without dropping what it inherited.
+                unsafe { libc::close(descriptor) };
+            }
+            let mut files: Vec<_> = (0..64).map(|_| ManuallyDrop::new(File::open(&other).unwrap())).collect();
+            let ours = files.pop().unwrap();
+            let _kept = ManuallyDrop::new(CloseOnFork::new(ours.as_fd()));
+            in_child(|| i32::from(!ours.metadata().unwrap().file_type().is_char_device())).unwrap_or(2)
+        });
+        assert_eq!(ended.unwrap(), 0);
     }
 }
