@@ -57,6 +57,86 @@ fn attached_database(dir: &Path) {
     connection.execute_batch("COMMIT").unwrap();
 }
 
+/// Somebody who is not root.
+const USER: u32 = 65534;
+
+/// A database of [`USER`] in a directory of that user, and a directory of root's for its tier;
+/// `None`: without root nobody can attach for somebody else.
+fn database_of_a_user(dir: &Path) -> Option<()> {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root attaches for another user");
+        return None;
+    }
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["theirs", "fast"] {
+        std::fs::create_dir(dir.join(name)).unwrap();
+    }
+    let db = dir.join("theirs/app.db");
+    Connection::open(&db).unwrap().execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
+    for path in [dir.join("theirs"), db] {
+        chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    Some(())
+}
+
+const FOR_A_USER: [&str; 7] = ["attach", "theirs/app.db", "--fast", "fast", "--size", "16M", "--emulate"];
+
+#[test]
+fn what_root_attaches_for_a_user_is_the_users() {
+    use std::os::unix::fs::MetadataExt;
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let Some(()) = database_of_a_user(dir) else { return };
+    let attached = tiersmith(dir, &FOR_A_USER);
+    assert!(attached.status.success(), "{}", text(&attached));
+    let inside = std::fs::read_dir(dir.join("theirs/app.db-tiersmith")).unwrap();
+    let mut paths: Vec<_> = inside.map(|entry| entry.unwrap().path()).collect();
+    assert!(paths.len() >= 5, "{paths:?}");
+    paths.extend(std::fs::read_dir(dir.join("fast")).unwrap().map(|entry| entry.unwrap().path()));
+    paths.extend([dir.join("theirs/app.db"), dir.join("theirs/app.db-tiersmith")]);
+    for path in paths {
+        assert_eq!(path.symlink_metadata().unwrap().uid(), USER, "{}", path.display());
+    }
+    let again = tiersmith(dir, &["attach", "theirs/app.db"]);
+    assert!(again.status.success(), "{}", text(&again));
+    let detached = tiersmith(dir, &["detach", "theirs/app.db"]);
+    assert!(detached.status.success(), "{}", text(&detached));
+    assert_eq!(rows(&dir.join("theirs/app.db")).unwrap(), 1);
+}
+
+#[test]
+fn attaching_for_a_user_follows_no_name_of_theirs_as_root() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let Some(()) = database_of_a_user(dir) else { return };
+    assert!(tiersmith(dir, &FOR_A_USER).status.success());
+    let (roots, inside) = (dir.join("roots"), dir.join("theirs/app.db-tiersmith"));
+    std::fs::write(&roots, "root's").unwrap();
+    // An attachment file that cannot be read is written again, beside it first.
+    std::fs::write(inside.join("attachment"), "junk").unwrap();
+    std::os::unix::fs::symlink(&roots, inside.join("attachment.new")).unwrap();
+    let refused = tiersmith(dir, &FOR_A_USER);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert_eq!(std::fs::read_to_string(&roots).unwrap(), "root's");
+}
+
+#[test]
+fn an_option_of_a_mount_is_refused_for_a_database_file() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    Connection::open(dir.join("app.db")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+    for option in [["--passthrough-max", "1G"], ["--threads", "2"], ["--lend", "no"]] {
+        let arguments = ["attach", "app.db", "--fast", ".", "--size", "16M", "--emulate"];
+        let refused = tiersmith(dir, &[&arguments[..], &option].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+        assert!(text(&refused).contains(option[0]), "{}", text(&refused));
+    }
+}
+
 #[test]
 fn a_database_whose_stub_was_removed_is_brought_back_by_detach() {
     let _alone = alone();

@@ -141,6 +141,7 @@ impl Attach {
             ("--transport", self.transport.is_some()),
             ("--sync-on-write", self.sync_on_write.is_some()),
             ("--lend", self.lend.is_some()),
+            ("--passthrough-max", self.passthrough_max.is_some()),
             ("--foreground", self.foreground),
         ]
         .into_iter()

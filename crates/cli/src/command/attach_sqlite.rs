@@ -1,13 +1,18 @@
 //! `tiersmith attach` of a single SQLite file: no mount, no daemon. The program that uses the
 //! database opens it through the VFS.
+//!
+//! Root attaches for the database's owner, and as the owner (`as_owner.rs`): what is made is the
+//! owner's, and names in directories of the owner lead root nowhere. Only the tier's file is made
+//! by root, in the directory that the command line names.
 
 use std::fs::File;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tiersmith_sqlite::place::{FastSpec, Standing, status};
 
+use super::as_owner::AsOwner;
 use super::attach::Attach;
 use super::{print, print_json};
 use crate::Outcome;
@@ -26,10 +31,11 @@ pub(super) fn run(wish: &Attach) -> Result<Outcome> {
         )));
     }
     tiersmith_sqlite::register()?;
+    let owner = AsOwner::of(&wish.home)?;
     let before = status(&wish.home)?;
     let attached = before.standing == Standing::Attached;
     match &wish.fast {
-        Some(fast) => attach(wish, &before.database, fast)?,
+        Some(fast) => attach(wish, &before.database, fast, &owner)?,
         None if attached => {}
         None => {
             return Err(Error::Usage(format!(
@@ -60,9 +66,12 @@ pub(super) fn run(wish: &Attach) -> Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-fn attach(wish: &Attach, database: &Path, fast: &Path) -> Result<()> {
-    let member = member(fast, database)?;
-    let made = make(&member, database)?;
+fn attach(wish: &Attach, database: &Path, fast: &Path, owner: &AsOwner) -> Result<()> {
+    let (member, made) = owner.as_before(|| {
+        let member = member(fast, database)?;
+        let made = make(&member, owner)?;
+        Ok::<_, Error>((member, made))
+    })??;
     let spec = FastSpec {
         members: vec![member.clone()],
         size: Some(wish.size.bytes()),
@@ -72,7 +81,7 @@ fn attach(wish: &Attach, database: &Path, fast: &Path) -> Result<()> {
     let attached = tiersmith_sqlite::attach(database, spec);
     if attached.is_err() && made && std::fs::metadata(&member).is_ok_and(|found| found.len() == 0) {
         // The error says more than one from here would.
-        let _ = std::fs::remove_file(&member);
+        let _ = owner.as_before(|| std::fs::remove_file(&member));
     }
     Ok(attached?)
 }
@@ -99,23 +108,16 @@ fn member(fast: &Path, database: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Makes the tier's file, empty and private, for the database's owner: root may attach for
-/// somebody. Whether it was made.
-fn make(member: &Path, database: &Path) -> Result<bool> {
+/// Makes the tier's file, empty and private, for the database's owner. Whether it was made.
+fn make(member: &Path, owner: &AsOwner) -> Result<bool> {
     let io = |what| move |source| Error::Io { what, path: member.to_path_buf(), source };
     let file = match File::options().write(true).create_new(true).mode(0o600).open(member) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
         Err(e) => return Err(io("make the tier")(e)),
     };
-    let found = std::fs::metadata(database).map_err(|source| Error::Io {
-        what: "look at",
-        path: database.to_path_buf(),
-        source,
-    })?;
-    if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::fchown(&file, Some(found.uid()), Some(found.gid()))
-            .map_err(io("give the database's owner"))?;
+    if let Some((user, group)) = owner.ids() {
+        std::os::unix::fs::fchown(&file, Some(user), Some(group)).map_err(io("give the database's owner"))?;
     }
     Ok(true)
 }

@@ -1,5 +1,6 @@
 //! The commands, and what their outputs share.
 
+mod as_owner;
 pub(crate) mod attach;
 mod attach_sqlite;
 mod awr;
