@@ -181,20 +181,19 @@ impl HomeFiles {
     /// Opens again what was closed.
     fn again(&self, held: &Held) -> io::Result<Found> {
         let is_it = |stat: &HomeStat| held.is(stat);
-        {
-            let _no_rename = self.renames.read();
-            let path = held.path.lock().clone();
-            match self.find(&path, is_it) {
-                Ok(Some(found)) => return Ok(found),
-                Ok(None) => {}
-                // Its mode may forbid its owner, who we are, everything by now.
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                    let file = self.home.open_own(&path, &held.identity).map_err(|_| e)?;
-                    let stat = file.stat()?;
-                    return Ok(Found { file, read_only: false, stat });
-                }
-                Err(e) => return Err(e),
+        // To the end: a name that the walk has found, or passed by, must stay what it is.
+        let _no_rename = self.renames.read();
+        let path = held.path.lock().clone();
+        match self.find(&path, is_it) {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => {}
+            // Its mode may forbid its owner, who we are, everything by now.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let file = self.home.open_own(&path, &held.identity).map_err(|_| e)?;
+                let stat = file.stat()?;
+                return Ok(Found { file, read_only: false, stat });
             }
+            Err(e) => return Err(e),
         }
         // The name it was last seen by is gone: it may have another one.
         if !held.lost.load(Ordering::Acquire) {
@@ -205,7 +204,6 @@ impl HomeFiles {
                 }
                 Ok(())
             })?;
-            let _no_rename = self.renames.read();
             for name in names {
                 if let Some(found) = self.find(&name, is_it)? {
                     *held.path.lock() = name;
@@ -590,6 +588,43 @@ mod tests {
         assert_eq!(first.stat().unwrap().size, 3);
         assert_eq!(bytes(&first), b"one");
         assert_eq!(*first.path().lock(), Path::new("b"));
+    }
+
+    #[test]
+    fn a_file_that_is_renamed_while_it_is_looked_for_is_found() {
+        let home = Arc::new(SimHome::new(None));
+        let files = files_of(&home, 1);
+        let first = handle(&files, "a");
+        first.write_at(0, b"one").unwrap();
+        first.sync().unwrap();
+        home.rename(Path::new("a"), Path::new("b")).unwrap();
+        let path = first.path();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for (from, to) in [("b", "c"), ("c", "b")].into_iter().cycle() {
+                    if stop.load(Ordering::Acquire) {
+                        break;
+                    }
+                    {
+                        let _renaming = files.renaming();
+                        home.rename(Path::new(from), Path::new(to)).unwrap();
+                        *path.lock() = to.into();
+                    }
+                    std::thread::sleep(std::time::Duration::from_micros(20));
+                }
+            });
+            let lost = (0..5000).filter(|_| {
+                drop(open_others(&files));
+                // As when it was last seen by a name that is gone.
+                *path.lock() = "a".into();
+                let mut into = [0; 16];
+                first.read_at(0, &mut into).is_err()
+            });
+            let lost = lost.count();
+            stop.store(true, Ordering::Release);
+            assert_eq!(lost, 0);
+        });
     }
 
     #[test]
