@@ -187,15 +187,18 @@ impl Vault {
                 Err(Errno::ACCESS) => Errno::ACCESS,
                 other => return (other, unlocked),
             };
-            match self.is_locked() {
-                Ok(true) => {}
-                Ok(false) => return (Err(refused), unlocked),
-                Err(e) => return (Err(e), unlocked),
+            let unlocks = match (self.has_key(), self.is_locked()) {
+                (Ok(true), Ok(locked)) => locked,
+                (Ok(false), _) => return (Err(refused), unlocked),
+                (Err(e), _) | (_, Err(e)) => return (Err(e), unlocked),
+            };
+            // Else somebody has unlocked it since it refused us, and it is tried again.
+            if unlocks {
+                if let Err(e) = self.set_mode(Mode::RWXU) {
+                    return (Err(e), unlocked);
+                }
+                unlocked = true;
             }
-            if let Err(e) = self.set_mode(Mode::RWXU) {
-                return (Err(e), unlocked);
-            }
-            unlocked = true;
             std::thread::sleep(Duration::from_millis(1));
         }
         (work(), unlocked)
@@ -216,10 +219,16 @@ impl Vault {
         rustix::fs::openat(&self.dir, ".", flags, Mode::empty())
     }
 
+    /// Whether we can unlock it.
+    fn has_key(&self) -> Result<bool, Errno> {
+        let (owner, _) = self.owner_and_mode()?;
+        Ok(!geteuid().is_root() && owner == geteuid())
+    }
+
     /// Whether it is locked and we hold the key.
     fn is_locked(&self) -> Result<bool, Errno> {
-        let (owner, mode) = self.owner_and_mode()?;
-        Ok(!geteuid().is_root() && owner == geteuid() && !mode.contains(Mode::RWXU))
+        let (_, mode) = self.owner_and_mode()?;
+        Ok(self.has_key()? && !mode.contains(Mode::RWXU))
     }
 
     fn owner_and_mode(&self) -> Result<(Uid, Mode), Errno> {
@@ -292,5 +301,32 @@ mod tests {
             attaching.join().unwrap()
         });
         assert_eq!(left_open, 0, "of {ROUNDS} looks");
+    }
+
+    #[test]
+    fn nobody_is_refused_because_others_look_into_it_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vault");
+        std::fs::create_dir_all(path.join(FILES_NAME)).unwrap();
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let root = geteuid().is_root();
+        if root {
+            chown(&path, Some(SOMEBODY), None).unwrap();
+        }
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0)).unwrap();
+        let look = || {
+            if root {
+                let uid = Uid::from_raw(SOMEBODY);
+                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            }
+            let parent = rustix::fs::open(dir.path(), Vault::HANDLE, Mode::empty()).unwrap();
+            let vault = Vault::find(&parent, OsStr::new("vault"), PathBuf::new()).unwrap().unwrap();
+            (0..ROUNDS).filter(|_| vault.open_files().is_err()).count()
+        };
+        let refused: usize = std::thread::scope(|scope| {
+            let looking = [(); 4].map(|()| scope.spawn(look));
+            looking.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(refused, 0);
     }
 }
