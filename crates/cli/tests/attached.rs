@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -171,6 +172,10 @@ fn a_database_file_is_attached_without_a_mount_and_given_back() {
             &["attach", "app.db", "--fast", "fast", "--emulate", "--threads", "2"],
             "--threads is for a directory",
         ),
+        (
+            &["attach", "app.db", "--fast", "fast", "--emulate", "--passthrough-max", "2G"],
+            "--passthrough-max is for a directory",
+        ),
         (&["attach", "app.db", "--fast", "nowhere/tier", "--emulate"], "nowhere/tier"),
         (&["attach", "app.db", "--fast", "fast", "--size", "64K", "--emulate"], "size"),
     ];
@@ -180,6 +185,14 @@ fn a_database_file_is_attached_without_a_mount_and_given_back() {
         assert!(text(&refused).contains(words), "{words}: {}", text(&refused));
     }
     assert_eq!(std::fs::read_dir(&tiers).unwrap().count(), 0, "a refused attach leaves no tier");
+    let name = dir.canonicalize().unwrap().join("app.db").to_str().unwrap()[1..].replace('/', "-");
+    let others = tiers.join(format!("{name}.tier"));
+    std::fs::write(&others, "").unwrap();
+    std::fs::set_permissions(&others, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let refused = tiersmith(dir, &["attach", "app.db", "--fast", "fast", "--emulate", "--size", "16M"]);
+    assert!(text(&refused).contains("others may open it"), "{}", text(&refused));
+    assert!(others.exists(), "what was not made here is not removed");
+    std::fs::remove_file(&others).unwrap();
     std::fs::write(dir.join("list.txt"), "shopping list").unwrap();
     let refused = tiersmith(dir, &["attach", "list.txt", "--fast", "fast", "--emulate", "--size", "16M"]);
     assert!(text(&refused).contains("is not an SQLite database"), "{}", text(&refused));

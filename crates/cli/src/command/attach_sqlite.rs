@@ -35,7 +35,7 @@ pub(super) fn run(wish: &Attach) -> Result<Outcome> {
     let before = status(&wish.home)?;
     let attached = before.standing == Standing::Attached;
     match &wish.fast {
-        Some(fast) => attach(wish, &before.database, fast, &owner)?,
+        Some(fast) => attach(wish, &before.database, fast, &owner, attached)?,
         None if attached => {}
         None => {
             return Err(Error::Usage(format!(
@@ -66,10 +66,19 @@ pub(super) fn run(wish: &Attach) -> Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-fn attach(wish: &Attach, database: &Path, fast: &Path, owner: &AsOwner) -> Result<()> {
+fn attach(wish: &Attach, database: &Path, fast: &Path, owner: &AsOwner, again: bool) -> Result<()> {
+    let found = std::fs::metadata(database).map_err(|source| Error::Io {
+        what: "look at",
+        path: database.to_path_buf(),
+        source,
+    })?;
     let (member, made) = owner.as_before(|| {
         let member = member(fast, database)?;
         let made = make(&member, owner)?;
+        if !made {
+            // In a directory where others may write, they may have made it.
+            mounted::trusted(&member, &found, !again)?;
+        }
         Ok::<_, Error>((member, made))
     })??;
     let spec = FastSpec {

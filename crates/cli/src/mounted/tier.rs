@@ -170,7 +170,7 @@ pub(super) fn make_again(member: &Path, home: &Path, owner: &Metadata) -> Result
 ///
 /// # Errors
 /// Says whose it is, and what to do.
-pub(super) fn trusted(path: &Path, home: &Metadata, private: bool) -> Result<()> {
+pub(crate) fn trusted(path: &Path, home: &Metadata, private: bool) -> Result<()> {
     let found = std::fs::symlink_metadata(path).map_err(|source| Error::Io {
         what: "find the tier",
         path: path.into(),
