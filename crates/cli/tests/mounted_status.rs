@@ -7,6 +7,7 @@ mod daemon;
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use daemon::{Site, blocks, can_mount, good, is_alive, json, kill, refused, text, tiersmith, wait_until};
@@ -118,6 +119,29 @@ fn a_daemon_whose_socket_was_removed_is_not_called_unmounted() {
     kill("TERM", pid);
     wait_until("the daemon ends", || !is_alive(pid));
     let _ = site.attach_again();
+    good(&["detach", site.home_str()]);
+    site.assert_plain();
+}
+
+#[test]
+fn a_daemon_that_takes_no_more_commands_is_not_called_unmounted() {
+    if !can_mount("a daemon with too many commands") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let _ = site.attach(&[]);
+    let control = site.path().join("db.tiersmith-control");
+    let waiting: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(&control).unwrap()).collect();
+    for command in ["status", "detach"] {
+        let asked = tiersmith(&[command, site.home_str()]);
+        let said = text(&asked);
+        assert_eq!(asked.status.code(), Some(2), "{said}");
+        assert!(said.contains("is busy") && !said.contains("removed"), "{said}");
+    }
+    drop(waiting);
+    wait_until("it takes commands again", || {
+        tiersmith(&["status", site.home_str()]).status.code() == Some(0)
+    });
     good(&["detach", site.home_str()]);
     site.assert_plain();
 }

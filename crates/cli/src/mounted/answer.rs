@@ -94,13 +94,17 @@ pub(super) fn serve(listener: &Listener, shared: &Arc<Shared>) -> std::io::Resul
     let shared = shared.clone();
     let accept = move || {
         for stream in socket.incoming() {
-            let Ok(stream) = stream else {
+            let Ok(mut stream) = stream else {
                 // Out of descriptors, most likely; others are being closed.
                 std::thread::sleep(Duration::from_millis(50));
                 continue;
             };
             if shared.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
                 shared.connections.fetch_sub(1, Ordering::AcqRel);
+                // Without a word it would look like a daemon that has ended. A buffer that is new
+                // has room for this.
+                let busy = Reply::Failed { error: shared.known.busy() };
+                let _ = stream.set_nonblocking(true).and_then(|()| control::send(&mut stream, &busy));
                 continue;
             }
             let of_thread = shared.clone();

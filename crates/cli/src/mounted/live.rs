@@ -254,6 +254,16 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// Why a command is not served: so many others are.
+    pub(super) fn busy(&self) -> String {
+        format!(
+            "the daemon of {} (process {}) is busy with other commands and takes no more; if they do not \
+             end, the storage below it may hang",
+            self.home.display(),
+            std::process::id()
+        )
+    }
+
     /// As it is now: the kernel may have refused a file since.
     pub(super) fn door(&self) -> Door {
         let report = self.reporter.lock().unwrap_or_else(PoisonError::into_inner).report();
