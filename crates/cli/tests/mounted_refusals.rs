@@ -291,6 +291,12 @@ fn a_tier_that_is_not_there_is_named_and_force_gives_back_what_home_has() {
         let said = refused(&[command, site.home_str()]);
         assert!(said.contains(&member) && said.contains("--fast"), "{said}");
     }
+    for more in [&[][..], &["--json"]] {
+        let looked = tiersmith(&[&["status", site.home_str()], more].concat());
+        let said = text(&looked);
+        assert_eq!(looked.status.code(), Some(1), "{said}");
+        assert!(said.contains(&member) && said.contains("attached") && said.contains("--fast"), "{said}");
+    }
     // Moved, and named anew.
     let again = json(&good(&["attach", site.home_str(), "--fast", elsewhere.to_str().unwrap(), "--json"]));
     site.kill_daemon(&again);
@@ -298,6 +304,26 @@ fn a_tier_that_is_not_there_is_named_and_force_gives_back_what_home_has() {
     let forced = good(&["detach", site.home_str(), "--force-without-tier"]);
     assert!(text(&forced).contains("LOST"), "{}", text(&forced));
     assert_untouched(&site);
+}
+
+#[test]
+fn a_note_without_the_files_it_speaks_of_is_not_called_plain() {
+    if !can_mount("a home whose files were moved away") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let _ = site.attach(&[]);
+    good(&["unmount", site.home_str()]);
+    let vault = site.path().join("db.tiersmith-home");
+    let elsewhere = site.path().join("elsewhere");
+    fs::rename(&vault, &elsewhere).unwrap();
+    for command in ["status", "detach", "check", "attach"] {
+        let said = refused(&[command, site.home_str()]);
+        assert!(said.contains("db.tiersmith-home"), "{command}: {said}");
+    }
+    fs::rename(&elsewhere, &vault).unwrap();
+    good(&["detach", site.home_str()]);
+    site.assert_plain();
 }
 
 #[test]

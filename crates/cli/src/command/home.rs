@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tiersmith_sqlite::place::{Status, status};
+use tiersmith_store::home::RealHome;
 use tiersmith_store::{AttachedHome, Attachment, Medium, Options, TierSpec, attach, attachment};
 
 use crate::error::{Error, Result};
@@ -48,6 +49,11 @@ impl Home {
                 )));
             }
             return Ok(Subject::Directory);
+        }
+        if self.path.is_dir() {
+            // The note of an attached home, and nothing beside it.
+            let place = Place::find(&self.path)?;
+            drop(RealHome::open(place.path()).map_err(|e| Error::Usage(e.to_string()))?);
         }
         // The stub of an attached database may have been removed by mistake: its data is in the directory beside it.
         let mut aside = self.path.clone().into_os_string();

@@ -156,6 +156,24 @@ impl Status {
             return Ok(if left { Outcome::Findings } else { Outcome::Good });
         }
         let members = self.home.members()?;
+        let gone = |member: &&PathBuf| {
+            member.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+        };
+        if let Some(member) = members.iter().find(gone) {
+            let trouble = format!(
+                "its tier {} is not there. Mount the fast storage it is on, or say where it is with --fast; nothing is \
+                 lost as long as that file is not",
+                member.display()
+            );
+            if self.json {
+                print_json(&json!({
+                    "home": place.path(), "standing": "attached, not mounted", "members": members, "trouble": trouble,
+                }))?;
+            } else {
+                print(&format!("{path}: attached; it is not mounted, and {trouble}\n"))?;
+            }
+            return Ok(Outcome::Findings);
+        }
         let report = look_at(Some(place.path()), &members)?;
         let (summary, sound) = (&report.summary, report.is_sound());
         let emulated = note.iter().flat_map(|note| &note.tiers).any(|tier| tier.emulated);

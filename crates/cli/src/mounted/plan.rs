@@ -87,6 +87,10 @@ impl Plan {
             refuse::place(&place)?;
         }
         if place.standing(None) == Standing::Missing {
+            if path.is_dir() {
+                // The note of an attached home, and nothing beside it.
+                drop(RealHome::open(path).map_err(|e| Error::Usage(e.to_string()))?);
+            }
             return Err(Error::Usage(match path.symlink_metadata() {
                 Ok(_) => format!(
                     "{} is not a directory; a mount is for directories (an SQLite database is attached by the URI it is opened with)",
