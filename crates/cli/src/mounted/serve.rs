@@ -216,7 +216,7 @@ fn mount(
     // Whoever opened a file between the first look and the move aside would write past the tier.
     refuse::in_use(place.path(), &place.aside(), false)?;
     let listener = Listener::bind(&place)?;
-    let log = wish.as_daemon.then(|| Log::begin(&place)).transpose()?;
+    let log = wish.as_daemon.then(|| Log::begin(&place, &home)).transpose()?;
     let stats = home.stats();
     let fits = files_fit(&stats, &mut plan.remarks);
     plan.remarks.extend(OutsideHome::of_attached(&home, &place.aside()).lines());
