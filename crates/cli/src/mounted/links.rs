@@ -13,9 +13,10 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use tiersmith_store::{AttachedHome, OpenMode};
 
@@ -108,8 +109,14 @@ impl OutsideHome {
 
 /// Links of a directory of the home, and of those directories in it where databases have some.
 fn look(files: &Path, below: &Path, paths: &[&Path], profile: &str, links: &mut Vec<(PathBuf, PathBuf)>) {
+    let sub = (below != Path::new("")).then(|| directory(&files.join(below)));
+    let path = match &sub {
+        None => files.to_path_buf(),
+        Some(Some(sub)) => PathBuf::from(format!("/proc/self/fd/{}", sub.as_raw_fd())),
+        Some(None) => return,
+    };
     // A directory that cannot be read is one the database cannot read either.
-    let Ok(entries) = fs::read_dir(files.join(below)) else { return };
+    let Ok(entries) = fs::read_dir(path) else { return };
     for entry in entries.flatten() {
         let path = below.join(entry.file_name());
         let Ok(kind) = entry.file_type() else { continue };
@@ -149,10 +156,23 @@ fn note(link: &Path, target: PathBuf, paths: &[&Path], links: &mut Vec<(PathBuf,
     }
 }
 
-fn first_bytes(path: &Path, most: u64) -> Option<Vec<u8>> {
+/// The beginning of a file. Who owns the home may at any moment put a link, a pipe or a device in
+/// its place, so that no link is followed and nothing is waited for.
+pub(super) fn first_bytes(path: &Path, most: u64) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
     let mut bytes = Vec::new();
-    fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).ok()?;
+    let _ = file.take(most).read_to_end(&mut bytes).ok()?;
     Some(bytes)
+}
+
+/// The directory at `path`, by its descriptor: a link that was put there meanwhile is not followed.
+fn directory(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
 /// Where it says that PostgreSQL writes no full pages.
@@ -261,6 +281,26 @@ mod tests {
         assert_eq!(names, ["shop/old.MYD", "shop/orders.isl"]);
         assert!(found.lines()[0].contains("innodb_doublewrite = ON"), "{:?}", found.lines());
         assert_eq!(found.unprotected, None);
+    }
+
+    #[test]
+    fn nothing_that_took_the_place_of_a_file_or_directory_is_followed_or_waited_for() {
+        let (dir, home) = postgres();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        fs::write(elsewhere.join("secret"), "of root\n").unwrap();
+        symlink("/nowhere", elsewhere.join("link")).unwrap();
+        symlink(&elsewhere, home.join("shop")).unwrap();
+        let mut links = Vec::new();
+        look(&home, Path::new("shop"), &[&home], "mariadb", &mut links);
+        assert_eq!(links, [], "a directory that became a link was looked into");
+        symlink(elsewhere.join("secret"), home.join("orders.isl")).unwrap();
+        assert_eq!(first_bytes(&home.join("orders.isl"), 99), None);
+        let pipe = home.join("pipe.isl");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (done, ended) = std::sync::mpsc::channel();
+        drop(std::thread::spawn(move || done.send(first_bytes(&pipe, 99))));
+        assert_eq!(ended.recv_timeout(std::time::Duration::from_secs(20)), Ok(None));
     }
 
     #[test]

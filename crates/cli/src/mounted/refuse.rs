@@ -13,11 +13,15 @@ use std::path::{Path, PathBuf};
 
 use tiersmith_store::home::home_of_aside;
 
+use super::links::first_bytes;
 use super::place::{Mounts, Place};
 use crate::error::{Error, Result};
 
 /// How many of those who hold files are named.
 const NAMED_MAX: usize = 5;
+
+/// More bytes than a `postmaster.pid` has.
+const PID_FILE_MAX: u64 = 4096;
 
 /// What the daemon's process is called.
 const DAEMON: &str = "tiersmith";
@@ -113,7 +117,7 @@ pub(crate) fn in_use(home: &Path, files: &Path, plain: bool) -> Result<()> {
         return Ok(());
     }
     // A PostgreSQL whose files cannot be seen from here.
-    let first = std::fs::read(files.join("postmaster.pid")).unwrap_or_default();
+    let first = first_bytes(&files.join("postmaster.pid"), PID_FILE_MAX).unwrap_or_default();
     let pid = first
         .split(|b| *b == b'\n')
         .next()
@@ -251,7 +255,22 @@ mod tests {
         std::fs::write(dir.path().join("postmaster.pid"), format!("{}\n/data\n", std::process::id()))
             .unwrap();
         in_use(Path::new("/db"), dir.path(), true).unwrap();
-        std::fs::write(dir.path().join("postmaster.pid"), [0xff, 0, 0xfe]).unwrap();
+        let pid_file = dir.path().join("postmaster.pid");
+        std::fs::write(&pid_file, [0xff, 0, 0xfe]).unwrap();
         in_use(Path::new("/db"), dir.path(), true).unwrap();
+        // The home's owner may make it anything: a pipe is not waited for, a link not followed.
+        for target in ["/dev/zero", "/dev/fuse"] {
+            std::fs::remove_file(&pid_file).unwrap();
+            std::os::unix::fs::symlink(target, &pid_file).unwrap();
+            in_use(Path::new("/db"), dir.path(), true).unwrap();
+        }
+        std::fs::remove_file(&pid_file).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&pid_file).status().unwrap();
+        assert!(made.success());
+        let (done, ended) = std::sync::mpsc::channel();
+        let files = dir.path().to_path_buf();
+        drop(std::thread::spawn(move || done.send(in_use(Path::new("/db"), &files, true).is_ok())));
+        let ended = ended.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(ended, Ok(true), "a pipe in the home keeps attach waiting");
     }
 }
