@@ -71,6 +71,8 @@ impl OutsideHome {
             return OutsideHome::default();
         }
         let (needs, unprotected) = match profile {
+            // A `pg_wal` or a certificate elsewhere has no pages that could be torn.
+            "postgres" if !links.iter().any(|(link, _)| has_pages(link)) => (None, None),
             "postgres" => (Some("full_page_writes = on"), full_page_writes_off(read)),
             "mariadb" => (
                 Some("innodb_doublewrite = ON; where that is set Tiersmith cannot see, so it is not checked"),
@@ -105,6 +107,11 @@ impl OutsideHome {
             named.join(", ")
         )]
     }
+}
+
+/// Whether what is at this path of a PostgreSQL's home has pages that `full_page_writes` protects.
+fn has_pages(link: &Path) -> bool {
+    ["pg_tblspc", "base", "global"].iter().any(|directory| link.starts_with(directory))
 }
 
 /// Links of a directory of the home, and of those directories in it where databases have some.
@@ -281,6 +288,20 @@ mod tests {
         assert_eq!(names, ["shop/old.MYD", "shop/orders.isl"]);
         assert!(found.lines()[0].contains("innodb_doublewrite = ON"), "{:?}", found.lines());
         assert_eq!(found.unprotected, None);
+    }
+
+    #[test]
+    fn a_link_to_what_has_no_pages_asks_for_no_full_page_writes() {
+        let (_dir, home) = postgres();
+        fs::write(home.join("postgresql.conf"), "full_page_writes = off\n").unwrap();
+        fs::remove_dir(home.join("pg_wal")).unwrap();
+        symlink("/mnt/wal", home.join("pg_wal")).unwrap();
+        symlink("/etc/ssl/certs/db.pem", home.join("server.crt")).unwrap();
+        let found = look_at(&home, "postgres");
+        assert_eq!((found.count, found.needs.clone(), found.unprotected.clone()), (2, None, None));
+        assert!(!found.lines()[0].contains("full_page_writes"), "{:?}", found.lines());
+        symlink("/mnt/space", home.join("pg_tblspc/16500")).unwrap();
+        assert!(look_at(&home, "postgres").unprotected.is_some());
     }
 
     #[test]
