@@ -68,6 +68,14 @@ fn commands_of_a_stopped_daemon_end_soon_and_say_that_it_is_stopped() {
         let remedy = format!("kill -CONT {pid}");
         assert!(said.contains("is stopped") && said.contains(&remedy), "{command}: {said}");
     }
+    let archive = site.path().join("archive.tsawr");
+    for command in [
+        &["top", "--once", site.home_str()][..],
+        &["awr", "snapshot", site.home_str(), "--to", archive.to_str().unwrap()],
+    ] {
+        let said = refused(command);
+        assert!(said.contains("is stopped"), "{command:?}: {said}");
+    }
     kill("CONT", pid);
     assert_eq!(site.live()["pid"], pid, "what was refused was done all the same");
     good(&["detach", site.home_str()]);

@@ -445,7 +445,9 @@ impl Take {
         }
         // A program that has the database open has counted; nobody else could open it.
         let by_others = |figures: &Statistics| figures.open && figures.process != std::process::id();
-        if path.is_file() && statistics(path).is_ok_and(|found| found.as_ref().is_some_and(by_others)) {
+        if super::home::is_database_file(path)
+            && statistics(path).is_ok_and(|found| found.as_ref().is_some_and(by_others))
+        {
             return Ok(Attached::open(path, self.asking.asking()?.redaction)?.snapshot()?);
         }
         of_home(&Home { path: path.clone(), fast: self.fast.clone(), emulate: self.emulate })

@@ -116,7 +116,7 @@ impl HowToAsk {
             return Ok(sources::open(&Address::parse(source)?, &asking, &Surroundings::of_process())?);
         }
         let path = PathBuf::from(source);
-        if path.is_file() {
+        if crate::command::home::is_database_file(&path) {
             return Ok(Box::new(Attached::open(&path, asking.redaction)?));
         }
         if crate::mounted::snapshot(&path)?.is_none() {
