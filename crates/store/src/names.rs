@@ -265,6 +265,8 @@ impl Inner {
                     }
                     Some(lacks) if wants_slot => return Ok(Err(lacks)),
                     Some(_) => {
+                        // Its name is as durable as that of a file with a slot.
+                        self.settle_name(path, || home.sync())?;
                         outside = true;
                         None
                     }

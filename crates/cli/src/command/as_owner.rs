@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_groups_of_a_user_are_the_own_one_and_those_that_name_the_user() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:7:70:,,,:/home/ada:/bin/sh\nbad:x:8\n";
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:7:70:,,,:/srv/ada:/bin/sh\nbad:x:8\n";
         let group = "root:x:0:\nada:x:70:ada\npmem:x:71:bob,ada\nadam:x:72:adam\nbad:x\n";
         assert_eq!(groups(passwd, group, 7), Some((70, vec![70, 71])));
         assert_eq!(groups(passwd, group, 0), Some((0, vec![0])));

@@ -266,8 +266,13 @@ fn damage(report: &CheckReport, path: &str) -> String {
     let mut text = format!("  {}: {stake}\n", if damaged { "DAMAGED" } else { "NOT SOUND" });
     for finding in wrong().take(SHOWN) {
         text.push_str(&format!(
-            "  {:?}: {}: expected {}, found {}\n    means: {}\n    what to do: {}\n",
-            finding.severity, finding.place, finding.expected, finding.found, finding.meaning, finding.remedy
+            "  {}: {}: expected {}, found {}\n    means: {}\n    what to do: {}\n",
+            finding.severity.name(),
+            finding.place,
+            finding.expected,
+            finding.found,
+            finding.meaning,
+            finding.remedy
         ));
     }
     let more = report.counts.iter().sum::<u64>() - report.count(Severity::Note) - shown;

@@ -11,7 +11,8 @@ pub(super) fn raise() {
     if limit.current != limit.maximum {
         let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
         if let Err(e) = setrlimit(Resource::Nofile, most) {
-            log::warn!("the limit of open files stays {:?}: {e}", limit.current);
+            let current = limit.current.map_or("unlimited".to_owned(), |files| files.to_string());
+            log::warn!("the limit of open files stays {current}: {e}");
         }
     }
 }

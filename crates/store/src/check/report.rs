@@ -24,7 +24,8 @@ pub enum Severity {
 impl Severity {
     const ALL: [Severity; 4] = [Severity::Damage, Severity::Inconsistent, Severity::Lost, Severity::Note];
 
-    fn name(self) -> &'static str {
+    /// Its name, for messages.
+    pub fn name(self) -> &'static str {
         match self {
             Severity::Damage => "Damage",
             Severity::Inconsistent => "Inconsistent",

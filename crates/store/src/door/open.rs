@@ -42,7 +42,7 @@ impl AttachedHome {
     /// seen to the caller's rights. `born`: the birth time of the file that is meant.
     ///
     /// # Errors
-    /// [`Error::Detached`].
+    /// [`crate::Error::Detached`].
     pub fn open_known(&self, dev: u64, ino: u64, born: FileTime, mode: OpenMode) -> Result<Option<File>> {
         self.inner.usable()?;
         // Files are opened and closed under this lock.

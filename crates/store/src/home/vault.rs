@@ -313,7 +313,7 @@ mod tests {
         if root {
             chown(&path, Some(SOMEBODY), None).unwrap();
         }
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
         let look = || {
             if root {
                 let uid = Uid::from_raw(SOMEBODY);

@@ -464,9 +464,9 @@ fn accounts(attached: &AttachedHome) -> Result<(), String> {
 pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Result<()> {
     match op {
         Op::Create { name } => {
-            drop(home.create(name)?);
-            // The names of others are durable before the tier knows the file.
-            if class(name) == FileClass::Pass {
+            // The names of others are durable before the tier knows the file. Redo is not in a
+            // volatile tier, and goes straight home.
+            if home.create(name)?.class() == FileClass::Pass {
                 home.sync_dir(name)?;
             }
         }
