@@ -281,8 +281,9 @@ impl Bench {
     /// has what it had.
     fn kill_daemon(&self, is_back: impl Fn() -> bool) {
         let pids = || (self.manager.main_pid(&self.service), self.manager.main_pid(self.database));
+        // The database answers before the program that starts it has ended, and named it to systemd.
+        wait_until("systemd knows both", || pids().0 > 1 && pids().1 > 1);
         let before = pids();
-        assert!(before.0 > 1 && before.1 > 1, "{before:?}");
         kill("KILL", before.0);
         wait_until("the old server is gone", || !is_alive(before.1));
         wait_until("the database is back", is_back);
