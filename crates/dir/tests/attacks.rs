@@ -1,0 +1,234 @@
+//! What a directory held open is worth against somebody who changes names.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+
+use tiersmith_dir::{Dir, Kind, Owner};
+
+/// Two accounts that nobody needs to have.
+const MALLORY: u32 = 54_321;
+const ALICE: u32 = 54_322;
+
+/// Whether this runs as root, who alone can be led astray; else a line says that it does not.
+fn root(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("skipped: {test}, because only root can make files of other accounts");
+    }
+    root
+}
+
+/// A scratch directory that everybody may pass through.
+fn scratch() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+fn folder(path: &Path, user: u32) {
+    fs::create_dir(path).unwrap();
+    chown(path, Some(user), Some(user)).unwrap();
+}
+
+fn link(target: &Path, path: &Path, user: u32) {
+    symlink(target, path).unwrap();
+    std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
+}
+
+fn refusal(path: &Path) -> String {
+    let error = Dir::open(path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn names_are_single_components() {
+    let scratch = scratch();
+    let dir = Dir::open(scratch.path()).unwrap();
+    for name in ["", ".", "..", "a/b", "/etc", "../x", "a\0b"] {
+        assert_eq!(dir.look(name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?}");
+        assert_eq!(dir.make_file(name, 0o600, None).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?}");
+        assert_eq!(dir.remove(name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?}");
+        assert_eq!(dir.rename("x", &dir, name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?}");
+    }
+}
+
+#[test]
+fn links_pipes_and_devices_are_not_opened_and_nothing_waits() {
+    let scratch = scratch();
+    fs::write(scratch.path().join("secret"), "secret").unwrap();
+    symlink("secret", scratch.path().join("link")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(scratch.path().join("pipe")).status().unwrap();
+    assert!(made.success());
+    let _socket = std::os::unix::net::UnixListener::bind(scratch.path().join("socket")).unwrap();
+    fs::create_dir(scratch.path().join("directory")).unwrap();
+    let dir = Dir::open(scratch.path()).unwrap();
+    for name in ["link", "pipe", "socket", "directory"] {
+        for error in [dir.open_file(name).unwrap_err(), dir.open_file_rw(name).unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}: {error}");
+        }
+        assert!(dir.read(name, 10).is_err());
+        assert_eq!(dir.make_file(name, 0o600, None).unwrap_err().kind(), ErrorKind::AlreadyExists, "{name}");
+    }
+    assert_eq!(
+        Dir::open(Path::new("/dev")).unwrap().open_file("zero").unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(dir.look("link").unwrap().unwrap().kind, Kind::Link);
+    assert_eq!(dir.sub("link").unwrap_err().kind(), ErrorKind::NotADirectory);
+    assert!(dir.look("nothing").unwrap().is_none());
+}
+
+#[test]
+fn a_replaced_link_is_replaced_itself() {
+    let scratch = scratch();
+    fs::write(scratch.path().join("victim"), "precious").unwrap();
+    symlink("victim", scratch.path().join("note")).unwrap();
+    let dir = Dir::open(scratch.path()).unwrap();
+    dir.replace("note", b"ours", 0o640, None).unwrap();
+    assert_eq!(fs::read(scratch.path().join("victim")).unwrap(), b"precious");
+    assert_eq!(dir.read("note", 4).unwrap(), b"ours");
+    assert_eq!(dir.look("note").unwrap().unwrap().mode, 0o640);
+    assert_eq!(dir.names(10).unwrap().len(), 2);
+}
+
+#[test]
+fn what_is_read_has_a_limit() {
+    let scratch = scratch();
+    fs::write(scratch.path().join("long"), vec![b'x'; 1001]).unwrap();
+    let dir = Dir::open(scratch.path()).unwrap();
+    assert_eq!(dir.read("long", 1000).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    assert_eq!(dir.read("long", 1001).unwrap().len(), 1001);
+    assert_eq!(dir.names(0).unwrap_err().kind(), ErrorKind::FileTooLarge);
+}
+
+#[test]
+fn a_held_directory_stays_the_same_when_its_name_changes() {
+    let scratch = scratch();
+    let (home, aside) = (scratch.path().join("home"), scratch.path().join("aside"));
+    fs::create_dir(&home).unwrap();
+    fs::write(home.join("file"), "ours").unwrap();
+    let dir = Dir::open(&home).unwrap();
+    fs::rename(&home, &aside).unwrap();
+    assert!(!dir.is_at_its_path().unwrap());
+    fs::create_dir(&home).unwrap();
+    fs::write(home.join("file"), "another").unwrap();
+    assert_eq!(dir.read("file", 10).unwrap(), b"ours");
+    assert_eq!(fs::read(dir.through("file")).unwrap(), b"ours");
+    assert!(!dir.is_at_its_path().unwrap());
+    dir.remove("file").unwrap();
+    assert!(home.join("file").exists());
+}
+
+#[test]
+fn the_last_component_is_no_link_and_links_before_it_are_followed() {
+    let scratch = scratch();
+    fs::create_dir_all(scratch.path().join("real/home")).unwrap();
+    symlink("real", scratch.path().join("relative")).unwrap();
+    symlink(scratch.path().join("real"), scratch.path().join("absolute")).unwrap();
+    symlink("loop", scratch.path().join("loop")).unwrap();
+    let home = Dir::open(&scratch.path().join("real/home")).unwrap().found().unwrap();
+    for way in ["relative/home", "absolute/home", "real/../relative/./home"] {
+        assert!(Dir::open(&scratch.path().join(way)).unwrap().found().unwrap().same_file(&home), "{way}");
+    }
+    assert_eq!(Dir::open(&scratch.path().join("relative")).unwrap_err().kind(), ErrorKind::NotADirectory);
+    assert!(Dir::open(&scratch.path().join("loop/home")).is_err());
+    let (parent, name) = Dir::holding(&scratch.path().join("relative/new")).unwrap();
+    assert_eq!(name, "new");
+    parent.make_file("new", 0o600, None).unwrap();
+    assert!(scratch.path().join("real/new").exists());
+    assert_eq!(Dir::holding(Path::new("/")).unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn made_files_have_owner_and_mode_whatever_the_umask_says() {
+    if !root("made_files_have_owner_and_mode_whatever_the_umask_says") {
+        return;
+    }
+    let scratch = scratch();
+    let dir = Dir::open(scratch.path()).unwrap();
+    let owner = Owner { user: MALLORY, group: ALICE };
+    dir.make_file("file", 0o666, Some(owner)).unwrap();
+    dir.make_dir("folder", 0o777, Some(owner)).unwrap();
+    for (name, mode) in [("file", 0o666), ("folder", 0o777)] {
+        let found = fs::symlink_metadata(scratch.path().join(name)).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (MALLORY, ALICE, mode), "{name}");
+    }
+}
+
+#[test]
+fn root_follows_an_account_only_to_what_belongs_to_it() {
+    if !root("root_follows_an_account_only_to_what_belongs_to_it") {
+        return;
+    }
+    let scratch = scratch();
+    let (roots, hers, alices) =
+        (scratch.path().join("roots"), scratch.path().join("mallory"), scratch.path().join("alice"));
+    folder(&roots, 0);
+    folder(&hers, MALLORY);
+    folder(&alices, ALICE);
+    folder(&hers.join("db"), MALLORY);
+    folder(&hers.join("from-root"), 0);
+    folder(&hers.join("from-alice"), ALICE);
+    folder(&hers.join("from-alice/db"), MALLORY);
+    folder(&roots.join("etc"), 0);
+    // What is trusted: her own directory, and whatever root's own directories hold.
+    for good in [hers.join("db"), hers.clone(), alices.clone(), roots.join("etc")] {
+        Dir::open(&good).unwrap();
+    }
+    let text = refusal(&hers.join("from-root"));
+    assert!(text.contains("user 54321") && text.contains("belongs to user 0"), "{text}");
+    refusal(&hers.join("from-alice"));
+    let text = refusal(&hers.join("from-alice/db"));
+    assert!(text.contains("user 54321") && text.contains("user 54322"), "{text}");
+    // Her links lead root to her own directories, and to nobody else's.
+    link(&roots, &hers.join("to-root"), MALLORY);
+    link(&hers, &hers.join("to-herself"), MALLORY);
+    link(&alices, &hers.join("to-alice"), MALLORY);
+    refusal(&hers.join("to-root/etc"));
+    Dir::open(&hers.join("to-herself/db")).unwrap();
+    folder(&alices.join("db"), ALICE);
+    refusal(&hers.join("to-alice/db"));
+    assert_eq!(Dir::holding(&hers.join("to-root/passwd")).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    // A link of hers where she has no right to write is what root left there; it leads to hers.
+    link(&hers, &roots.join("her-link"), MALLORY);
+    Dir::open(&roots.join("her-link/db")).unwrap();
+}
+
+#[test]
+fn root_passes_no_directory_that_everybody_may_change() {
+    if !root("root_passes_no_directory_that_everybody_may_change") {
+        return;
+    }
+    let scratch = scratch();
+    let open = scratch.path().join("open");
+    folder(&open, 0);
+    folder(&open.join("home"), 0);
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let text = refusal(&open.join("home"));
+    assert!(text.contains("chmod o-w"), "{text}");
+    // With the sticky bit, as in /tmp, an entry is exchanged by its owner only.
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+    Dir::open(&open.join("home")).unwrap();
+    folder(&open.join("hers"), MALLORY);
+    folder(&open.join("hers/roots"), 0);
+    refusal(&open.join("hers/roots"));
+    Dir::open(&open).unwrap();
+}
+
+#[test]
+fn a_name_of_somebody_else_cannot_command_a_terminal() {
+    if !root("a_name_of_somebody_else_cannot_command_a_terminal") {
+        return;
+    }
+    let scratch = scratch();
+    let hers = scratch.path().join("\u{1b}]0;hers\u{7}");
+    folder(&hers, MALLORY);
+    folder(&hers.join("roots"), 0);
+    let text = refusal(&hers.join("roots"));
+    assert!(!text.chars().any(char::is_control), "{text:?}");
+}
