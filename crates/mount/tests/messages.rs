@@ -346,6 +346,62 @@ fn a_name_that_is_a_way_is_refused() {
     }
 }
 
+/// One message about `node`; its answer.
+fn ask(
+    messages: &mut Messages,
+    opcode: u8,
+    node: u64,
+    fixed: &[u8],
+    rest: &[u8],
+) -> Result<Option<Vec<u8>>, i32> {
+    let mut header = [0; 40];
+    header[4] = opcode;
+    header[16..24].copy_from_slice(&node.to_le_bytes());
+    messages.answer_parts(&header, fixed, rest).map(|a| a.map(<[u8]>::to_vec))
+}
+
+/// The first number of an answer: a node's, or a handle's.
+fn first(answer: Result<Option<Vec<u8>>, i32>) -> u64 {
+    u64::from_le_bytes(answer.unwrap().unwrap()[..8].try_into().unwrap())
+}
+
+#[test]
+fn a_write_that_promises_more_bytes_than_it_brings_is_refused_whole() {
+    let around = Around::new();
+    let mut messages = around.messages(false);
+    let node = first(ask(&mut messages, 1, 1, &[], b"c.pass\0"));
+    let mut open = [0; 8];
+    open[0] = libc::O_RDWR as u8;
+    let handle = first(ask(&mut messages, 14, node, &open, &[]));
+    let mut write = [0; 40];
+    write[..8].copy_from_slice(&handle.to_le_bytes());
+    write[16] = 100;
+    assert_eq!(ask(&mut messages, 16, node, &write, &[9; 99]), Err(libc::EINVAL));
+    assert!(fs::read(around.aside().join("c.pass")).unwrap().iter().all(|b| *b == 7));
+    assert_eq!(first(ask(&mut messages, 16, node, &write, &[9; 100])), 100);
+    assert!(fs::read(around.aside().join("c.pass")).unwrap().starts_with(&[9; 100]));
+}
+
+#[test]
+fn the_length_of_a_directory_cannot_be_set() {
+    let around = Around::new();
+    let mut messages = around.messages(false);
+    let node = first(ask(&mut messages, 1, 1, &[], b"dir\0"));
+    let mut size = [0; 88];
+    size[0] = 8;
+    assert_eq!(ask(&mut messages, 4, node, &size, &[]), Err(libc::EISDIR));
+}
+
+#[test]
+fn names_of_tiersmith_are_not_found_rather_than_refused() {
+    let around = Around::new();
+    let mut messages = around.messages(false);
+    for name in tiersmith_store::home::RESERVED {
+        let name = [name.as_bytes(), b"\0"].concat();
+        assert_eq!(first(ask(&mut messages, 1, 1, &[], &name)), 0);
+    }
+}
+
 #[test]
 fn who_has_no_number_makes_nothing_and_is_given_nothing() {
     let around = Around::new();

@@ -715,3 +715,35 @@ fn a_volatile_tier_that_is_full_makes_nobody_wait_and_nothing_fail() {
     assert_blocks(&file, 400);
     assert!(simulated.gate.door_closed().unwrap());
 }
+
+/// A tier of its own for batches, and how many blocks of 4 KiB can be written into it until it is full.
+fn blocks_that_fit_after(batches: u64, blocks_each: u64) -> u64 {
+    let place = Place::new();
+    let spec = TierSpec {
+        unit: 32 * KIB,
+        lanes: 4,
+        batches: 2,
+        ..TierSpec::new("fast", place.member("m0"), Medium::Emulated, 8 * MIB)
+    };
+    let home = attach(&place.home(), &[spec], place::options()).unwrap();
+    let batched = home.create("batched.d4").unwrap();
+    let bytes = vec![7; 4096];
+    for _ in 0..batches {
+        let blocks: Vec<(u64, &[u8])> = (0..blocks_each).map(|n| (n * 4096, &bytes[..])).collect();
+        batched.write_batch(&blocks).unwrap();
+    }
+    drop(batched);
+    home.unlink("batched.d4").unwrap();
+    let file = home.create("a.d4").unwrap();
+    home.pin("a.d4").unwrap();
+    (0..).find(|n| file.write(n * 4096, &bytes).is_err()).unwrap()
+}
+
+#[test]
+fn what_batches_took_is_there_for_others_when_the_tier_is_full() {
+    let never = blocks_that_fit_after(0, 0);
+    assert!(never > 1000, "{never} blocks fit");
+    // Small batches leave pieces ready for the next one; large ones need pages for their records.
+    assert_eq!(blocks_that_fit_after(5, 20), never, "pieces that were ready for batches");
+    assert_eq!(blocks_that_fit_after(40, 140), never, "pages that records of batches took");
+}

@@ -569,6 +569,24 @@ fn what_a_slow_read_brings_from_home_is_not_kept_when_the_block_was_written_dest
 }
 
 #[test]
+fn a_whole_block_read_to_be_kept_is_not_kept_when_it_went_home_again_meanwhile() {
+    for medium in [Medium::Emulated, Medium::Volatile] {
+        let (gate, attached, file) = gated(medium);
+        let (other, handle, next) = (file.clone(), attached.clone(), gate.clone());
+        // The first read brings the part that is asked for, the second one the block around it.
+        gate.after_next_read(move || {
+            next.after_next_read(move || {
+                other.write(0, &stamped(0, 5)).unwrap();
+                handle.destage(None).unwrap();
+                handle.evict(None, u64::MAX).unwrap();
+            });
+        });
+        file.read(100, &mut [0; 50]).unwrap();
+        assert!((0..2).all(|_| block(&file, 0) == stamped(0, 5)), "{medium:?}");
+    }
+}
+
+#[test]
 fn a_write_of_part_of_a_block_whose_rest_comes_slowly_from_home_takes_the_newest_rest() {
     // Written, destaged and evicted meanwhile.
     let (gate, attached, file) = gated(Medium::Emulated);

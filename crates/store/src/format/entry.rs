@@ -184,5 +184,11 @@ mod tests {
         assert_eq!(unseal(2, 2, Place::Block(3), word), None);
         assert_eq!(unseal(1, 2, Place::Leaf(3), word), None);
         assert_eq!(unseal(1, 2, Place::Block(3), 0), None);
+        // Pointers look alike at every level, so the key alone tells the levels apart.
+        let pointer = seal(1, 2, Place::Leaf(0), Entry::page(Frame(5)));
+        assert_eq!(unseal(1, 2, Place::Leaf(0), pointer), Some(Entry::page(Frame(5))));
+        for elsewhere in [Place::Middle(0), Place::Top, Place::Slot(0)] {
+            assert_eq!(unseal(1, 2, elsewhere, pointer), None, "{elsewhere}");
+        }
     }
 }
