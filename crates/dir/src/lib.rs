@@ -97,6 +97,18 @@ impl Dir {
         Ok((Self { handle, path: parent.to_path_buf() }, name.to_os_string()))
     }
 
+    /// Opens the directory that holds what `path` leads to, and gives its name there: as
+    /// [`Dir::holding`], but a link at `path` itself is followed too, where it is trusted. What has the
+    /// name is not asked, so that it may be the mount of a server that hangs.
+    ///
+    /// # Errors
+    /// As [`Dir::holding`].
+    pub fn holding_target(path: &Path) -> io::Result<(Self, OsString)> {
+        let (handle, name) = walk::to_target(path)?;
+        let parent = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+        Ok((Self { handle, path: parent }, name))
+    }
+
     /// An open directory. `path` is for messages only.
     #[must_use]
     pub fn from_handle(handle: OwnedFd, path: &Path) -> Self {

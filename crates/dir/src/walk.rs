@@ -42,12 +42,40 @@ pub(crate) enum Last {
 /// Opens the directory at `path`.
 pub(crate) fn to(path: &Path, last: Last) -> io::Result<OwnedFd> {
     let mut say = Say { checked: geteuid().is_root(), ..Say::default() };
-    let (at, seen) = walk(path, last, &mut say)?;
+    let (at, seen) = walk(start(Path::new("."))?, path, last, &mut say)?;
     say.check(&look(&at)?, &seen)?;
     Ok(at)
 }
 
-fn walk(path: &Path, last: Last, say: &mut Say) -> io::Result<(OwnedFd, PathBuf)> {
+/// Opens the directory that holds what `path` leads to in the end, and gives the name there: a link
+/// at the last component is followed like one before it. What has the name is not asked, so that it
+/// may be a mount whose server died or hangs.
+pub(crate) fn to_target(path: &Path) -> io::Result<(OwnedFd, OsString)> {
+    let mut say = Say { checked: geteuid().is_root(), ..Say::default() };
+    let mut path = path.to_path_buf();
+    let mut from = start(Path::new("."))?;
+    for _ in 0..LINKS_MAX {
+        let Some(name) = path.file_name().map(OsString::from) else {
+            let text = format!("{}: is not the path of a file in a directory", shown(&path));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let (at, seen) = walk(from, parent.unwrap_or(Path::new(".")), Last::MayBeLink, &mut say)?;
+        // Only of a link this says anything else than that it is none.
+        let Ok(target) = rustix::fs::readlinkat(&at, &name, Vec::new()) else {
+            say.check(&look(&at)?, &seen)?;
+            return Ok((at, name));
+        };
+        say.directory(&look(&at)?, &seen)?;
+        let link = rustix::fs::statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+        say.link(&Found::from_stat(&link), &seen.join(&name))?;
+        path = PathBuf::from(OsString::from_vec(target.into_bytes()));
+        from = at;
+    }
+    Err(Errno::LOOP.into())
+}
+
+fn walk(from: OwnedFd, path: &Path, last: Last, say: &mut Say) -> io::Result<(OwnedFd, PathBuf)> {
     if path.as_os_str().is_empty() {
         return Err(Errno::NOENT.into());
     }
@@ -56,7 +84,7 @@ fn walk(path: &Path, last: Last, say: &mut Say) -> io::Result<(OwnedFd, PathBuf)
         seen.push("/");
         start(Path::new("/"))?
     } else {
-        start(Path::new("."))?
+        from
     };
     let mut rest = components(path);
     let mut links = 0;

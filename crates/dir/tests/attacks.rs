@@ -200,6 +200,35 @@ fn root_follows_an_account_only_to_what_belongs_to_it() {
 }
 
 #[test]
+fn the_last_link_is_followed_where_its_owner_is_trusted() {
+    let scratch = scratch();
+    let (real, links) = (scratch.path().join("real"), scratch.path().join("links"));
+    fs::create_dir_all(real.join("db")).unwrap();
+    fs::create_dir(&links).unwrap();
+    symlink("../real/db", links.join("one")).unwrap();
+    symlink("one", links.join("two")).unwrap();
+    symlink("loop", links.join("loop")).unwrap();
+    for way in ["two", "one", "../real/db", "../real/nothing"] {
+        let (dir, name) = Dir::holding_target(&links.join(way)).unwrap();
+        assert!(dir.found().unwrap().same_file(&Dir::open(&real).unwrap().found().unwrap()), "{way}");
+        assert_eq!(name, if way.ends_with("nothing") { "nothing" } else { "db" });
+    }
+    assert!(Dir::holding_target(&links.join("loop")).is_err());
+    assert!(Dir::holding_target(Path::new("/")).is_err());
+    if !root("the_last_link_is_followed_where_its_owner_is_trusted, against an account") {
+        return;
+    }
+    let hers = scratch.path().join("mallory");
+    folder(&hers, MALLORY);
+    folder(&hers.join("db"), MALLORY);
+    link(&real.join("db"), &hers.join("to-root"), MALLORY);
+    link(&hers.join("db"), &hers.join("to-herself"), MALLORY);
+    let refused = Dir::holding_target(&hers.join("to-root")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
+    Dir::holding_target(&hers.join("to-herself")).unwrap();
+}
+
+#[test]
 fn root_passes_no_directory_that_everybody_may_change() {
     if !root("root_passes_no_directory_that_everybody_may_change") {
         return;
