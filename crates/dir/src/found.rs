@@ -11,7 +11,9 @@ pub enum Kind {
     Directory,
     /// A symbolic link.
     Link,
-    /// A pipe, a socket, a device.
+    /// A socket.
+    Socket,
+    /// A pipe, a device.
     Other,
 }
 
@@ -42,6 +44,7 @@ impl Found {
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Directory,
             FileType::Symlink => Kind::Link,
+            FileType::Socket => Kind::Socket,
             _ => Kind::Other,
         };
         Self {

@@ -297,6 +297,12 @@ impl AsFd for Dir {
     }
 }
 
+impl From<Dir> for OwnedFd {
+    fn from(dir: Dir) -> Self {
+        dir.handle
+    }
+}
+
 /// A name that is one component, and not the directory itself or its parent.
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let bytes = name.as_bytes();
