@@ -506,11 +506,13 @@ pub(super) fn without_links(path: &Path) -> Result<PathBuf, HomeError> {
 
 /// Learns whether files can be made in `dir`. A full file system passes: a full home must still be opened to be recovered.
 fn probe(dir: &OwnedFd) -> Result<(), Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(dir, PROBE, flags, Mode::RUSR | Mode::WUSR) {
-        // Two openers may probe at once: the other one may have removed it.
-        Ok(_) => match rustix::fs::unlinkat(dir, PROBE, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
+        // Left by an opener that was killed, being removed by another one, or something else of the
+        // owner's, a pipe say, which is not opened. To remove it takes the same right. Of a directory
+        // the kernel says what it is only to whoever has that right.
+        Ok(_) | Err(Errno::EXIST) => match rustix::fs::unlinkat(dir, PROBE, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
             Err(e) => Err(e),
         },
         Err(Errno::NOSPC | Errno::DQUOT) => Ok(()),
