@@ -79,6 +79,7 @@ pub use note::{AttachedTier, Attachment, attachment};
 pub use planted::Planted;
 pub use profile::{FileClass, Placement, Profile};
 pub use stats::{RecoveryReport, Stats, TierStats};
+pub use tier::label::MemberLabel;
 /// Wait events, of which [`AttachedHome::events`] is a registry; a door records its own with them.
 pub use tiersmith_events as events;
 /// A handler of SIGBUS that says what it was about ([`AttachedHome::watch_sigbus`]).
