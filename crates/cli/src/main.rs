@@ -10,19 +10,20 @@
 
 mod command;
 mod error;
+mod messages;
 mod mounted;
 mod probe;
 mod progress;
 mod signals;
 mod top;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 use tiersmith_lab::place::Leftovers;
 
 use command::Command;
+use messages::Messages;
 
 /// Attach a little fast storage to a database that lives on slower storage, without changing the database; measure what that buys.
 #[derive(Debug, Parser)]
@@ -49,15 +50,16 @@ enum Outcome {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    log_to_standard_error();
+    Messages::begin();
     let leftovers = Leftovers::default();
     if !arguments.command.stays()
         && let Err(e) = signals::clean_up_on_interruption(&leftovers)
     {
-        let _ = writeln!(std::io::stderr(), "tiersmith: {e}");
+        messages::say(&e.to_string());
         return ExitCode::from(2);
     }
     let ended = arguments.command.run(&leftovers);
+    Messages::catch_up(true);
     leftovers.clean();
     // The thread that watches for signals ends the program, with the exit code a shell expects.
     while leftovers.stopped() {
@@ -67,29 +69,8 @@ fn main() -> ExitCode {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(1),
         Err(e) => {
-            // Standard error may be closed; the exit code says it all the same.
-            let _ = writeln!(std::io::stderr(), "tiersmith: {e}");
+            messages::say(&e.to_string());
             ExitCode::from(2)
         }
-    }
-}
-
-/// Messages of the crates, warnings and errors only.
-fn log_to_standard_error() {
-    struct Lines;
-    impl log::Log for Lines {
-        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-            metadata.level() <= log::Level::Warn
-        }
-        fn log(&self, record: &log::Record<'_>) {
-            if self.enabled(record.metadata()) {
-                let _ = writeln!(std::io::stderr(), "tiersmith: {}", record.args());
-            }
-        }
-        fn flush(&self) {}
-    }
-    static LINES: Lines = Lines;
-    if log::set_logger(&LINES).is_ok() {
-        log::set_max_level(log::LevelFilter::Warn);
     }
 }

@@ -22,6 +22,7 @@ use tiersmith_lab::place::Leftovers;
 
 use crate::Outcome;
 use crate::error::{Error, Result};
+use crate::messages;
 
 /// Every command.
 #[derive(Debug, Subcommand)]
@@ -68,8 +69,13 @@ impl Command {
     }
 }
 
-/// Prints on standard output. A reader that went away (`| head`) is no error.
+/// Prints on standard output, no name in it as a terminal's command. A reader that went away
+/// (`| head`) is no error.
 fn print(text: &str) -> Result<()> {
+    print_as_it_is(&messages::output(text))
+}
+
+fn print_as_it_is(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -83,7 +89,7 @@ fn print(text: &str) -> Result<()> {
 fn print_json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|e| Error::Usage(format!("the result cannot be written as JSON: {e}")))?;
-    print(&format!("{text}\n"))
+    print_as_it_is(&(messages::json(&text) + "\n"))
 }
 
 /// Writes a file the user asked for: all of it or, where that fails, nothing. What was there before stays

@@ -10,9 +10,10 @@ use tiersmith_sqlite::place::{Placement, Standing, Status as PlaceStatus};
 use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Finding, Severity, check};
 
 use super::home::{Home, Subject};
-use super::{print, print_json};
+use super::{print, print_as_it_is, print_json};
 use crate::Outcome;
 use crate::error::Result;
+use crate::messages;
 use crate::mounted::control::{Reply, Request, ask};
 use crate::mounted::place::Place;
 use crate::mounted::{Live, unexpected, unreachable};
@@ -118,10 +119,10 @@ impl Status {
     fn show(&self, live: &Live) -> Result<()> {
         let standing = json!({ "standing": "mounted", "live": live });
         match (self.json, self.watch.is_some()) {
-            (true, true) => print(&format!("{standing}\n")),
+            (true, true) => print_as_it_is(&(messages::json(&standing.to_string()) + "\n")),
             (true, false) => print_json(&standing),
             (false, true) if std::io::stdout().is_terminal() => {
-                print(&format!("\x1b[H\x1b[2J{}", live.text()))
+                print_as_it_is(&format!("\x1b[H\x1b[2J{}", messages::output(&live.text())))
             }
             _ => print(&live.text()),
         }

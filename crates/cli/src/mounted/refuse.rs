@@ -16,6 +16,7 @@ use tiersmith_store::home::home_of_aside;
 use super::links::first_bytes;
 use super::place::{Mounts, Place};
 use crate::error::{Error, Result};
+use crate::messages;
 
 /// How many of those who hold files are named.
 const NAMED_MAX: usize = 5;
@@ -39,7 +40,7 @@ pub(crate) struct Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} ({}) has {}", self.pid, self.name, self.what.display())
+        write!(f, "process {} ({}) has {}", self.pid, self.name, messages::path(&self.what))
     }
 }
 
