@@ -67,6 +67,13 @@ impl Found {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
+    /// Whether it belongs to root. In a user namespace also what belongs to an account outside it,
+    /// which nobody inside can become.
+    #[must_use]
+    pub fn is_roots(&self) -> bool {
+        crate::walk::is_root(self.user)
+    }
+
     /// Whether it is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {

@@ -34,7 +34,7 @@
 //! Source: openat2(2), path_resolution(7), and the rule against unsafe transitions of ownership that
 //! systemd applies to `tmpfiles.d` paths.
 //!
-//! Deliberately absent: recursion, watching, advice, links (nothing here makes one).
+//! Deliberately absent: recursion, watching, advice, symbolic links (nothing here makes one).
 //!
 //! Read next: `walk.rs`, then `file.rs`.
 
@@ -47,7 +47,7 @@ mod walk;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
@@ -151,6 +151,21 @@ impl Dir {
     #[must_use]
     pub fn through(&self, name: impl AsRef<OsStr>) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_raw_fd())).join(name.as_ref())
+    }
+
+    /// Where the kernel says it is now: its path without links. Needs `/proc`.
+    ///
+    /// # Errors
+    /// The kernel's; nothing for a directory that was removed.
+    pub fn where_it_is(&self) -> io::Result<PathBuf> {
+        let at = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
+        let path = rustix::fs::readlink(at, Vec::new())?.into_bytes();
+        let path = PathBuf::from(OsString::from_vec(path));
+        // Of a removed one the kernel shows a name that may be another's by now.
+        match self.found()?.links {
+            0 => Err(Errno::NOENT.into()),
+            _ => Ok(path),
+        }
     }
 
     /// What the directory itself is.
@@ -264,6 +279,21 @@ impl Dir {
     ) -> io::Result<()> {
         let (name, new_name) = (single(name.as_ref())?, single(new_name.as_ref())?);
         Ok(rustix::fs::renameat(&self.handle, name, &new_dir.handle, new_name)?)
+    }
+
+    /// Gives a file a second name, which must be free; a link is not followed.
+    ///
+    /// # Errors
+    /// The kernel's: EEXIST; EPERM where the file system has no second names, or the kernel protects
+    /// the file (`fs.protected_hardlinks`).
+    pub fn link(
+        &self,
+        name: impl AsRef<OsStr>,
+        new_dir: &Self,
+        new_name: impl AsRef<OsStr>,
+    ) -> io::Result<()> {
+        let (name, new_name) = (single(name.as_ref())?, single(new_name.as_ref())?);
+        Ok(rustix::fs::linkat(&self.handle, name, &new_dir.handle, new_name, AtFlags::empty())?)
     }
 
     /// As [`Dir::rename`], and `new_name` must be free.

@@ -196,7 +196,7 @@ fn shown(path: &Path) -> String {
 
 /// Whether a user id is root's. In a user namespace (a rootless container) what belongs to accounts
 /// outside it, the root directory among it, appears as the overflow id, which nobody inside can become.
-fn is_root(user: u32) -> bool {
+pub(crate) fn is_root(user: u32) -> bool {
     static OUTSIDE: OnceLock<Option<u32>> = OnceLock::new();
     user == 0 || *OUTSIDE.get_or_init(outsiders_id) == Some(user)
 }

@@ -200,6 +200,34 @@ fn root_follows_an_account_only_to_what_belongs_to_it() {
 }
 
 #[test]
+fn a_second_name_is_a_files_own_and_never_what_a_link_leads_to() {
+    let scratch = scratch();
+    fs::create_dir(scratch.path().join("in")).unwrap();
+    let (dir, inside) = (Dir::open(scratch.path()).unwrap(), Dir::open(&scratch.path().join("in")).unwrap());
+    drop(dir.make_file("file", 0o600, None).unwrap());
+    symlink("file", scratch.path().join("link")).unwrap();
+    dir.link("file", &inside, "second").unwrap();
+    let of = |dir: &Dir, name| dir.look(name).unwrap().unwrap();
+    assert!(of(&dir, "file").same_file(&of(&inside, "second")));
+    assert_eq!(dir.link("file", &inside, "second").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    dir.link("link", &inside, "third").unwrap();
+    assert_eq!(of(&inside, "third").kind, Kind::Link);
+    assert!(dir.link("../file", &inside, "fourth").is_err());
+}
+
+#[test]
+fn a_directory_knows_where_it_is_now() {
+    let scratch = scratch();
+    let real = scratch.path().canonicalize().unwrap();
+    fs::create_dir(real.join("one")).unwrap();
+    let dir = Dir::open(&real.join("one")).unwrap();
+    fs::rename(real.join("one"), real.join("two")).unwrap();
+    assert_eq!(dir.where_it_is().unwrap(), real.join("two"));
+    fs::remove_dir(real.join("two")).unwrap();
+    assert_eq!(dir.where_it_is().unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
 fn the_last_link_is_followed_where_its_owner_is_trusted() {
     let scratch = scratch();
     let (real, links) = (scratch.path().join("real"), scratch.path().join("links"));
