@@ -487,3 +487,138 @@ fn a_mysql_that_asks_for_the_password_itself_gets_it_inside_of_encryption() {
     assert_eq!(password, packet(4, b"hunter2\0"));
     assert_eq!(question, packet(0, b"\x03SELECT VERSION() AS version"));
 }
+
+/// What a client answers to `demand` of a PostgreSQL that has no encryption, without the message's
+/// head, and the error.
+fn given_in_clear(demand: &'static [u8], more: &str) -> (String, String) {
+    let (given, got) = std::sync::mpsc::channel();
+    let port = server(move |mut stream| {
+        let mut first = [0; 8];
+        let mut sink = [0; 4096];
+        if stream.read_exact(&mut first).is_err() {
+            return;
+        }
+        if first == [0, 0, 0, 8, 4, 210, 22, 47]
+            && (stream.write_all(b"N").is_err() || stream.read_exact(&mut first).is_err())
+        {
+            return;
+        }
+        // The rest of the startup is thrown away.
+        let _ = stream.read(&mut sink);
+        let _ = stream.write_all(demand);
+        let read = stream.read(&mut sink).unwrap_or(0);
+        let answer = String::from_utf8_lossy(sink.get(5..read).unwrap_or_default()).into_owned();
+        let _ = given.send(answer);
+        let _ = stream.write_all(b"E\0\0\0\x1eSFATAL\0C28P01\0Mnot today\0\0");
+        behave(stream, Manner::Silent);
+    });
+    let error = lie_of(&format!("postgresql://u@127.0.0.1:{port}/d?{more}"));
+    (got.recv_timeout(Duration::from_secs(150)).unwrap(), error)
+}
+
+#[test]
+fn a_postgresql_in_clear_gets_no_password_in_clear_unless_that_is_asked_for() {
+    const IN_CLEAR: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
+    for more in ["sslmode=disable", "sslmode=prefer", "sslmode=allow", "sslmode=disable&require_auth=!md5"] {
+        let (given, error) = given_in_clear(IN_CLEAR, more);
+        assert_eq!(given, "", "{more}");
+        assert!(error.contains("password in clear") && error.contains("sslmode=verify-full"), "{error}");
+    }
+    // As libpq has it, and with a warning.
+    let (given, error) = given_in_clear(IN_CLEAR, "sslmode=disable&require_auth=password,scram-sha-256");
+    assert_eq!((given.as_str(), error.contains("not today")), ("hunter2\0", true), "{error}");
+}
+
+#[test]
+fn a_postgresql_lets_in_only_in_a_way_that_require_auth_allows() {
+    const IN_CLEAR: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
+    const MD5: &[u8] = b"R\0\0\0\x0c\0\0\0\x05salt";
+    const SCRAM: &[u8] = b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0";
+    const IN: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+    let does = |demand: &[u8]| match demand {
+        IN_CLEAR => "asks for the password in clear",
+        MD5 => "asks for an MD5 hash",
+        SCRAM => "asks for SCRAM-SHA-256",
+        _ => "lets the user in without asking for anything",
+    };
+    for (required, refused) in [
+        ("scram-sha-256", &[IN_CLEAR, MD5, IN][..]),
+        ("!password", &[IN_CLEAR]),
+        ("!none,!password", &[IN_CLEAR, IN]),
+        ("none", &[IN_CLEAR, MD5, SCRAM]),
+        ("md5,scram-sha-256", &[IN_CLEAR, IN]),
+    ] {
+        for demand in [IN_CLEAR, MD5, SCRAM, IN] {
+            let (given, error) = given_in_clear(demand, &format!("sslmode=disable&require_auth={required}"));
+            if refused.contains(&demand) {
+                assert_eq!(given, "", "{required}");
+                let words = format!("require_auth is `{required}`, and the server {}", does(demand));
+                assert!(error.contains(&words), "{words}: {error}");
+            } else {
+                assert!(!given.is_empty() && error.contains("not today"), "{required}: {given} {error}");
+            }
+        }
+    }
+}
+
+/// What a client sends to a MySQL without encryption that wants the password itself: each message
+/// without its head, and the error.
+fn asked_by_mysql(more: &str, key: &'static [u8]) -> (Vec<Vec<u8>>, String) {
+    let mut without = greeting(&[]);
+    let at = without.iter().position(|byte| *byte == 0x8a).unwrap();
+    without[at] = 0x82;
+    let (given, got) = std::sync::mpsc::channel();
+    let port = server(move |mut stream| {
+        let mut sink = [0; 4096];
+        let mut next = |stream: &mut TcpStream, sent: &[u8]| -> Vec<u8> {
+            let _ = stream.write_all(sent);
+            let read = stream.read(&mut sink).unwrap_or(0);
+            sink.get(4..read).unwrap_or_default().to_vec()
+        };
+        next(&mut stream, &without);
+        let mut heard = vec![next(&mut stream, &packet(2, &[1, 4]))];
+        let mut sequence = 4;
+        if heard == [[2]] {
+            heard.push(next(&mut stream, &packet(4, &[&[1], key].concat())));
+            sequence = 6;
+        }
+        let _ = given.send(heard);
+        let _ = stream.write_all(&packet(sequence, b"\xff\x10\x04#HY000not today"));
+        behave(stream, Manner::Silent);
+    });
+    let error = lie_of(&format!("mysql://u@127.0.0.1:{port}/?{more}"));
+    (got.recv_timeout(Duration::from_secs(150)).unwrap(), error)
+}
+
+#[test]
+fn a_password_is_sealed_for_the_key_of_a_mysql_only_if_that_is_asked_for() {
+    /// An attacker's, made for this test.
+    const KEY: &[u8] = b"-----BEGIN PUBLIC KEY-----\n\
+        MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAvOkMe3lIRfKYyzwWU0Du\n\
+        5o99dxYadhEV6061TbGcrUTnlH3ng/M34qALdOnyR7JdlVRlMjn5OyxNYUZ4ugkx\n\
+        6H38Apc4IETS6iFgDeqrOR4nVH4fXjBx4vTIQOGNnywYWJze6TQdfY6UgUQShLdH\n\
+        hIL1iblWKAwF97b7OfzUjiEx2IRvoeU694vxSrrE042VmdJsI6K7UqtuZk1+ek6N\n\
+        HDz0vu1Qd3c7fg9gbiGBTAk1+ziA3hMtpTfDvkhZY4XkpskW3YFDRTsW07mdlI71\n\
+        xby/ju22by8hmkLcuxA6lx+sWsyPvgb/z79qGYINNEO3sg734K4ZOMwmlOv7FFVq\n\
+        AwIDAQAB\n\
+        -----END PUBLIC KEY-----";
+    for more in ["", "ssl-mode=DISABLED", "ssl-mode=PREFERRED", "get-server-public-key=0"] {
+        let (heard, error) = asked_by_mysql(more, KEY);
+        assert_eq!(heard, [b""], "{more}: neither a wish for a key nor a password");
+        assert!(error.contains("sealed for a key") && error.contains("get-server-public-key"), "{error}");
+    }
+    let (heard, error) = asked_by_mysql("get-server-public-key=1", KEY);
+    assert_eq!((heard.len(), heard[1].len()), (2, 256), "{error}");
+    assert!(error.contains("not today"), "{error}");
+    // For the key that the user has, whatever the server would send.
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("public_key.pem");
+    std::fs::write(&file, KEY).unwrap();
+    let named = format!("server-public-key-path={}", file.display());
+    let (heard, error) = asked_by_mysql(&named, b"none");
+    assert_eq!((heard.len(), heard[0].len()), (1, 256), "{error}");
+    std::fs::write(&file, "no key").unwrap();
+    let (heard, error) = asked_by_mysql(&named, KEY);
+    assert_eq!(heard, [b""]);
+    assert!(error.contains("is not an RSA key"), "{error}");
+}

@@ -67,11 +67,22 @@ const ENCRYPTION: [(Product, &[&str]); 3] = [
             "sslnegotiation",
             "channel_binding",
             "ssl_min_protocol_version",
+            "require_auth",
         ],
     ),
     (
         Product::MySql,
-        &["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "ssl-verify-server-cert", "ssl-crl", "ssl-capath"],
+        &[
+            "ssl-mode",
+            "ssl-ca",
+            "ssl-cert",
+            "ssl-key",
+            "ssl-verify-server-cert",
+            "ssl-crl",
+            "ssl-capath",
+            "get-server-public-key",
+            "server-public-key-path",
+        ],
     ),
     (Product::Redis, &["cacert", "cert", "key", "verify"]),
 ];

@@ -76,9 +76,9 @@ impl Timed {
         Ok(())
     }
 
-    /// Whether nobody else reads what is sent: both ends are on this machine, or it is encrypted.
-    pub(super) fn is_private(&self) -> bool {
-        self.tls.is_some() || matches!(self.bare.socket, Socket::Unix(_))
+    /// Whether it was made an encrypted one.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
     }
 }
 

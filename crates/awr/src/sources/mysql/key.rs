@@ -3,10 +3,16 @@
 //! MySQL sends it as text (PEM, SubjectPublicKeyInfo of RFC 5280, or RSAPublicKey of RFC 8017). It is taken apart here, strictly, because
 //! the library that seals (RSAES-OAEP of RFC 8017) trusts the form and the size of a key.
 //!
-//! Deliberately absent: whose key it is. Without TLS a client cannot know; a socket, or `ssl-mode=VERIFY_IDENTITY`, is for that.
+//! Deliberately absent: whose key it is. Without TLS a client cannot know that of one that was sent
+//! (`tls/password.rs`).
+
+use std::io::Read;
+use std::path::Path;
 
 use base64::Engine as _;
 use mysql_common::crypto::{der, rsa};
+
+use super::super::tls::Refusal;
 
 /// The sizes of the modulus that are used, in bytes: 1024 to 8192 bits.
 const SIZES: std::ops::RangeInclusive<usize> = 128..=1024;
@@ -22,6 +28,25 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// The key of a file that the user named.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn in_file(path: &Path) -> Result<Key, Refusal> {
+        let mut text = Vec::new();
+        let read =
+            std::fs::File::open(path).and_then(|file| file.take(LONGEST as u64 + 1).read_to_end(&mut text));
+        let wrong = |reason: String| {
+            let reason = format!("server-public-key-path names {}, {reason}", path.display());
+            Refusal::new(
+                crate::figure::visible(&reason),
+                "Copy public_key.pem from the server's data directory",
+            )
+        };
+        read.map_err(|error| wrong(format!("which cannot be read: {error}")))?;
+        Key::of(&text).ok_or_else(|| wrong("which is not an RSA key of 1024 to 8192 bits in PEM".to_owned()))
+    }
+
     /// A key, if the text is one.
     pub(super) fn of(text: &[u8]) -> Option<Key> {
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= LONGEST)?;

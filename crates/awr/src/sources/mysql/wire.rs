@@ -12,7 +12,8 @@
 //!
 //! Invariants: nothing here waits longer than the deadline of [`Wire::begin`], keeps more than [`MOST_BYTES`] of an answer, or panics
 //! whatever the server sends. A password leaves as it is on a local socket or
-//! encrypted only. What came before encryption is not taken for what came after it.
+//! encrypted only, and sealed only for a key that the user named or said to ask for. What came before
+//! encryption is not taken for what came after it.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
@@ -21,7 +22,7 @@ use std::time::Instant;
 use mysql_common::scramble::{scramble_native, scramble_sha256};
 
 use super::super::timed::Timed;
-use super::super::tls::{self, Connector, Encryption, Need, Refusal};
+use super::super::tls::{self, Connector, Encryption, Need, Refusal, ServerKey};
 use super::key;
 
 /// A row by the names of its columns, in lower case. What is NULL is empty.
@@ -277,16 +278,29 @@ impl Wire {
         }
     }
 
-    /// The password itself: as it is where nobody else reads it, for the server's key only elsewhere.
+    /// The password itself: as it is where nobody else reads it; elsewhere only for a key that is the
+    /// server's, or that the user takes for it.
     fn send_password(&mut self, login: &Login, nonce: &[u8]) -> Result<(), Fault> {
         let mut password = [login.password.as_bytes(), &[0]].concat();
-        if !self.stream.get_ref().is_private() {
-            self.send(&[2])?;
-            let answer = self.receive()?;
-            let key = match answer.as_slice() {
-                [1, key @ ..] => key::Key::of(key),
-                [0xff, rest @ ..] => return Err(refusal(rest)),
-                _ => None,
+        if self.stream.get_ref().is_encrypted() {
+            login.encryption.warn_of_stranger(&login.host);
+        } else if !login.host.starts_with('/') {
+            let key = match &login.encryption.server_key {
+                ServerKey::Unknown => return Err(Fault::Refused(tls::no_key_of_server())),
+                ServerKey::File(path) => Some(key::Key::in_file(path).map_err(Fault::Refused)?),
+                ServerKey::Asked => {
+                    log::warn!(
+                        "the password goes to {}, sealed for the key that it sends, and nothing proves whose key \
+                         that is: get-server-public-key says so",
+                        crate::figure::visible(&login.host)
+                    );
+                    self.send(&[2])?;
+                    match self.receive()?.as_slice() {
+                        [1, key @ ..] => key::Key::of(key),
+                        [0xff, rest @ ..] => return Err(refusal(rest)),
+                        _ => None,
+                    }
+                }
             };
             for (byte, mask) in password.iter_mut().zip(nonce.iter().cycle()) {
                 *byte ^= mask;

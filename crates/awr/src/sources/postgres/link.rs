@@ -11,6 +11,8 @@
 //! used, nor after an answer that is not PostgreSQL's. A wrong password is not tried a second time in another way. What a server sends before a handshake is one byte; more of it would be part
 //! of the handshake, so nobody can slip in what would seem to come from the server.
 //!
+//! What the server asks for at the login is looked at first (`login.rs`).
+//!
 //! The client library is given the stream as it is after the handshake, and what its login is bound to (SCRAM-SHA-256-PLUS).
 //!
 //! Deliberately absent: several hosts, GSSAPI.
@@ -31,6 +33,7 @@ use tokio_postgres::config::{self, Host, SslMode, SslNegotiation};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_postgres::{Client, Config};
 
+use super::login::Watched;
 use crate::sources::address::is_remote;
 use crate::sources::tls::{self, Binding, Encryption, Need, Refusal};
 
@@ -173,7 +176,7 @@ impl Place {
         });
         // The library is given a stream that is encrypted already: it only has to take it for one.
         config.ssl_mode(SslMode::Disable).ssl_negotiation(SslNegotiation::Direct);
-        let (mut stream, mut binding) = (self.stream(patience).await?, None);
+        let (mut stream, mut binding, mut in_tls) = (self.stream(patience).await?, None, false);
         if encrypted && (self.encryption.direct || self.is_offered(&mut stream).await?) {
             let connector = self.encryption.connector(&self.host(), &[PROTOCOL]);
             let connector = connector.map_err(|refusal| Fault::Refused(refusal.that_ends_it()))?;
@@ -194,10 +197,12 @@ impl Place {
             }
             binding = tls::binding(agreed.peer_certificates());
             stream = Box::new(done);
+            in_tls = true;
             config.ssl_mode(SslMode::Require);
         }
-        let (client, connection) =
-            config.connect_raw(guard(stream), Handed(binding)).await.map_err(Fault::Client)?;
+        let stream = Box::new(Watched::new(stream, &self.encryption, self.host(), in_tls));
+        let connected = config.connect_raw(guard(stream), Handed(binding)).await;
+        let (client, connection) = connected.map_err(Fault::Client)?;
         // Its end is seen by the client, which is told that the connection is closed.
         tokio::spawn(connection);
         Ok(client)

@@ -10,6 +10,7 @@
 //! | `waits.rs` | which class a wait event of PostgreSQL belongs to |
 //! | `versions.rs` | tests: what each version's views have |
 //! | `link.rs` | connecting, encrypted or not |
+//! | `login.rs` | what the server asks for at the login, seen before it is given |
 //! | `wire.rs` | the connection, and how much an answer may be |
 //!
 //! Everything is asked in one read-only transaction, which the server counts as one commit of its own. Counters of a session reach the
@@ -20,6 +21,7 @@
 
 mod counters;
 pub(crate) mod link;
+mod login;
 #[cfg(test)]
 mod versions;
 mod waits;

@@ -130,6 +130,10 @@ impl Redis {
         if self.stream.is_none() {
             self.stream = Some(self.open().map_err(|error| self.failed("connect to", &error))?);
             if let Some(password) = self.password.clone() {
+                let host = self.address.host.as_deref().unwrap_or_default();
+                if self.encryption.need != Need::Always && super::address::is_remote(host) {
+                    tls::in_clear(host, "so the password is in clear too; rediss:// encrypts both");
+                }
                 let user = self.address.user.clone();
                 let words: Vec<&str> = match &user {
                     Some(user) => vec!["AUTH", user, &password],

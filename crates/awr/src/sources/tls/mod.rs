@@ -5,6 +5,7 @@
 //! | `mod.rs` | what was decided, and a handshake by it |
 //! | `settings.rs` | the words of URLs, environment and files of PostgreSQL and Redis |
 //! | `mysql.rs` | those of MariaDB and MySQL |
+//! | `password.rs` | what a server may make of a password |
 //! | `files.rs` | certificates and keys from files |
 //! | `verifier.rs` | whether a server's certificate is trusted |
 //! | `certificate.rs` | a certificate taken apart |
@@ -19,6 +20,7 @@
 mod certificate;
 mod files;
 mod mysql;
+mod password;
 mod refusal;
 mod settings;
 mod verifier;
@@ -34,6 +36,7 @@ use rustls::{ClientConfig, ClientConnection, InconsistentKeys};
 
 use self::certificate::Certificate;
 pub(super) use self::mysql::of_mysql;
+pub(crate) use self::password::{RequireAuth, ServerKey, Way, no_key_of_server};
 pub(crate) use self::refusal::Refusal;
 pub(super) use self::settings::{of_postgres, of_redis};
 use self::verifier::Verifier;
@@ -105,6 +108,10 @@ pub(crate) struct Encryption {
     pub(crate) binding: Binding,
     /// Whether TLS 1.2 is not enough.
     pub(crate) newest_only: bool,
+    /// How a PostgreSQL may let the user in.
+    pub(crate) require_auth: RequireAuth,
+    /// For which key a password of MySQL's is sealed.
+    pub(crate) server_key: ServerKey,
     pub(crate) words: &'static Words,
 }
 

@@ -17,10 +17,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::super::address::{Address, is_remote};
+use super::super::address::Address;
 use super::super::secret::{INCLUDES, Surroundings};
 use super::settings::{pair, plain, refused, system};
-use super::{Encryption, Need, Roots, Verify, Words};
+use super::{Encryption, Need, Roots, ServerKey, Verify, Words};
 use crate::{Error, Result};
 
 pub(super) static MYSQL: Words = Words {
@@ -176,20 +176,28 @@ pub(in super::super) fn of_mysql(
         of_url => of_url.max(of_file()?).unwrap_or((Need::IfOffered, Verify::Nothing)),
     };
     let mut decided = plain(&MYSQL);
-    let key_of_server =
-        file.contains_key("server-public-key-path") && need != Need::Always && is_remote(host);
-    if key_of_server {
-        return Err(refused(
-            address,
-            "server-public-key-path is given in ~/.my.cnf, and that file is not read here".to_owned(),
-            "Say ssl-mode=VERIFY_IDENTITY, which proves who the server is, or take it away",
-        ));
-    }
+    let given = |key: &str| url.get(key).or_else(|| file.get(key)).cloned();
+    decided.server_key = match given("server-public-key-path").filter(|_| !is_socket) {
+        Some(file) if !Path::new(&file).is_file() => {
+            let reason = format!("server-public-key-path names {file}, which is not a file");
+            return Err(refused(address, reason, "Copy public_key.pem from the server's data directory"));
+        }
+        Some(file) => ServerKey::File(PathBuf::from(file)),
+        None => {
+            const NAME: &str = "get-server-public-key";
+            let asked = match switched(url, NAME).and_then(|of_url| Ok(of_url.or(switched(file, NAME)?))) {
+                Ok(asked) => asked.unwrap_or(false),
+                Err((reason, remedy)) => {
+                    return Err(refused(address, format!("[client] of ~/.my.cnf {reason}"), remedy));
+                }
+            };
+            if asked { ServerKey::Asked } else { ServerKey::Unknown }
+        }
+    };
     // Nobody else reads a socket: encrypted only if that is demanded.
     if need == Need::Never || (is_socket && need == Need::IfOffered) {
         return Ok(decided);
     }
-    let given = |key: &str| url.get(key).or_else(|| file.get(key)).cloned();
     if let Some(error) = refused_word(address, url, file) {
         return Err(error);
     }

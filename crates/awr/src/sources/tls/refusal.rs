@@ -40,7 +40,7 @@ impl From<Refusal> for io::Error {
 }
 
 impl Refusal {
-    pub(super) fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Refusal {
+    pub(crate) fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Refusal {
         Refusal {
             reason: reason.into(),
             remedy: remedy.into(),

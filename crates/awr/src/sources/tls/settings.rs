@@ -2,8 +2,8 @@
 //!
 //! | database | in the URL | else |
 //! |---|---|---|
-//! | PostgreSQL | `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `sslnegotiation`, `channel_binding`, `ssl_min_protocol_version` | the service file, `PGSSLMODE` and the others, `~/.postgresql/` |
-//! | MariaDB, MySQL | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `ssl-verify-server-cert` | the `[client]` part of `~/.my.cnf` |
+//! | PostgreSQL | `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `sslnegotiation`, `channel_binding`, `ssl_min_protocol_version`, `require_auth` | the service file, `PGSSLMODE` and the others, `~/.postgresql/` |
+//! | MariaDB, MySQL | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `ssl-verify-server-cert`, `get-server-public-key`, `server-public-key-path` | the `[client]` part of `~/.my.cnf` |
 //! | Redis, Valkey | `rediss://` and `cacert`, `cert`, `key`, `verify` | `SSL_CERT_FILE` |
 //!
 //! Written after libpq's documentation (SSL Support; Database Connection Control Functions). Differences: a file of authorities that is named
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::address::Address;
 use super::super::secret::Surroundings;
-use super::{Binding, Encryption, Need, Roots, Verify, Words};
+use super::{Binding, Encryption, Need, RequireAuth, Roots, ServerKey, Verify, Words};
 use crate::{Error, Result};
 
 static POSTGRES: Words = Words {
@@ -52,6 +52,8 @@ pub(super) fn plain(words: &'static Words) -> Encryption {
         direct: false,
         binding: Binding::IfOffered,
         newest_only: false,
+        require_auth: RequireAuth::default(),
+        server_key: ServerKey::default(),
         words,
     }
 }
@@ -83,15 +85,13 @@ pub(super) fn pair(
 /// Where a word of libpq's counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
-    Everywhere,
     OnSockets,
     OverNetworks,
     InTls,
 }
 
 /// Words of service files and the environment that may demand more than is done here: which values do not, and where they count.
-const DEMANDS: [(&str, &str, &[&str], Where); 5] = [
-    ("require_auth", "PGREQUIREAUTH", &[], Where::Everywhere),
+const DEMANDS: [(&str, &str, &[&str], Where); 4] = [
     ("requirepeer", "PGREQUIREPEER", &[], Where::OnSockets),
     ("gssencmode", "PGGSSENCMODE", &["disable", "prefer"], Where::OverNetworks),
     ("sslcertmode", "PGSSLCERTMODE", &["disable", "allow"], Where::InTls),
@@ -124,6 +124,16 @@ pub(in super::super) fn of_postgres(
         Some("require") => Binding::Always,
         Some(other) => return Err(wrong("channel_binding", other, "disable, prefer, require")),
     };
+    // Empty is none given, as libpq has it.
+    if let Some(text) = given("require_auth", "PGREQUIREAUTH").filter(|text| !text.is_empty()) {
+        decided.require_auth = RequireAuth::of(&text).map_err(|wrong| {
+            refused(
+                address,
+                format!("its require_auth is `{text}`, {wrong}"),
+                "Name some of them, or with ! those that are not allowed",
+            )
+        })?;
+    }
     let in_home = |name: &str| Some(Path::new(surroundings.variable("HOME")?).join(".postgresql").join(name));
     let root = given("sslrootcert", "PGSSLROOTCERT");
     let of_system = root.as_deref() == Some("system");
@@ -174,7 +184,6 @@ pub(in super::super) fn of_postgres(
     };
     for (key, variable, harmless, counts) in DEMANDS {
         let counts = match counts {
-            Where::Everywhere => true,
             Where::OnSockets => is_socket,
             Where::OverNetworks => !is_socket,
             Where::InTls => !is_socket && need != Need::Never,

@@ -407,9 +407,23 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
     assert!(newest("tlsv1.3") && newest("TLSv1.3,TLSv1.3") && !newest("TLSv1.2,TLSv1.3"));
     let options = BTreeMap::from([("server-public-key-path".to_owned(), "/x".to_owned())]);
     let address = Address::parse("mysql://192.0.2.7/").unwrap();
-    assert!(
-        of_mysql(&address, &options, &Surroundings::default(), "tiersmith-no-such-host.example.com").is_err()
+    let error = of_mysql(&address, &options, &Surroundings::default(), "192.0.2.7").unwrap_err().to_string();
+    assert!(error.contains("/x, which is not a file"), "{error}");
+    let key = |url: &str, options: &[(&str, &str)]| {
+        let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        of_mysql(&Address::parse(url).unwrap(), &options, &Surroundings::default(), "h").unwrap().server_key
+    };
+    assert_eq!(key("mysql://h/", &[]), ServerKey::Unknown);
+    assert_eq!(key("mysql://h/?get-server-public-key=1&ssl-mode=DISABLED", &[]), ServerKey::Asked);
+    assert_eq!(key("mysql://h/?get_server_public_key", &[]), ServerKey::Asked);
+    assert_eq!(key("mysql://h/", &[("get-server-public-key", "")]), ServerKey::Asked);
+    assert_eq!(key("mysql://h/", &[("skip-get-server-public-key", "")]), ServerKey::Unknown);
+    assert_eq!(
+        key("mysql://h/?get-server-public-key=0", &[("get-server-public-key", "")]),
+        ServerKey::Unknown
     );
+    let named = format!("mysql://h/?get-server-public-key=1&server-public-key-path={file}");
+    assert_eq!(key(&named, &[]), ServerKey::File(file.into()));
     // A file that cannot be read is no file without words.
     std::fs::remove_file(dir.path().join(".my.cnf")).unwrap();
     std::fs::create_dir(dir.path().join(".my.cnf")).unwrap();
@@ -423,7 +437,6 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
 #[test]
 fn what_postgresql_demands_and_is_not_done_here_is_refused_wherever_it_stands() {
     for (key, variable, value, harmless) in [
-        ("require_auth", "PGREQUIREAUTH", "scram-sha-256", ""),
         ("gssencmode", "PGGSSENCMODE", "require", "prefer"),
         ("sslcertmode", "PGSSLCERTMODE", "require", "allow"),
         ("ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION", "TLSv1.2", "TLSv1.3"),
@@ -437,7 +450,16 @@ fn what_postgresql_demands_and_is_not_done_here_is_refused_wherever_it_stands() 
     }
     let socket = "postgresql:///d?host=/run/x";
     assert!(postgres(socket, &[("requirepeer", "postgres")], &[]).is_err());
-    assert!(postgres(socket, &[("require_auth", "none")], &[]).is_err());
+    assert!(postgres(socket, &[("require_auth", "scram")], &[]).is_err());
+    let required = |url: &str, service: &[(&str, &str)], variables: &[(&str, &str)]| {
+        postgres(url, service, variables).unwrap().require_auth
+    };
+    let scram = RequireAuth::of("scram-sha-256").unwrap();
+    let variable = [("PGREQUIREAUTH", "md5")];
+    assert_eq!(required("postgresql://h/d?require_auth=scram-sha-256", &[], &variable), scram);
+    assert_eq!(required("postgresql://h/d", &[("require_auth", "scram-sha-256")], &variable), scram);
+    assert_eq!(required(socket, &[], &[("PGREQUIREAUTH", "scram-sha-256")]), scram);
+    assert_eq!(required(socket, &[("require_auth", "")], &[]), RequireAuth::default());
     postgres(socket, &[("gssencmode", "require"), ("sslcertmode", "require")], &[]).unwrap();
     postgres("postgresql://h/d", &[("requirepeer", "postgres")], &[]).unwrap();
     // The old word counts where no new one is.
