@@ -1,4 +1,4 @@
-//! `/dev/fuse`: the calls on it that no library offers. The only place here with `unsafe` besides the thread's own umask.
+//! `/dev/fuse`: the calls on it that no library offers.
 
 use crate::fs::Passthrough;
 use std::fs::{File, OpenOptions};
@@ -40,10 +40,4 @@ impl Passthrough for Backings {
             log::warn!("the kernel did not give file {id} back: {}", io::Error::last_os_error());
         }
     }
-}
-
-/// Gives the calling thread a umask of its own, so that it can use that of whoever asks.
-pub(crate) fn own_umask() -> io::Result<()> {
-    // SAFETY: no memory is involved: the thread stops sharing its umask and working directory with the others, and nothing here relies on either being shared.
-    if unsafe { libc::unshare(libc::CLONE_FS) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -23,6 +23,7 @@
 //!
 //! **Deliberately absent**: which file belongs into the tier (profiles), the life of a daemon, and anything that knows a database.
 
+mod caller;
 mod device;
 mod error;
 mod fs;

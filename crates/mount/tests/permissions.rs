@@ -5,32 +5,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod place;
+mod user;
 
 use place::{Place, skipped_unless_root};
 use rustix::fs::{Mode, StatVfsMountFlags, XattrFlags};
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
+use user::as_user;
 
 const NAMES: [&str; 3] = ["a.redo", "a.d8", "a.pass"];
-
-/// Runs as another user, in a thread of its own: the system calls used change one thread only.
-fn as_user<T: Send>(uid: u32, gid: u32, groups: &[u32], work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        scope
-            .spawn(move || {
-                // SAFETY: the raw calls change the credentials of this thread only, which ends with the closure.
-                unsafe {
-                    assert_eq!(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()), 0);
-                    assert_eq!(libc::syscall(libc::SYS_setresgid, gid, gid, gid), 0);
-                    assert_eq!(libc::syscall(libc::SYS_setresuid, uid, uid, uid), 0);
-                }
-                work()
-            })
-            .join()
-            .unwrap()
-    })
-}
 
 fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
     result.err().and_then(|e| e.raw_os_error())
@@ -145,6 +129,31 @@ fn what_a_user_makes_belongs_to_the_user() {
     as_user(2005, 2005, &[], || {
         assert_eq!(errno(fs::remove_file(place.at("a.redo"))), Some(libc::EPERM));
     });
+}
+
+#[test]
+fn a_directory_gets_another_parent_by_the_right_of_a_further_group() {
+    if skipped_unless_root("a_directory_gets_another_parent_by_the_right_of_a_further_group") {
+        return;
+    }
+    let place = Place::new(8);
+    open_up(&place);
+    fs::set_permissions(place.home(), Permissions::from_mode(0o777)).unwrap();
+    for name in ["from", "to", "from/dir"] {
+        fs::create_dir(place.at(name)).unwrap();
+        chown(place.at(name), None, Some(3001)).unwrap();
+        fs::set_permissions(place.at(name), Permissions::from_mode(0o770)).unwrap();
+    }
+    fs::write(place.at("from/dir/a.d8"), "moves along").unwrap();
+    let (from, to) = (place.at("from/dir"), place.at("to/dir"));
+    as_user(2002, 2002, &[3001], || fs::rename(&from, &to).unwrap());
+    assert_eq!(fs::read_to_string(to.join("a.d8")).unwrap(), "moves along");
+    // It must itself be writable, and not only both parents.
+    fs::set_permissions(&to, Permissions::from_mode(0o750)).unwrap();
+    as_user(2002, 2002, &[3001], || {
+        assert_eq!(errno(fs::rename(&to, &from)), Some(libc::EACCES));
+    });
+    fs::rename(&to, &from).unwrap();
 }
 
 #[test]

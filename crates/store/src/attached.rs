@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::file::FileState;
 use crate::file::admit::Admissions;
 use crate::file::resize::Resize;
-use crate::home::{Home, HomeFiles, HomeStat, RenameFlags};
+use crate::home::{Home, HomeFiles, HomeStat, Named, RenameFlags};
 use crate::lend::Lending;
 use crate::media_errors::GivenUp;
 use crate::planted::Planted;
@@ -229,8 +229,7 @@ impl AttachedHome {
     /// # Durability
     /// After [`AttachedHome::sync_dir`], as on any file system; durable on return when a file with dirty blocks was replaced.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
-        self.inner.usable()?;
-        self.inner.rename_with(from.as_ref(), to.as_ref(), RenameFlags::None)
+        self.rename_with(from, to, RenameFlags::None)
     }
 
     /// Gives a file another name.
@@ -254,7 +253,7 @@ impl AttachedHome {
     /// After [`AttachedHome::sync_dir`]; durable on return when the file was known to the tier.
     pub fn unlink(&self, path: impl AsRef<Path>) -> Result<()> {
         self.inner.usable()?;
-        self.inner.unlink(path.as_ref())
+        self.inner.unlink(Named::by_path(path.as_ref()))
     }
 
     /// Makes the names in the directory of `path` durable.

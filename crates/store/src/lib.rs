@@ -71,7 +71,7 @@ pub use door::times::{Overlay, SetTime};
 pub use error::{Error, HomeStamp, Result};
 pub use format::entry::State;
 pub use home::model::HomeModel;
-pub use home::{FileTime, RenameFlags};
+pub use home::{FileTime, Named, RenameFlags};
 pub use lend::place::lent_beside;
 pub use lend::{LendingStats, LentFile, holders::LentInUse};
 pub use media_errors::LostBlock;

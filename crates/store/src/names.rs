@@ -24,7 +24,7 @@ use crate::file::scan::Scans;
 use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS, Place, seal_value};
 use crate::format::slot::{Identity, PINNED, SLOT, UNLINKING, encode_path};
-use crate::home::{FileKind, Found, HomeHandle, HomeStat};
+use crate::home::{FileKind, Found, HomeHandle, HomeStat, Named};
 use crate::lend::Loan;
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -33,6 +33,7 @@ use crate::tier::Tier;
 use crate::tier::alloc::Purpose;
 use crate::tier::table::Slot;
 use parking_lot::Mutex;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -65,6 +66,14 @@ impl Inner {
         let _names = self.names.lock();
         self.may_name(&[from, to])?;
         self.home.link(from, to).map_err(Error::io("cannot link", from))?;
+        self.names_changed(Named::by_path(to));
+        Ok(())
+    }
+
+    pub(crate) fn link_open(&self, file: BorrowedFd<'_>, to: Named<'_>) -> Result<()> {
+        let _names = self.names.lock();
+        self.may_name(&[to.path()])?;
+        to.link(file).map_err(Error::io("cannot link to", to.path()))?;
         self.names_changed(to);
         Ok(())
     }
@@ -303,7 +312,8 @@ impl Inner {
                 self.files.lock().remove(&key);
             }
             Some(_) if state.unlinked.load(Ordering::Acquire) => {
-                if let Err(e) = self.finish_unlink(state) {
+                let path = state.path.lock().clone();
+                if let Err(e) = self.finish_unlink(state, Named::by_path(&path)) {
                     log::warn!("{e}; the blocks of the removed file stay until it can be synced");
                 }
             }
@@ -348,18 +358,19 @@ impl Inner {
         Ok(crate::handle::Known { inner: self, state: self.open(path, OpenMode::WRITE)? })
     }
 
-    pub(crate) fn unlink(&self, path: &Path) -> Result<()> {
+    pub(crate) fn unlink(&self, at: Named<'_>) -> Result<()> {
+        let path = at.path();
         let _names = self.names.lock();
         self.may_name(&[path])?;
-        let stat = self.home.stat(path).map_err(Error::io("cannot stat", path))?;
+        let stat = at.stat(&*self.home).map_err(Error::io("cannot stat", path))?;
         let victim = self.find(&stat).filter(|_| stat.nlink <= 1);
         self.hold_open(victim.as_ref())?;
         self.before_last_name_goes(victim.as_ref());
-        let gone = self.home.unlink(path).map_err(Error::io("cannot unlink", path));
+        let gone = at.unlink(&*self.home).map_err(Error::io("cannot unlink", path));
         if let Some(file) = self.find(&stat) {
             self.mark_changed(&file);
         }
-        self.after_last_name_went(victim, path, gone)
+        self.after_last_name_went(victim, at, gone)
     }
 
     /// Before step 1: what loses its last name cannot be opened any more, so it stays open for
@@ -387,7 +398,7 @@ impl Inner {
     pub(crate) fn after_last_name_went(
         &self,
         victim: Option<Arc<FileState>>,
-        path: &Path,
+        at: Named<'_>,
         gone: Result<()>,
     ) -> Result<()> {
         let Some(file) = victim else { return gone };
@@ -400,18 +411,18 @@ impl Inner {
             self.set_flag(placed, UNLINKING, false);
             return Err(e);
         }
-        *file.path.lock() = path.to_path_buf();
+        *file.path.lock() = at.path().to_path_buf();
         file.unlinked.store(true, Ordering::Release);
-        self.finish_unlink(&file)
+        self.finish_unlink(&file, at)
     }
 
     /// Steps 3 to 5 for a file whose last name is gone. Until its directory is synced the name may come back with a power cut, and must
     /// find its blocks: nothing is freed then, and the next close or background step tries again.
-    fn finish_unlink(&self, file: &Arc<FileState>) -> Result<()> {
+    fn finish_unlink(&self, file: &Arc<FileState>, at: Named<'_>) -> Result<()> {
         let Some(placed) = &file.placed else { return Ok(()) };
         if !file.removal_durable.load(Ordering::Acquire) {
-            let path = file.path.lock().clone();
-            self.home.sync_dir(&path).map_err(Error::io("cannot sync the directory of", &path))?;
+            let synced = at.sync_dir(&*self.home);
+            synced.map_err(Error::io("cannot sync the directory of", at.path()))?;
             file.removal_durable.store(true, Ordering::Release);
         }
         if file.handles.load(Ordering::Acquire) == 0
@@ -432,7 +443,10 @@ impl Inner {
             return Ok(());
         }
         let _names = self.names.lock();
-        files.iter().filter(|f| waiting(f)).try_for_each(|f| self.finish_unlink(f))
+        files.iter().filter(|f| waiting(f)).try_for_each(|f| {
+            let path = f.path.lock().clone();
+            self.finish_unlink(f, Named::by_path(&path))
+        })
     }
 
     fn set_flag(&self, placed: &Placed, flag: u64, on: bool) {

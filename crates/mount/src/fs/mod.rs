@@ -9,7 +9,8 @@
 //! The kernel has checked the caller's rights before a request comes (`default_permissions`), by the modes, owners and ACLs that home has.
 //! Home itself is not trusted: who owns it may have put anything into it, and may change it while it is aside. So a path is only ever
 //! resolved below home's own descriptor, without following a link, the last step is done by name in an open directory, and a file that is
-//! opened is compared with the one that was looked up. A device, socket or pipe is never opened.
+//! opened is compared with the one that was looked up. A device, socket or pipe is never opened. A name is changed in the very directory
+//! that the kernel judged, if what has the name is what the kernel knows by it (decision 0007).
 //!
 //! # Locks, in the order in which they are taken
 //! `renames` (shared by whoever uses a path, alone by renames), a node's `open`, the table, a node's `names`.
@@ -40,7 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use table::{Node, ROOT, Slots, Table};
 use tiersmith_store::home::RESERVED;
-use tiersmith_store::{AttachedHome, HomeModel};
+use tiersmith_store::{AttachedHome, HomeModel, Named};
 
 pub(crate) use change::{Change, When};
 pub(crate) use dir::Listing;
@@ -51,13 +52,6 @@ pub(crate) type Answer<T> = Result<T, Errno>;
 
 /// For how long the kernel may remember names and attributes. Every change comes through here, so it could be for good.
 pub(crate) const VALID: Duration = Duration::from_secs(3600);
-
-/// Who asks.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Caller {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-}
 
 /// How files may be handed to the kernel: registers a descriptor, gives back its number.
 pub(crate) trait Passthrough: Send + Sync + std::fmt::Debug {
@@ -94,8 +88,6 @@ pub(crate) struct Fs {
     /// Why the kernel did not take a lent file; from then on nothing is lent on this mount.
     pub(crate) lending_refused: Mutex<Option<String>>,
     root_user: bool,
-    uid: u32,
-    gid: u32,
     logged: Mutex<Logged>,
     pub(crate) ended: AtomicBool,
     /// Whether every tier may hold the only copy of a block, so that a write is durable without home.
@@ -156,6 +148,13 @@ struct At {
     path: PathBuf,
 }
 
+impl At {
+    /// For the store: in this directory, wherever the path leads.
+    fn named(&self) -> Named<'_> {
+        Named::in_directory(self.dir.as_fd(), &self.path)
+    }
+}
+
 impl Fs {
     pub(crate) fn new(home: AttachedHome, options: &Options) -> std::io::Result<Self> {
         let directory = home.directory().ok_or(Errno::NOTDIR)?;
@@ -184,8 +183,6 @@ impl Fs {
             passthrough_refused: Mutex::new(None),
             lending_refused: Mutex::new(None),
             root_user: rustix::process::geteuid().is_root(),
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
             logged: Mutex::default(),
             ended: AtomicBool::new(false),
         })
@@ -379,6 +376,13 @@ impl Fs {
             }
         }
         Err(last)
+    }
+
+    /// What has a name, if it is what the kernel knows by that name and has judged. Else the kernel looks the name up and asks again.
+    fn judged(&self, parent: u64, at: &At) -> Answer<Statx> {
+        let found = rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask())?;
+        let known = self.table.lock().named(parent, &at.name);
+        if known.is_some_and(|node| node.is(&found)) { Ok(found) } else { Err(Errno::STALE) }
     }
 
     /// A descriptor of the node itself, good for changing attributes, whatever kind it is.

@@ -1,23 +1,25 @@
 //! Names: looking up, making, renaming, linking and removing them.
 //!
 //! What is made belongs to the caller as on any file system: the caller's user, and the caller's group unless the directory hands its own
-//! down. The thread's umask is set to the caller's for the call, so home applies it, or a default ACL instead of it.
+//! down. Home sees to that itself: for the call the thread has the caller's user, group and umask ([`crate::caller`]), and no file is
+//! given away after it was made.
 //!
 //! A regular file is made here and then opened through the store, which makes it durable before the tier holds anything of it.
 
 use super::attr::attr_of;
 use super::io::Handle;
-use super::{At, Attr, Caller, Fs, mask};
+use super::{At, Attr, Fs, mask};
+use crate::caller::{Caller, with_umask};
 use crate::fs::table::{Node, ROOT};
 use crate::fs::{Answer, sync_directory};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid};
-use std::cell::Cell;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use tiersmith_store::RenameFlags;
+
+const HANDLE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A node that the kernel now knows once more, and its attributes.
 #[derive(Debug)]
@@ -69,9 +71,9 @@ impl Fs {
     ) -> Answer<Entry> {
         let _renames = self.renames.read();
         let at = self.at(parent, name)?;
-        with_umask(umask, || rustix::fs::mkdirat(&at.dir, &at.name, Mode::from_raw_mode(mode & 0o7777)))
+        let bits = Mode::from_raw_mode(mode & 0o7777);
+        who.owning(|| with_umask(umask, || rustix::fs::mkdirat(&at.dir, &at.name, bits)))
             .map_err(|e| self.refused("make the directory", &at.path, e))?;
-        self.give_to(who, &at)?;
         self.settle_made(&at, AtFlags::REMOVEDIR)?;
         self.enter_made(parent, &at)
     }
@@ -94,9 +96,8 @@ impl Fs {
         } else {
             let dev = rustix::fs::makedev((rdev >> 8) & 0xfff, (rdev & 0xff) | ((rdev >> 12) & !0xff));
             let bits = Mode::from_raw_mode(mode & 0o7777);
-            with_umask(umask, || rustix::fs::mknodat(&at.dir, &at.name, kind, bits, dev))
+            who.owning(|| with_umask(umask, || rustix::fs::mknodat(&at.dir, &at.name, kind, bits, dev)))
                 .map_err(|e| self.refused("make", &at.path, e))?;
-            self.give_to(who, &at)?;
         }
         self.settle_made(&at, AtFlags::empty())?;
         self.enter_made(parent, &at)
@@ -106,9 +107,8 @@ impl Fs {
     pub(crate) fn symlink(&self, who: Caller, parent: u64, name: &OsStr, target: &OsStr) -> Answer<Entry> {
         let _renames = self.renames.read();
         let at = self.at(parent, name)?;
-        rustix::fs::symlinkat(target, &at.dir, &at.name)
+        who.owning(|| rustix::fs::symlinkat(target, &at.dir, &at.name))
             .map_err(|e| self.refused("make the link", &at.path, e))?;
-        self.give_to(who, &at)?;
         self.settle_made(&at, AtFlags::empty())?;
         self.enter_made(parent, &at)
     }
@@ -150,10 +150,7 @@ impl Fs {
                     Err(e) => {
                         self.forget(node.id, 1);
                         self.table.lock().unname(parent, name, true);
-                        // The program is told that there is no file. The store may know it.
-                        if self.home.unlink(&at.path).is_err() {
-                            let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
-                        }
+                        self.unmake(&at, &node);
                         return Err(e);
                     }
                 };
@@ -178,72 +175,28 @@ impl Fs {
         }
     }
 
-    fn make_file(&self, who: Caller, at: &At, mode: u32, umask: u32) -> Answer<std::os::fd::OwnedFd> {
+    fn make_file(&self, who: Caller, at: &At, mode: u32, umask: u32) -> Answer<OwnedFd> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Not suid of this process's user, be it for a moment.
-        let bits = Mode::from_raw_mode(mode & 0o1777);
-        let make = || with_umask(umask, || rustix::fs::openat(&at.dir, &at.name, flags, bits));
-        let fd = self
-            .with_descriptor(make)
-            .map_err(|e| if e == Errno::EXIST { e } else { self.refused("make the file", &at.path, e) })?;
-        let rights = || {
-            if mode & 0o6000 == 0 {
-                return Ok(());
-            }
-            let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
-            let all = (u32::from(found.stx_mode) & 0o7777) | (mode & 0o6000);
-            rustix::fs::fchmod(&fd, Mode::from_raw_mode(all))
-                .map_err(|e| self.refused("set the mode of", &at.path, e))
-        };
-        if let Err(e) = self.give_open_to(who, at, fd.as_fd()).and_then(|()| rights()) {
-            // The program is told that there is no file.
+        let bits = Mode::from_raw_mode(mode & 0o7777);
+        let make = || who.owning(|| with_umask(umask, || rustix::fs::openat(&at.dir, &at.name, flags, bits)));
+        self.with_descriptor(make)
+            .map_err(|e| if e == Errno::EXIST { e } else { self.refused("make the file", &at.path, e) })
+    }
+
+    /// The program is told that there is no file, so what was made goes again, if it is that. The store may know it.
+    fn unmake(&self, at: &At, made: &Node) {
+        let found = rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask());
+        if found.is_ok_and(|found| made.is(&found)) && self.home.unlink_named(at.named()).is_err() {
             let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
-            return Err(e);
         }
-        Ok(fd)
-    }
-
-    /// Gives what was just made to the caller.
-    fn give_to(&self, who: Caller, at: &At) -> Answer<()> {
-        if !self.root_user && who.uid == self.uid && who.gid == self.gid {
-            return Ok(());
-        }
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&at.dir, &at.name, flags, Mode::empty())?;
-        let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
-        let is_dir = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory;
-        // Who can write to home while it is aside must not have others' files given away.
-        if found.stx_uid != self.uid || (!is_dir && found.stx_nlink != 1) {
-            return Err(Errno::STALE);
-        }
-        self.give_open_to(who, at, fd.as_fd())
-    }
-
-    fn give_open_to(&self, who: Caller, at: &At, fd: BorrowedFd<'_>) -> Answer<()> {
-        let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, mask())?;
-        let parent = rustix::fs::statx(&at.dir, "", AtFlags::EMPTY_PATH, mask())?;
-        let hands_down = u32::from(parent.stx_mode) & 0o2000 != 0;
-        let uid = (found.stx_uid != who.uid).then(|| Uid::from_raw(who.uid));
-        let gid = (!hands_down && found.stx_gid != who.gid).then(|| Gid::from_raw(who.gid));
-        if uid.is_none() && gid.is_none() {
-            return Ok(());
-        }
-        rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH)
-            .map_err(|e| self.refused("give to its owner", &at.path, e))?;
-        // Changing the owner takes suid and sgid away; the caller asked for them, and the kernel has allowed it.
-        let mode = u32::from(found.stx_mode);
-        if mode & 0o6000 != 0 && mode & 0o170_000 == 0o100_000 {
-            rustix::fs::fchmod(fd, Mode::from_raw_mode(mode & 0o7777))?;
-        }
-        Ok(())
     }
 
     /// Removes a name of anything but a directory.
     pub(crate) fn unlink(&self, parent: u64, name: &OsStr) -> Answer<()> {
         let _renames = self.renames.read();
         let at = self.at(parent, name)?;
-        let found = rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask())?;
-        self.home.unlink(&at.path).map_err(|e| self.failed(&e))?;
+        let found = self.judged(parent, &at)?;
+        self.home.unlink_named(at.named()).map_err(|e| self.failed(&e))?;
         self.table.lock().unname(parent, name, found.stx_nlink <= 1);
         self.settle_directory(&at.dir)
     }
@@ -252,6 +205,7 @@ impl Fs {
     pub(crate) fn rmdir(&self, parent: u64, name: &OsStr) -> Answer<()> {
         let _renames = self.renames.read();
         let at = self.at(parent, name)?;
+        self.judged(parent, &at)?;
         rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::REMOVEDIR)
             .map_err(|e| self.refused("remove the directory", &at.path, e))?;
         self.table.lock().unname(parent, name, true);
@@ -259,7 +213,13 @@ impl Fs {
     }
 
     /// Gives a file or directory another name.
-    pub(crate) fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Answer<()> {
+    pub(crate) fn rename(
+        &self,
+        who: Caller,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        flags: u32,
+    ) -> Answer<()> {
         let how = match flags {
             0 => RenameFlags::None,
             1 => RenameFlags::NoReplace,
@@ -269,14 +229,29 @@ impl Fs {
         let _renames = self.renames.write();
         let source = self.at(from.0, from.1)?;
         let target = self.at(to.0, to.1)?;
-        let look = |at: &At| rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask());
-        let moved = look(&source)?;
-        let replaced = look(&target).ok();
+        let moved = self.judged(from.0, &source)?;
+        let replaced = match self.judged(to.0, &target) {
+            Err(Errno::NOENT) => None,
+            other => Some(other?),
+        };
         self.settle_temporary(&source, &target.path, &moved)?;
         if let (RenameFlags::Exchange, Some(replaced)) = (how, &replaced) {
             self.settle_temporary(&target, &source.path, replaced)?;
         }
-        self.home.rename_with(&source.path, &target.path, how).map_err(|e| self.failed(&e))?;
+        let rename = || {
+            let flags = rustix::fs::RenameFlags::from_bits_retain(flags);
+            let (dir, to_dir) = (&source.dir, &target.dir);
+            match how {
+                RenameFlags::None => rustix::fs::renameat(dir, &source.name, to_dir, &target.name),
+                _ => rustix::fs::renameat_with(dir, &source.name, to_dir, &target.name, flags),
+            }
+        };
+        let renamed = self.home.rename_by(source.named(), target.named(), how, || {
+            // Who gives a directory another parent must be allowed to write to it, and not only to the parents. What has the name may have
+            // become a directory of somebody else by now, so home asks for that.
+            Ok(if from.0 == to.0 { rename() } else { who.judged(rename) }?)
+        });
+        renamed.map_err(|e| self.failed(&e))?;
         let same = replaced.as_ref().is_some_and(|r| {
             (r.stx_ino, super::attr::device(r)) == (moved.stx_ino, super::attr::device(&moved))
         });
@@ -303,7 +278,12 @@ impl Fs {
         let to = self.at(parent, name)?;
         let (from, found) = self.find(&node)?;
         self.settle_temporary(&from, &to.path, &found)?;
-        self.home.link(&from.path, &to.path).map_err(|e| self.failed(&e))?;
+        let open = || rustix::fs::openat(&from.dir, &from.name, HANDLE, Mode::empty());
+        let file = self.with_descriptor(open)?;
+        if !node.is(&rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, mask())?) {
+            return Err(Errno::STALE);
+        }
+        self.home.link_named(file.as_fd(), to.named()).map_err(|e| self.failed(&e))?;
         self.settle_directory(&to.dir)?;
         self.enter_made(parent, &to)
     }
@@ -323,23 +303,4 @@ impl Fs {
     pub(super) fn place(&self, node: &Node) -> Answer<At> {
         Ok(self.find(node)?.0)
     }
-}
-
-thread_local! {
-    /// Whether this thread has a umask of its own.
-    static OWN_UMASK: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Calls with the caller's umask. The thread gets one of its own first, else other threads would make files with it at the same instant.
-fn with_umask<T>(umask: u32, call: impl FnOnce() -> T) -> T {
-    if !OWN_UMASK.get() {
-        match crate::device::own_umask() {
-            Ok(()) => OWN_UMASK.set(true),
-            Err(e) => log::warn!("a thread of the mount has no umask of its own: {e}"),
-        }
-    }
-    let before = rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
-    let result = call();
-    rustix::process::umask(before);
-    result
 }

@@ -178,6 +178,11 @@ impl Table {
         self.nodes.get(id).filter(|n| n.identity == identity).cloned()
     }
 
+    /// The node that the kernel knows by a name.
+    pub(crate) fn named(&self, parent: u64, name: &OsStr) -> Option<Arc<Node>> {
+        self.node(*self.by_name.get(&(parent, name.to_os_string()))?)
+    }
+
     /// How many nodes the kernel knows.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()

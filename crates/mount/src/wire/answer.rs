@@ -4,8 +4,9 @@
 
 use super::encode::Out;
 use super::{Request, op, take_name, u64_at};
+use crate::caller::Caller;
 use crate::fs::attr::Time;
-use crate::fs::{Answer, Caller, Change, Fs, Handle, VALID, When};
+use crate::fs::{Answer, Change, Fs, Handle, VALID, When};
 use crate::ring::{self, Service};
 use rustix::io::Errno;
 use std::panic::AssertUnwindSafe;
@@ -195,7 +196,7 @@ fn name_request(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
         op::RENAME | op::RENAME2 => {
             let flags = if r.opcode == op::RENAME2 { r.u32(8) } else { 0 };
             let (from, rest) = r.names()?;
-            fs.rename((r.node, from), (r.u64(0), take_name(rest)?.0), flags)?;
+            fs.rename(who(r)?, (r.node, from), (r.u64(0), take_name(rest)?.0), flags)?;
         }
         op::READLINK => out.bytes(&fs.readlink(r.node)?)?,
         // Locks, access checks, copies, polling: the kernel does them without us, and better.
@@ -209,7 +210,7 @@ fn who(r: &Request<'_>) -> Answer<Caller> {
     if r.uid == NOBODY || r.gid == NOBODY {
         Err(Errno::OVERFLOW)
     } else {
-        Ok(Caller { uid: r.uid, gid: r.gid })
+        Ok(Caller { uid: r.uid, gid: r.gid, pid: r.pid })
     }
 }
 

@@ -13,20 +13,28 @@
 use crate::attached::{AttachedHome, File, Inner, OpenMode};
 use crate::error::{Error, Result};
 use crate::file::FileState;
-use crate::home::{FileKind, HomeStat, RenameFlags};
+use crate::home::{FileKind, HomeStat, Named, RenameFlags};
 use crate::names::write_path;
 use crate::profile::{FileClass, Placement, Profile};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Inner {
-    pub(crate) fn rename_with(&self, from: &Path, to: &Path, flags: RenameFlags) -> Result<()> {
+    pub(crate) fn rename_by(
+        &self,
+        at: Named<'_>,
+        new: Named<'_>,
+        flags: RenameFlags,
+        rename: impl FnOnce() -> io::Result<()>,
+    ) -> Result<()> {
+        let (from, to) = (at.path(), new.path());
         let _names = self.names.lock();
         self.may_name(&[from, to])?;
-        let moved = self.home.stat(from).map_err(Error::io("cannot rename", from))?;
-        let target = self.home.stat(to).ok();
+        let moved = at.stat(&*self.home).map_err(Error::io("cannot rename", from))?;
+        let target = new.stat(&*self.home).ok();
         let victim = target.filter(|stat| {
             flags == RenameFlags::None
                 && moved.kind != FileKind::Directory
@@ -45,7 +53,7 @@ impl Inner {
         let gone = {
             // Files are opened by their paths: not while home has one name and the file the other.
             let _renaming = self.home_files.renaming();
-            let gone = self.home.rename_with(from, to, flags);
+            let gone = rename();
             if gone.is_ok() {
                 for (file, path) in &new_paths {
                     path.clone_into(&mut file.path.lock());
@@ -62,7 +70,7 @@ impl Inner {
                 self.mark_changed(&file);
             }
         }
-        self.after_last_name_went(victim, to, gone)
+        self.after_last_name_went(victim, new, gone)
     }
 
     /// The files whose path changes when what has the path `from` gets the path `to`, and to what.
@@ -90,9 +98,9 @@ impl Inner {
         self.mark_changed(file);
     }
 
-    /// A name was given to the file at `path`.
-    pub(crate) fn names_changed(&self, path: &Path) {
-        let file = self.home.stat(path).ok().and_then(|stat| self.find(&stat));
+    /// A name was given to the file at `at`.
+    pub(crate) fn names_changed(&self, at: Named<'_>) {
+        let file = at.stat(&*self.home).ok().and_then(|stat| self.find(&stat));
         if let Some(file) = file {
             self.mark_changed(&file);
         }
@@ -157,7 +165,50 @@ impl AttachedHome {
         to: impl AsRef<Path>,
         flags: RenameFlags,
     ) -> Result<()> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let rename = || self.inner.home.rename_with(from, to, flags);
+        self.rename_by(Named::by_path(from), Named::by_path(to), flags, rename)
+    }
+
+    /// As [`AttachedHome::rename_with`], and `rename` does it at home.
+    ///
+    /// # Errors
+    /// Those of `rename` and of the home's file system; nothing is lost.
+    ///
+    /// # Durability
+    /// As [`AttachedHome::rename`].
+    pub fn rename_by(
+        &self,
+        from: Named<'_>,
+        to: Named<'_>,
+        flags: RenameFlags,
+        rename: impl FnOnce() -> io::Result<()>,
+    ) -> Result<()> {
         self.inner.usable()?;
-        self.inner.rename_with(from.as_ref(), to.as_ref(), flags)
+        self.inner.rename_by(from, to, flags, rename)
+    }
+
+    /// As [`AttachedHome::unlink`].
+    ///
+    /// # Errors
+    /// Those of the home's file system; nothing is lost.
+    ///
+    /// # Durability
+    /// As [`AttachedHome::unlink`].
+    pub fn unlink_named(&self, at: Named<'_>) -> Result<()> {
+        self.inner.usable()?;
+        self.inner.unlink(at)
+    }
+
+    /// Gives the open file `file`, which is one of the home, the further name `to` in a directory. A path descriptor will do.
+    ///
+    /// # Errors
+    /// Those of the home's file system; unsupported for a name that is given by its path.
+    ///
+    /// # Durability
+    /// As [`AttachedHome::link`].
+    pub fn link_named(&self, file: BorrowedFd<'_>, to: Named<'_>) -> Result<()> {
+        self.inner.usable()?;
+        self.inner.link_open(file, to)
     }
 }

@@ -28,6 +28,7 @@ use thiserror::Error;
 mod guard;
 mod held;
 pub mod model;
+mod named;
 mod noted;
 mod range;
 mod real;
@@ -40,6 +41,7 @@ mod vault;
 pub(crate) use guard::open_files_aside;
 pub use guard::{NOTE_FILE, NOTE_MARKER};
 pub(crate) use held::{Found, HomeFiles, HomeHandle, is_elsewhere};
+pub use named::Named;
 pub(crate) use noted::NoteOf;
 pub use real::RealHome;
 #[cfg(any(test, feature = "testing"))]

@@ -520,7 +520,7 @@ fn probe(dir: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-fn name_of(path: &Path) -> io::Result<&OsStr> {
+pub(super) fn name_of(path: &Path) -> io::Result<&OsStr> {
     path.file_name()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no last component"))
 }
@@ -557,7 +557,7 @@ fn kind(x: &Statx) -> FileKind {
     }
 }
 
-fn home_stat(x: &Statx) -> HomeStat {
+pub(super) fn home_stat(x: &Statx) -> HomeStat {
     let known = StatxFlags::from_bits_retain(x.stx_mask).contains(StatxFlags::BTIME);
     HomeStat {
         ino: x.stx_ino,
