@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::{print, print_json};
 use crate::Outcome;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::mounted::control::{Done, Reply, Request, To, ask};
-use crate::mounted::place::Place;
+use crate::mounted::place::{Place, Standing};
 use crate::mounted::{not_served, unexpected};
 
 /// Bring the newest blocks home, of all files or of those of a pattern; clean copies stay in the tier
@@ -138,6 +138,13 @@ impl Unmount {
         let place = Place::find(&self.mounted.home)?;
         match ask(&place, &Request::Unmount)? {
             None => Err(not_served(&place)),
+            // What answers may be any program of the home's owner.
+            Some(_) if matches!(place.standing(None), Standing::Mounted(_)) => Err(Error::Usage(format!(
+                "{} is mounted still, though what answers at {} says it is not: see which program that is \
+                 (ss -xlp), and end it",
+                place.path().display(),
+                place.control().display()
+            ))),
             Some(_) if self.mounted.json => {
                 print_json(&json!({ "home": place.path(), "mounted": false, "attached": true }))?;
                 Ok(Outcome::Good)

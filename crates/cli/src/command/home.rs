@@ -64,6 +64,12 @@ impl Home {
                 self.path.display()
             )));
         }
+        if self.path.metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(Error::Usage(format!(
+                "{} is neither a file nor a directory; give a SQLite database file or a database directory",
+                self.path.display()
+            )));
+        }
         if !self.fast.is_empty() {
             return Err(Error::Usage(format!(
                 "{} is a file, and a SQLite database knows its tier; leave --fast out",

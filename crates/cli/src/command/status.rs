@@ -142,7 +142,7 @@ impl Status {
         }
         let note = self.home.note()?;
         if note.is_none() && self.home.fast.is_empty() {
-            let left = place.to_remove().symlink_metadata().is_ok();
+            let left = place.has_to_remove();
             if self.json {
                 print_json(
                     &json!({ "home": place.path(), "standing": "plain", "interrupted_detach": left }),

@@ -8,20 +8,20 @@
 //! **Deliberately absent**: what the requests do (`answer.rs`).
 
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::Mode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tiersmith_awr::Snapshot;
+use tiersmith_dir::Kind;
 
 use super::live::Live;
 use super::place::Place;
 use crate::error::{Error, Result};
+use crate::messages;
 
 /// Most bytes of a request.
 pub(super) const REQUEST_MAX: u32 = 64 << 10;
@@ -154,6 +154,7 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
     match reply {
         Some(Reply::Failed { error }) => Err(Error::Usage(error)),
         Some(reply) => {
+            let reply = in_lines(reply).map_err(cannot)?;
             let ending = matches!(reply, Reply::Ending);
             if ending || matches!(request, Request::Unmount | Request::Detach) {
                 // The daemon keeps the connection until it has ended.
@@ -176,6 +177,23 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
             place.log().display()
         ))),
     }
+}
+
+/// What a daemon says may be printed line by line, whoever it is.
+fn in_lines(reply: Reply) -> std::io::Result<Reply> {
+    // Nothing of a snapshot is printed before the workload repository has looked at it.
+    if matches!(reply, Reply::Snapshot { .. }) {
+        return Ok(reply);
+    }
+    let mut value = serde_json::to_value(&reply)?;
+    messages::lines_of(&mut value);
+    Ok(serde_json::from_value(value)?)
+}
+
+/// Whether there is a socket, of a daemon that lives or died.
+pub(super) fn has_socket(place: &Place) -> bool {
+    let found = place.dir().look(place.control_name());
+    found.is_ok_and(|found| found.is_some_and(|found| found.kind == Kind::Socket))
 }
 
 /// Whether a daemon answers there. One that was killed may take connections until its last thread is gone.
@@ -241,8 +259,12 @@ fn connect_to(path: &Path) -> std::io::Result<UnixStream> {
 
 fn connect(place: &Place) -> Result<Option<UnixStream>> {
     let cannot = |source| Error::Io { what: "ask the daemon at", path: place.control(), source };
-    let Ok(address) = Address::of(place) else { return Ok(None) };
-    let stream = match connect_to(&address.path) {
+    // A pipe or a file there is nobody's socket; a link is not followed.
+    if !has_socket(place) {
+        return Ok(None);
+    }
+    // The path leads through the open directory: a socket's may have a hundred bytes, a home's more.
+    let stream = match connect_to(&place.dir().through(place.control_name())) {
         Ok(stream) => stream,
         Err(e) if e.kind() == ErrorKind::WouldBlock => return Err(silent(place, None)),
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
@@ -255,8 +277,7 @@ fn connect(place: &Place) -> Result<Option<UnixStream>> {
         Err(e) => return Err(cannot(e)),
     };
     let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|e| cannot(e.into()))?.uid;
-    let home = place.files().and_then(|files| std::fs::symlink_metadata(files).ok()).map(|m| m.uid());
-    if !(peer.is_root() || peer == rustix::process::geteuid() || Some(peer.as_raw()) == home) {
+    if !(peer.is_root() || peer == rustix::process::geteuid() || Some(peer.as_raw()) == place.owner()) {
         return Err(Error::Usage(format!(
             "what answers at {} belongs to user {}, who has nothing to do with this home; remove that socket",
             place.control().display(),
@@ -266,26 +287,11 @@ fn connect(place: &Place) -> Result<Option<UnixStream>> {
     Ok(Some(stream))
 }
 
-/// A socket's path may have a hundred bytes, a home's more: it is reached through the open directory that holds it.
-struct Address {
-    _parent: std::os::fd::OwnedFd,
-    path: PathBuf,
-}
-
-impl Address {
-    fn of(place: &Place) -> std::io::Result<Address> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let parent = rustix::fs::open(place.parent(), flags, Mode::empty())?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd())).join(place.control_name());
-        Ok(Address { _parent: parent, path })
-    }
-}
-
 /// The daemon's end. The socket's file goes when it is dropped.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: UnixListener,
-    path: PathBuf,
+    place: Place,
 }
 
 impl Listener {
@@ -294,21 +300,20 @@ impl Listener {
     /// # Errors
     /// When something else than a socket has its name, or it cannot be made.
     pub(super) fn bind(place: &Place) -> Result<Listener> {
-        let path = place.control();
         let cannot = |source| Error::Io { what: "make the daemon's socket", path: place.control(), source };
-        match std::fs::symlink_metadata(&path) {
-            Ok(found) if !found.file_type().is_socket() => {
+        let (dir, name) = (place.dir(), place.control_name());
+        match dir.look(&name).map_err(cannot)? {
+            Some(found) if found.kind != Kind::Socket => {
                 return Err(Error::Usage(format!(
                     "cannot make the daemon's socket: {} is there and is no socket; remove it",
-                    path.display()
+                    place.control().display()
                 )));
             }
-            Ok(_) => std::fs::remove_file(&path).map_err(cannot)?,
-            Err(_) => {}
+            Some(_) => dir.remove(&name).map_err(cannot)?,
+            None => {}
         }
-        let address = Address::of(place).map_err(cannot)?;
-        let socket = listen(&address.path).map_err(cannot)?;
-        Ok(Listener { socket, path })
+        let socket = listen(&dir.through(name)).map_err(cannot)?;
+        Ok(Listener { socket, place: place.clone() })
     }
 }
 
@@ -327,7 +332,7 @@ fn listen(path: &Path) -> std::io::Result<UnixListener> {
 impl Drop for Listener {
     fn drop(&mut self) {
         // A later daemon removes what could not be removed here.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = self.place.dir().remove(self.place.control_name());
     }
 }
 

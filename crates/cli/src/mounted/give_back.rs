@@ -7,34 +7,31 @@
 //! | 1 | unmount; a dead daemon's mount is cleared | attached, not mounted |
 //! | 2 | what is to be removed is written to `HOME.tiersmith-detach` | the same |
 //! | 3 | the store detaches (its own steps, `attach.rs` there) | attached or plain; the next attach or detach knows |
-//! | 4 | the tier's file goes, if `attach` had made it | plain; a file without use is left, and the list that names it |
+//! | 4 | the tier's file goes (`leavings.rs`), if `attach` had made it | plain; a file without use is left, and the list that names it |
 //! | 5 | log and socket go, the list goes | plain |
 //!
 //! **Invariant**: a tier's file is removed only after the store said that the home is plain.
 
-use std::io::{Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tiersmith_store::home::{Home, RealHome};
 use tiersmith_store::{AttachedHome, Attachment, Medium, Options, TierSpec, attachment};
 
 use super::control::{self, Reply, Request};
+use super::leavings::{self, Removed, ToRemove};
 use super::place::{Mounts, Place};
 use super::plan;
 use super::refuse;
 use crate::error::{Error, Result};
+use crate::messages;
 
 /// How long a daemon that was killed may take to let go of what it had.
 const DYING: Duration = Duration::from_secs(30);
 /// How long somebody who has the home and no socket may take.
 const ENDING: Duration = Duration::from_secs(20);
-/// Most bytes of the list of what is to be removed.
-const LIST_MAX: u64 = 1 << 20;
 
 /// What `detach` did.
 #[derive(Clone, Debug, Serialize)]
@@ -61,13 +58,6 @@ pub(crate) enum GiveUp {
     Tier,
 }
 
-/// What is still to be removed.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ToRemove {
-    files: Vec<PathBuf>,
-}
-
 /// Detaches the home known as `path`, through its daemon or without one.
 ///
 /// # Errors
@@ -78,9 +68,10 @@ pub(crate) fn detach(path: &Path, fast: &[PathBuf], emulate: bool, give_up: Give
     // This command lists what it gives up, so the daemon only unmounts.
     let by_itself = give_up == GiveUp::Unreadable;
     loop {
+        let noted = attachment(place.path()).ok().flatten();
         match control::ask(&place, if by_itself { &Request::Unmount } else { &Request::Detach })? {
             Some(Reply::Done { .. }) if by_itself => continue,
-            Some(Reply::Done { .. }) => return Ok(Detached::of(&place)),
+            Some(Reply::Done { .. }) => return detached(&place, noted),
             Some(_) => return Err(super::unexpected(path)),
             None => {}
         }
@@ -96,6 +87,33 @@ pub(crate) fn detach(path: &Path, fast: &[PathBuf], emulate: bool, give_up: Give
     }
 }
 
+/// What a daemon said it did, as it is found. It may be any program of the home's owner.
+fn detached(place: &Place, noted: Option<Attachment>) -> Result<Detached> {
+    let vault = place.vault();
+    let is_aside = place.dir().look(vault.file_name().unwrap_or_default()).is_ok_and(|found| found.is_some());
+    if is_aside || Mounts::read().ours_at(place.path()) || !matches!(attachment(place.path()), Ok(None)) {
+        return Err(Error::Usage(format!(
+            "{} is not detached, though what answers at {} says so: see which program that is (ss -xlp), \
+             end it, remove that socket, and detach again",
+            place.path().display(),
+            place.control().display()
+        )));
+    }
+    let mut done = Detached::of(place);
+    let made = noted.filter(|note| plan::is_believed(note) && note.door.contains_key(plan::key::MADE));
+    if let Some(note) = made {
+        let there = note.tiers.iter().flat_map(|tier| &tier.members);
+        let there = there.filter(|member| leavings::is_tier_of(member, &note.id));
+        done.remarks.extend(there.map(|member| {
+            format!(
+                "the tier {} is there still; remove it by hand if nobody needs it",
+                messages::path(member)
+            )
+        }));
+    }
+    Ok(done)
+}
+
 /// Where the files of an attached home are by its note.
 fn files_by_note(place: &Place) -> Option<PathBuf> {
     attachment(place.path()).ok().flatten().map(|note| note.files)
@@ -108,10 +126,9 @@ fn detach_unserved(place: &Place, fast: &[PathBuf], emulate: bool, give_up: Give
         if let Some(why) = super::unreachable(place) {
             return Err(Error::Usage(why));
         }
-        done.was_attached = finish_interrupted(place)?;
-        if done.was_attached {
-            done.remarks.push("an earlier detach had been interrupted; what it had left is removed".into());
-        }
+        let removed = finish_interrupted(place)?;
+        done.was_attached = removed.was_listed;
+        done.remarks.extend(interrupted(removed));
         return Ok(done);
     };
     refuse::not_permitted(place.path(), &plan::owner_of(&note)?)?;
@@ -129,7 +146,9 @@ fn detach_unserved(place: &Place, fast: &[PathBuf], emulate: bool, give_up: Give
     clear_dead_mounts(place, plan::noted_at(&note).as_deref(), &mut done.remarks)?;
     done.recovery = Some(home.stats().recovery.to_string());
     let skip = give_up == GiveUp::Unreadable;
-    done.lost = give_back(place, home, if made { &specs } else { &[] }, skip)?;
+    let left;
+    (done.lost, left) = give_back(place, home, if made { &specs } else { &[] }, skip)?;
+    done.remarks.extend(left);
     Ok(done)
 }
 
@@ -159,7 +178,7 @@ pub(super) fn attach_patiently(place: &Place, specs: &[TierSpec], options: &Opti
 /// How long to wait for whoever has the home: a daemon that answers stays, one whose socket is dead is dying, and what has no socket may be
 /// a daemon at its beginning or end, or another program.
 fn patience(place: &Place) -> Duration {
-    match (control::is_served(place), place.control().symlink_metadata().is_ok()) {
+    match (control::is_served(place), control::has_socket(place)) {
         (true, _) => Duration::ZERO,
         (false, true) => DYING,
         (false, false) => ENDING,
@@ -203,7 +222,7 @@ pub(crate) fn detach_store(home: AttachedHome, skip: bool) -> Result<Vec<String>
 }
 
 /// Steps 2 to 5, for a home that is not mounted. `made`: the tiers whose files go. With `skip`,
-/// gives up unreadable blocks and returns them.
+/// gives up unreadable blocks and returns them; besides, in sentences, what was not removed.
 ///
 /// # Errors
 /// Why it is attached still.
@@ -212,113 +231,48 @@ pub(super) fn give_back(
     home: AttachedHome,
     made: &[TierSpec],
     skip: bool,
-) -> Result<Vec<String>> {
-    let files = made.iter().flat_map(|spec| &spec.members);
-    let files: Vec<PathBuf> =
-        files.filter(|f| f.symlink_metadata().is_ok_and(|m| m.is_file())).cloned().collect();
+) -> Result<(Vec<String>, Vec<String>)> {
+    let identity = home.home().identity().map_err(|source| Error::Io {
+        what: "look at",
+        path: place.path().into(),
+        source,
+    })?;
     // The home's lock goes with the last of these: until the end nobody else attaches it.
     let _locked = home.clone();
-    write_list(place, &ToRemove { files })?;
-    let lost = detach_store(home, skip).inspect_err(|_| {
-        let _ = std::fs::remove_file(place.to_remove());
-    })?;
-    finish_removal(place).map(|_| lost)
+    ToRemove::of(&identity, made.iter().flat_map(|spec| &spec.members)).write(place)?;
+    let lost = detach_store(home, skip).inspect_err(|_| leavings::forget(place))?;
+    Ok((lost, leavings::remove(place, &identity)?.left))
 }
 
-fn write_list(place: &Place, list: &ToRemove) -> Result<()> {
-    let path = place.to_remove();
-    let cannot = |source| Error::Io { what: "write", path: place.to_remove(), source };
-    // One that is there is of an earlier detach, and says the same.
-    let _ = std::fs::remove_file(&path);
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(cannot)?;
-    let text = serde_json::to_vec(list).map_err(|e| cannot(e.into()))?;
-    file.write_all(&text).and_then(|()| file.sync_all()).map_err(cannot)
+/// What is said of an interrupted detach that was finished.
+pub(super) fn interrupted(removed: Removed) -> Vec<String> {
+    let mut said = removed.left;
+    if removed.was_listed {
+        said.insert(0, "an earlier detach had been interrupted; what it had left is removed".into());
+    }
+    said
 }
 
-/// What an interrupted detach has left of a plain home. `false`: nothing, or somebody has the home.
+/// Removes what an interrupted detach has left of a plain home; nothing when somebody has the home.
 ///
 /// # Errors
 /// A file that cannot be removed.
-pub(super) fn finish_interrupted(place: &Place) -> Result<bool> {
-    let Ok(home) = RealHome::open(place.path()) else { return Ok(false) };
+pub(super) fn finish_interrupted(place: &Place) -> Result<Removed> {
+    let Ok(home) = RealHome::open(place.path()) else { return Ok(Removed::default()) };
     let began = Instant::now();
     while home.lock().is_err() {
         // A daemon that was killed holds it until its last thread is gone.
-        if place.to_remove().symlink_metadata().is_err() || began.elapsed() > patience(place) {
-            return Ok(false);
+        if !place.has_to_remove() || began.elapsed() > patience(place) {
+            return Ok(Removed::default());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     if attachment(place.path())?.is_some() {
-        return Ok(false);
+        return Ok(Removed::default());
     }
-    finish_removal(place)
-}
-
-/// Steps 4 and 5, for a home that is plain, and locked by the caller. `false`: there was nothing to do.
-///
-/// # Errors
-/// A file that cannot be removed.
-fn finish_removal(place: &Place) -> Result<bool> {
-    let path = place.to_remove();
-    if path.symlink_metadata().is_err() {
-        remove_what_daemons_leave(place)?;
-        return Ok(false);
-    }
-    let text = read_list(&path)?;
-    // Cut before it was whole: then the store had not begun to detach, or the home would not be plain.
-    if let Ok(list) = serde_json::from_str::<ToRemove>(&text) {
-        for file in &list.files {
-            remove(file)?;
-        }
-    }
-    remove_what_daemons_leave(place)?;
-    remove(&path)?;
-    Ok(true)
-}
-
-/// Root removes what this list names, so it must be root's own or this user's: looked at when it is open, for by its path it may be another by then.
-fn read_list(path: &Path) -> Result<String> {
-    let cannot = |source| Error::Io { what: "read", path: path.into(), source };
-    let not_ours = || {
-        Error::Usage(format!(
-            "{} was not written by root or you; look at it, and remove it and the files it names",
-            path.display()
-        ))
-    };
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(path, flags, Mode::empty()) {
-        Err(Errno::LOOP | Errno::NXIO) => return Err(not_ours()),
-        other => std::fs::File::from(other.map_err(|e| cannot(e.into()))?),
-    };
-    let found = file.metadata().map_err(cannot)?;
-    if !found.is_file() || !plan::is_trusted(&found) || found.len() > LIST_MAX {
-        return Err(not_ours());
-    }
-    let mut text = String::new();
-    let _ = file.take(LIST_MAX).read_to_string(&mut text).map_err(cannot)?;
-    Ok(text)
-}
-
-fn remove_what_daemons_leave(place: &Place) -> Result<()> {
-    let control = place.control();
-    if control.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
-        && !control::is_served(place)
-    {
-        remove(&control)?;
-    }
-    remove(&place.log())?;
-    remove(&place.log_old())
-}
-
-fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::Io { what: "remove", path: path.into(), source: e })
-        }
-        _ => Ok(()),
-    }
+    let identity =
+        home.identity().map_err(|source| Error::Io { what: "look at", path: place.path().into(), source })?;
+    leavings::remove(place, &identity)
 }
 
 /// The tier is gone for good: the directory as home has it.
@@ -345,7 +299,7 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
     }
     clear_dead_mounts(place, plan::noted_at(note).as_deref(), &mut done.remarks)?;
     home.open_door().and_then(|()| home.remove_attachment()).map_err(|e| cannot(e.to_string()))?;
-    let _ = finish_removal(place)?;
+    done.remarks.extend(leavings::remove(place, &home.identity().map_err(|e| cannot(e.to_string()))?)?.left);
     for directory in note.tiers.iter().filter_map(|tier| tiersmith_store::lent_beside(tier.members.first()?))
     {
         done.remarks.push(format!(
@@ -360,35 +314,4 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
             .into(),
     );
     Ok(done)
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interrupted_removal_is_finished_and_a_list_of_somebody_else_is_not_followed() {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::tempdir().unwrap();
-        let place = Place::find(&dir.path().join("db")).unwrap();
-        let tier = dir.path().join("db.tier");
-        std::fs::write(&tier, "x").unwrap();
-        write_list(&place, &ToRemove { files: vec![tier.clone()] }).unwrap();
-        std::fs::set_permissions(place.to_remove(), std::fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(finish_removal(&place).is_err());
-        assert!(tier.exists());
-        std::fs::set_permissions(place.to_remove(), std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(finish_removal(&place).unwrap());
-        assert!(!tier.exists() && !place.to_remove().exists());
-        assert!(!finish_removal(&place).unwrap());
-        let other = dir.path().join("list");
-        std::fs::write(&other, "{}").unwrap();
-        std::os::unix::fs::symlink(&other, place.to_remove()).unwrap();
-        assert!(finish_removal(&place).unwrap_err().to_string().contains("not written by"));
-        std::fs::remove_file(place.to_remove()).unwrap();
-        std::fs::write(place.to_remove(), "{").unwrap();
-        std::fs::set_permissions(place.to_remove(), std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(finish_removal(&place).unwrap());
-    }
 }

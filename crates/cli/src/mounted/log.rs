@@ -5,22 +5,19 @@
 //! ([`Place::log_old`]), which goes, and the log begins anew. The daemon looks at each of its
 //! ticks, so a file may be longer by what is written in a quarter of a second.
 //!
-//! **Invariant**: what is written to is a file of root or this user alone, never a link: it lies
-//! where the home's user may write.
+//! **Invariant**: what is written to is a file of root or this user alone, never a link or a pipe: it
+//! lies where the home's user may write. What a line may hold, and how many there may be, is
+//! `messages.rs`.
 
-use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{IsTerminal, Write};
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::io::ErrorKind;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
-use tiersmith_store::AttachedHome;
+use rustix::fs::OFlags;
 
 use super::place::Place;
 use super::plan::is_trusted;
 use crate::error::{Error, Result};
+use crate::messages;
 
 /// Bytes of the log, and of the older one.
 const LOG_MAX: u64 = 4 << 20;
@@ -30,19 +27,16 @@ const LOG_MAX: u64 = 4 << 20;
 pub(super) struct Log {
     file: File,
     place: Place,
-    /// The directory that holds the log, by which its names are found again.
-    parent: OwnedFd,
 }
 
 impl Log {
-    /// Standard error becomes the log. The caller has the home locked.
+    /// Standard error becomes the log. The caller has the home locked, and knows that it is in the
+    /// directory the place has open.
     ///
     /// # Errors
-    /// When the file cannot be made, or is not this user's alone; when the home is not in the
-    /// directory any more that its path leads to.
-    pub(super) fn begin(place: &Place, home: &AttachedHome) -> Result<Log> {
-        let parent = parent_of(place, home)?;
-        let mut log = Log { file: open(place, &parent)?, place: place.clone(), parent };
+    /// When the file cannot be made, or is not this user's alone.
+    pub(super) fn begin(place: &Place) -> Result<Log> {
+        let mut log = Log { file: open(place)?, place: place.clone() };
         log.keep_short();
         let cannot = |source| Error::Io { what: "write the log", path: place.log(), source };
         rustix::stdio::dup2_stderr(&log.file).map_err(|e| cannot(e.into()))?;
@@ -54,10 +48,9 @@ impl Log {
         if !self.file.metadata().is_ok_and(|found| found.len() > LOG_MAX) {
             return;
         }
-        let (log, older) = (self.place.log(), self.place.log_old());
-        let renamed = rustix::fs::renameat(&self.parent, name(&log), &self.parent, name(&older));
-        let begun = renamed.map_err(|e| std::io::Error::from(e).to_string()).and_then(|()| {
-            let file = open(&self.place, &self.parent).map_err(|e| e.to_string())?;
+        let (dir, log, older) = (self.place.dir(), self.place.log_name(), self.place.log_old_name());
+        let begun = dir.rename(log, dir, older).map_err(|e| e.to_string()).and_then(|()| {
+            let file = open(&self.place).map_err(|e| e.to_string())?;
             rustix::stdio::dup2_stderr(&file).map_err(|e| e.to_string())?;
             Ok(file)
         });
@@ -75,109 +68,59 @@ impl Log {
     }
 }
 
-/// The directory that holds the names of the attached home. Its path may lead elsewhere by now, where
-/// somebody else owns a directory above it: then the home's vault is not in it.
-fn parent_of(place: &Place, home: &AttachedHome) -> Result<OwnedFd> {
-    let cannot = |e: Errno| Error::Io { what: "write the log", path: place.log(), source: e.into() };
-    let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let parent = rustix::fs::open(place.parent(), handle, Mode::empty()).map_err(cannot)?;
-    let Some(files) = home.directory() else { return Ok(parent) };
-    let around =
-        rustix::fs::openat(files, "..", handle, Mode::empty()).and_then(rustix::fs::fstat).map_err(cannot)?;
-    let beside = rustix::fs::statat(&parent, name(&place.vault()), AtFlags::SYMLINK_NOFOLLOW);
-    match beside {
-        Ok(beside) if (beside.st_dev, beside.st_ino) == (around.st_dev, around.st_ino) => Ok(parent),
-        _ => Err(Error::Usage(format!(
-            "cannot write the log: {} does not hold the home any more: somebody moved a directory or put a link \
-             in the way; see who, and put it back",
-            place.parent().display()
-        ))),
-    }
-}
-
-/// The last name of a path.
-fn name(path: &Path) -> &OsStr {
-    path.file_name().unwrap_or_default()
-}
-
-fn open(place: &Place, parent: &OwnedFd) -> Result<File> {
-    let path = place.log();
+fn open(place: &Place) -> Result<File> {
     let cannot = |source| Error::Io { what: "write the log", path: place.log(), source };
-    let flags = OFlags::WRONLY
-        | OFlags::APPEND
-        | OFlags::CREATE
-        | OFlags::NOFOLLOW
-        | OFlags::NONBLOCK
-        | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(parent, name(&path), flags, Mode::RUSR | Mode::WUSR);
-    let file = File::from(file.map_err(|e| cannot(e.into()))?);
-    let metadata = file.metadata().map_err(cannot)?;
-    if !metadata.is_file() || !is_trusted(&metadata) {
-        return Err(Error::Usage(format!(
+    let not_ours = || {
+        Error::Usage(format!(
             "cannot write the log: {} is not a file of yours alone; remove it",
-            path.display()
-        )));
+            place.log().display()
+        ))
+    };
+    let file = match place.dir().make_file(place.log_name(), 0o600, None) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => match place.dir().open_file_rw(place.log_name()) {
+            // A link, a pipe, a device.
+            Err(e) if e.kind() == ErrorKind::InvalidInput => return Err(not_ours()),
+            other => other.map_err(cannot)?,
+        },
+        other => other.map_err(cannot)?,
+    };
+    if !is_trusted(&file.metadata().map_err(cannot)?) {
+        return Err(not_ours());
     }
+    rustix::fs::fcntl_setfl(&file, OFlags::APPEND).map_err(|e| cannot(e.into()))?;
     Ok(file)
 }
 
 /// A message of the daemon's own, with the time.
 pub(super) fn say(message: &str) {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let now = tiersmith_awr::figure::instant(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
-    let mut error = std::io::stderr();
-    let prefix = if error.is_terminal() { String::new() } else { format!("{now} UTC ") };
-    let _ = writeln!(error, "{prefix}tiersmith: {message}");
+    messages::say_with_time(message);
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 mod tests {
+    use std::io::Write;
+
     use super::*;
-    use tiersmith_store::{Medium, Options, TierSpec};
 
     #[test]
     fn without_a_place_for_the_older_log_a_long_one_is_emptied_and_a_link_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let place = Place::find(&dir.path().join("db")).unwrap();
-        let parent = rustix::fs::open(dir.path(), OFlags::PATH, Mode::empty()).unwrap();
-        let mut log = Log { file: open(&place, &parent).unwrap(), place: place.clone(), parent };
+        let mut log = Log { file: open(&place).unwrap(), place: place.clone() };
         std::fs::write(place.log(), vec![b'a'; LOG_MAX as usize]).unwrap();
         log.keep_short();
         assert_eq!(log.file.metadata().unwrap().len(), LOG_MAX);
-        std::fs::create_dir(place.log_old()).unwrap();
+        std::fs::create_dir(place.dir().path_of(place.log_old_name())).unwrap();
         log.file.write_all(b"a").unwrap();
         log.keep_short();
         assert_eq!(log.file.metadata().unwrap().len(), 0);
         std::fs::remove_file(place.log()).unwrap();
         std::os::unix::fs::symlink("/dev/null", place.log()).unwrap();
-        assert!(open(&place, &log.parent).is_err(), "a link was followed");
-    }
-
-    #[test]
-    fn a_log_is_not_made_where_the_homes_parent_was_swapped_for_a_link() {
-        let dir = tempfile::tempdir().unwrap();
-        let real = dir.path().canonicalize().unwrap();
-        let (above, elsewhere) = (real.join("above"), real.join("elsewhere"));
-        std::fs::create_dir_all(above.join("db")).unwrap();
-        std::fs::create_dir(&elsewhere).unwrap();
-        let place = Place::find(&above.join("db")).unwrap();
-        let tier = TierSpec::new("fast", real.join("db.tier"), Medium::Emulated, 24 << 20);
-        let home = tiersmith_store::attach(place.path(), &[tier], Options::default()).unwrap();
-        let _ = parent_of(&place, &home).unwrap();
-        std::fs::rename(&above, real.join("moved")).unwrap();
-        for put_there in [false, true] {
-            if put_there {
-                // Not by a link either: by a directory that has what root could be led to.
-                std::fs::remove_file(&above).unwrap();
-                std::fs::create_dir_all(above.join("db.tiersmith-home")).unwrap();
-            } else {
-                std::os::unix::fs::symlink(&elsewhere, &above).unwrap();
-            }
-            assert!(parent_of(&place, &home).is_err(), "by a directory: {put_there}");
-        }
-        std::fs::remove_dir_all(&above).unwrap();
-        std::fs::rename(real.join("moved"), &above).unwrap();
-        home.detach().unwrap();
+        assert!(open(&place).unwrap_err().to_string().contains("of yours alone"), "a link was followed");
+        std::fs::remove_file(place.log()).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(place.log()).status().unwrap();
+        assert!(made.success());
+        assert!(open(&place).unwrap_err().to_string().contains("of yours alone"), "a pipe was opened");
     }
 }

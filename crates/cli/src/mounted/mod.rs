@@ -12,6 +12,7 @@ mod answer;
 pub(crate) mod control;
 mod give_back;
 mod launch;
+mod leavings;
 mod limit;
 mod links;
 mod live;

@@ -5,6 +5,9 @@
 //! `PATH.tiersmith-log.old`; while its daemon runs `PATH.tiersmith-control` (a socket); while it is
 //! being detached `PATH.tiersmith-detach` (what is still to be removed).
 //!
+//! The directory that holds them is opened once, when the place is found: whatever is made, opened
+//! or removed beside a home is reached by its name in there ([`Place::dir`]).
+//!
 //! **Invariant**: nothing here asks a file system that a daemon serves: a daemon that died or hangs cannot make these calls fail or wait.
 //! Mounts are looked up in the kernel's list, not by looking at the directory.
 //! **Deliberately absent**: changing anything.
@@ -12,8 +15,12 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use tiersmith_store::home::{ATTACHMENT, NOTE_FILE, files_aside, home_of_aside, vault_of};
+use rustix::fs::{Mode, OFlags};
+use tiersmith_dir::{Dir, Kind};
+use tiersmith_store::AttachedHome;
+use tiersmith_store::home::{ATTACHMENT, FILES_NAME, NOTE_FILE, files_aside, home_of_aside, vault_of};
 
 use crate::error::{Error, Result};
 
@@ -28,6 +35,7 @@ pub(crate) struct Place {
     path: PathBuf,
     parent: PathBuf,
     name: OsString,
+    dir: Arc<Dir>,
 }
 
 /// What is to be found at a place.
@@ -47,8 +55,29 @@ impl Place {
     /// The place of a home that is known as `path`.
     ///
     /// # Errors
-    /// When there is no such parent directory, or the path has no last name, or it is a directory that was moved aside.
+    /// When there is no such parent directory, or the path has no last name, or it is a directory that was moved aside; when root's way there
+    /// leads through a directory or a link of somebody else.
     pub(crate) fn find(path: &Path) -> Result<Place> {
+        let (whole, parent, name) = Place::resolve(path)?;
+        let cannot = |source| Error::Io { what: "find", path: path.into(), source };
+        // Who had a say in where the path leads counts for the path as it was given; what is acted
+        // on is what it led to just now.
+        let asked = std::path::absolute(path).ok().filter(|path| path.file_name().is_some());
+        let (dir, held) = Dir::holding_target(&asked.unwrap_or_else(|| whole.clone())).map_err(cannot)?;
+        let dir = Dir::from_handle(dir.into(), &parent);
+        if held != name || !dir.is_at_its_path().map_err(cannot)? {
+            return Err(Error::Usage(format!(
+                "cannot use {}: where it leads changed while it was looked at; see who moves it, and try again",
+                path.display()
+            )));
+        }
+        let place = Place { path: whole, parent, name, dir: Arc::new(dir) };
+        place.refuse_aside()?;
+        Ok(place)
+    }
+
+    /// The path without links, its parent, and its name there.
+    fn resolve(path: &Path) -> Result<(PathBuf, PathBuf, OsString)> {
         let cannot = |source| Error::Io { what: "find", path: path.into(), source };
         let mut at = std::path::absolute(path).map_err(cannot)?;
         // Each round follows one link; the limit is the kernel's.
@@ -69,9 +98,8 @@ impl Place {
             match rustix::fs::readlink(&whole, Vec::new()) {
                 Ok(target) => at = parent.join(OsStr::from_bytes(target.as_bytes())),
                 Err(_) => {
-                    let place = Place { path: whole, parent, name: name.to_os_string() };
-                    place.refuse_aside()?;
-                    return Ok(place);
+                    let name = name.to_os_string();
+                    return Ok((whole, parent, name));
                 }
             }
         }
@@ -94,15 +122,52 @@ impl Place {
         &self.path
     }
 
-    /// The directory that holds the home.
-    pub(crate) fn parent(&self) -> &Path {
-        &self.parent
+    /// The directory that holds the home, open.
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
     }
 
-    fn beside(&self, suffix: &str) -> PathBuf {
+    fn beside(&self, suffix: &str) -> OsString {
         let mut name = self.name.clone();
         name.push(suffix);
-        self.parent.join(name)
+        name
+    }
+
+    /// That the attached home is in the directory that is open here. Its path may have led elsewhere
+    /// when the store followed it, where somebody else owns a directory above it: then the home's vault
+    /// is not in this one, and nothing of the daemon's is made here.
+    ///
+    /// # Errors
+    /// Says so.
+    pub(super) fn check_holds(&self, home: &AttachedHome) -> Result<()> {
+        let cannot = |source| Error::Io { what: "look at", path: self.vault(), source };
+        let Some(files) = home.directory() else { return Ok(()) };
+        let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let around = rustix::fs::openat(files, "..", handle, Mode::empty()).map_err(|e| cannot(e.into()))?;
+        let around = Dir::from_handle(around, &self.vault()).found().map_err(cannot)?;
+        let beside = self.dir.look(self.vault().file_name().unwrap_or_default()).map_err(cannot)?;
+        if beside.is_some_and(|beside| beside.same_file(&around)) {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "cannot serve {}: {} does not hold the home any more: somebody moved a directory or put a link in \
+             the way; see who, and put it back",
+            self.path.display(),
+            self.dir.path().display()
+        )))
+    }
+
+    /// Who owns the home's files; `None` where this user may not look, or there are none.
+    pub(crate) fn owner(&self) -> Option<u32> {
+        let vault = self.dir.sub(self.vault().file_name().unwrap_or_default()).ok();
+        let aside = vault.and_then(|vault| vault.look(FILES_NAME).ok().flatten());
+        let found = match aside {
+            Some(aside) => aside,
+            // What is mounted at the path is not asked: its daemon may hang.
+            None if self.mounted_on_path() => return None,
+            None => self.dir.look(&self.name).ok().flatten()?,
+        };
+        (found.kind == Kind::Directory).then_some(found.user)
     }
 
     /// The directory that keeps the files while the home is attached.
@@ -115,18 +180,33 @@ impl Place {
         files_aside(&self.path)
     }
 
-    /// What a detach has still to remove.
-    pub(crate) fn to_remove(&self) -> PathBuf {
+    /// The name of the list of what a detach has still to remove.
+    pub(crate) fn to_remove_name(&self) -> OsString {
         self.beside(".tiersmith-detach")
     }
 
-    /// The daemon's messages.
-    pub(crate) fn log(&self) -> PathBuf {
+    /// That list, for messages.
+    pub(crate) fn to_remove(&self) -> PathBuf {
+        self.parent.join(self.to_remove_name())
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_to_remove(&self) -> bool {
+        self.dir.look(self.to_remove_name()).is_ok_and(|found| found.is_some())
+    }
+
+    /// The name of the daemon's messages.
+    pub(crate) fn log_name(&self) -> OsString {
         self.beside(".tiersmith-log")
     }
 
-    /// Its messages before those.
-    pub(crate) fn log_old(&self) -> PathBuf {
+    /// The daemon's messages, for messages about them.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.parent.join(self.log_name())
+    }
+
+    /// The name of its messages before those.
+    pub(crate) fn log_old_name(&self) -> OsString {
         self.beside(".tiersmith-log.old")
     }
 
@@ -145,7 +225,7 @@ impl Place {
         OsString::from_vec(name)
     }
 
-    /// The daemon's socket.
+    /// The daemon's socket, for messages.
     pub(crate) fn control(&self) -> PathBuf {
         self.parent.join(self.control_name())
     }
@@ -294,6 +374,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 #[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 mod tests {
     use super::*;
+    use tiersmith_store::{Medium, Options, TierSpec};
 
     #[test]
     fn the_kernels_list_is_read_with_its_escapes_and_the_mount_on_top_counts() {
@@ -340,5 +421,41 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let place = Place::find(&dir.path().join("n".repeat(255))).unwrap();
         assert!(place.control_name().len() < 80);
+    }
+
+    #[test]
+    fn nothing_is_made_where_the_homes_parent_was_swapped_for_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        let (above, elsewhere) = (real.join("above"), real.join("elsewhere"));
+        std::fs::create_dir_all(above.join("db")).unwrap();
+        std::fs::create_dir(&elsewhere).unwrap();
+        let place = Place::find(&above.join("db")).unwrap();
+        let tier = TierSpec::new("fast", real.join("db.tier"), Medium::Emulated, 24 << 20);
+        let home = tiersmith_store::attach(place.path(), &[tier], Options::default()).unwrap();
+        place.check_holds(&home).unwrap();
+        std::fs::rename(&above, real.join("moved")).unwrap();
+        for put_there in [false, true] {
+            if put_there {
+                // Not by a link either: by a directory that has what root could be led to.
+                std::fs::remove_file(&above).unwrap();
+                std::fs::create_dir_all(above.join("db.tiersmith-home")).unwrap();
+            } else {
+                std::os::unix::fs::symlink(&elsewhere, &above).unwrap();
+            }
+            // What was found before stays the directory it was, whatever its path leads to.
+            place.check_holds(&home).unwrap();
+            place.dir().make_file("db.tiersmith-log", 0o600, None).unwrap();
+            assert!(
+                real.join("moved/db.tiersmith-log").exists() && !elsewhere.join("db.tiersmith-log").exists()
+            );
+            place.dir().remove("db.tiersmith-log").unwrap();
+            // And one that is found now is not taken for it.
+            let now = Place::find(&above.join("db")).unwrap();
+            assert!(now.check_holds(&home).is_err(), "by a directory: {put_there}");
+        }
+        std::fs::remove_dir_all(&above).unwrap();
+        std::fs::rename(real.join("moved"), &above).unwrap();
+        home.detach().unwrap();
     }
 }

@@ -28,7 +28,8 @@ use tiersmith_store::{AttachedHome, Medium, SigbusWatch, Stats, TierSpec, attach
 
 use super::answer::{self, LOOK_EVERY, Order, Shared};
 use super::control::{self, Listener, Reply, Request};
-use super::give_back::{attach_patiently, clear_dead_mounts, finish_interrupted, give_back};
+use super::give_back::{attach_patiently, clear_dead_mounts, finish_interrupted, give_back, interrupted};
+use super::leavings::Removed;
 use super::limit;
 use super::links::OutsideHome;
 use super::live::{Door, Known, LiveTable};
@@ -41,6 +42,7 @@ use super::tier::Made;
 use crate::Outcome;
 use crate::command::attach::Attach;
 use crate::error::{Error, Result};
+use crate::messages::Messages;
 
 /// How often the daemon looks whether its mount is there still, and tries again to end after a signal.
 const TICK: Duration = Duration::from_millis(250);
@@ -142,8 +144,12 @@ fn begin(
     let place = Place::find(&wish.home)?;
     refuse_served(&place)?;
     let mut plan = Plan::make(wish)?;
-    if !plan.again && place.to_remove().symlink_metadata().is_ok() && finish_interrupted(&place)? {
-        plan.remarks.push("an earlier detach had been interrupted; what it had left is removed".into());
+    let removed = match !plan.again && place.has_to_remove() {
+        true => finish_interrupted(&place)?,
+        false => Removed::default(),
+    };
+    if removed.was_listed {
+        plan.remarks.extend(interrupted(removed));
         // The file that it removed may be the one this attach was to use; what was made goes before it is made anew.
         let remarks = std::mem::take(&mut plan.remarks);
         drop(plan);
@@ -215,8 +221,9 @@ fn mount(
     clear_dead_mounts(&place, Some(&plan.at), &mut plan.remarks)?;
     // Whoever opened a file between the first look and the move aside would write past the tier.
     refuse::in_use(place.path(), &place.aside(), false)?;
+    place.check_holds(&home)?;
     let listener = Listener::bind(&place)?;
-    let log = wish.as_daemon.then(|| Log::begin(&place, &home)).transpose()?;
+    let log = wish.as_daemon.then(|| Log::begin(&place)).transpose()?;
     let stats = home.stats();
     let fits = files_fit(&stats, &mut plan.remarks);
     plan.remarks.extend(OutsideHome::of_attached(&home, &place.aside()).lines());
@@ -414,6 +421,7 @@ impl Daemon {
                 say("somebody else has unmounted it; the home stays attached");
                 return self.finish(order, Ok(()));
             }
+            Messages::catch_up(false);
             if let Some(log) = &mut self.log {
                 log.keep_short();
             }
@@ -489,7 +497,8 @@ impl Daemon {
         self.restore_note();
         let again = home.clone();
         match give_back(&self.place, home, &self.made, false) {
-            Ok(_) => {
+            Ok((_, left)) => {
+                left.iter().for_each(|left| say(left));
                 self.listener = None;
                 self.shared.put(None);
                 drop(again);
