@@ -24,6 +24,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tiersmith_dir::Dir;
 use tiersmith_store::AttachedHome;
 
 /// What this side can do, if the kernel can.
@@ -520,9 +521,11 @@ pub fn clear_dead(at: &Path) -> Result<(), Error> {
         at: at.to_path_buf(),
         source: source.into(),
     };
-    // What is judged dead is what is unmounted, whatever the path leads to by then.
+    // What is judged dead is what is unmounted, whatever the path leads to by then; and root goes by no link of somebody else.
     let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let top = rustix::fs::open(at, handle, Mode::empty()).map_err(|_| left())?;
+    let holding = |source| Error::Io { what: "take away the dead mount", at: at.to_path_buf(), source };
+    let (above, name) = Dir::holding(at).map_err(holding)?;
+    let top = rustix::fs::openat(&above, name, handle, Mode::empty()).map_err(|_| left())?;
     if !says_dead(rustix::fs::fstatfs(&top)) {
         return Err(left());
     }

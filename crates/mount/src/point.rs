@@ -1,21 +1,23 @@
 //! The directory that is mounted on, held open from the moment it is judged until the mount is gone.
 //!
 //! The directory that holds the home's path often belongs to the database's user, who may put anything there at any moment, a link to
-//! `/etc` too. So nothing here goes by a path twice: what is found is opened without following a link, judged through the descriptor, and
-//! mounted on through the descriptor.
+//! `/etc` too. So nothing here goes by a path twice: root goes to it by directories that it may trust ([`tiersmith_dir`]); what is found is
+//! opened without following a link, judged through the descriptor, and mounted on through the descriptor. Afterwards the name must lead
+//! to the very mount that was made, else it is taken away again. Nothing is mounted over another mount.
 //!
 //! Not here: what fusermount3 does for who is not root. It has checks of its own, and no right that its caller lacks.
 
 use crate::error::Error;
 use crate::options::Options;
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Timespec};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Timespec};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use tiersmith_dir::Dir;
 use tiersmith_store::AttachedHome;
 use tiersmith_store::home::{NOTE_FILE, vault_of};
 
@@ -25,7 +27,7 @@ const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOL
 #[derive(Debug)]
 pub(crate) struct Point {
     at: PathBuf,
-    parent: OwnedFd,
+    parent: Dir,
     name: OsString,
     dir: OwnedFd,
 }
@@ -41,13 +43,9 @@ impl Point {
     /// Opens and judges the directory at `at`.
     pub(crate) fn find(home: &AttachedHome, at: &Path) -> Result<Self, Error> {
         let bad = |source: io::Error| Error::MountPoint { at: at.into(), source };
-        let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
-            return Err(bad(io::Error::other("it has no name in a directory above it")));
-        };
-        let above = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let parent = rustix::fs::open(parent, above, Mode::empty()).map_err(|e| bad(e.into()))?;
-        let dir = rustix::fs::openat(&parent, name, HANDLE, Mode::empty()).map_err(|e| bad(e.into()))?;
-        let point = Self { at: at.into(), parent, name: name.into(), dir };
+        let (parent, name) = Dir::holding(at).map_err(bad)?;
+        let dir = rustix::fs::openat(&parent, &name, HANDLE, Mode::empty()).map_err(|e| bad(e.into()))?;
+        let point = Self { at: at.into(), parent, name, dir };
         point.judge(home)?;
         Ok(point)
     }
@@ -65,9 +63,12 @@ impl Point {
         let vault = vault_of(Path::new(&self.name));
         let beside = rustix::fs::statat(&self.parent, &vault, AtFlags::SYMLINK_NOFOLLOW);
         let is_beside = beside.is_ok_and(|beside| same(&around, &beside));
+        let strayed = "the home is not beside it any more: somebody moved a directory or put a link in the way; see who, and put it back";
+        let is_homes = self.at == home.home_path();
         if is_mount_root(&self.dir, &self.parent).map_err(failed)? {
             // Who is behind it is not asked.
-            return if is_beside { Err(refused("something is mounted there already")) } else { Ok(()) };
+            let reason = if is_homes && !is_beside { strayed } else { "something is mounted there already" };
+            return Err(refused(reason));
         }
         let found = rustix::fs::fstat(&self.dir).map_err(failed)?;
         if same(&own, &found) {
@@ -87,10 +88,8 @@ impl Point {
                 ))
             };
         }
-        if self.at == home.home_path() {
-            return Err(refused(
-                "the home is not beside it any more: somebody moved a directory or put a link in the way; see who, and put it back",
-            ));
+        if is_homes {
+            return Err(refused(strayed));
         }
         if names.is_empty() {
             return Ok(());
@@ -108,28 +107,17 @@ impl Point {
             .map_err(|e| Error::NoFuse { at: self.at.clone(), source: e.into() })?;
         let dir = self.dir.try_clone().map_err(failed)?;
         let spare = device.try_clone().map_err(failed)?;
-        let data = format!(
-            "fd={},rootmode={:o},user_id={},group_id={},default_permissions{}",
-            device.as_raw_fd(),
-            FileType::Directory.as_raw_mode() | 0o555,
-            rustix::process::getuid().as_raw(),
-            rustix::process::getgid().as_raw(),
-            if options.allow_other { ",allow_other" } else { "" },
-        );
-        let data = CString::new(data).map_err(|e| failed(e.into()))?;
-        let flags = MountFlags::NODEV | MountFlags::NOSUID;
-        let source = options.fsname.replace([',', '\\'], "_");
-        match rustix::mount::mount(source, by_descriptor(&self.dir), "fuse", flags, data.as_c_str()) {
-            Ok(()) => {}
+        let mount = match What::new(&device, options).mount_at(&self.dir) {
+            Ok(mount) => mount,
             Err(Errno::PERM) => return Ok(None),
             Err(Errno::NOENT) => {
                 return Err(refused("/proc is not mounted, and is needed to mount safely".into()));
             }
             Err(e) => return Err(refused(e.to_string())),
-        }
+        };
         let made = Made { dir, device: spare };
         // From here on dropping `made` unmounts.
-        if self.is_covered() {
+        if self.is_covered(mount) {
             return Ok(Some((made, device)));
         }
         Err(refused(
@@ -137,12 +125,73 @@ impl Point {
         ))
     }
 
-    /// Whether the path's last name now leads to a mount, not to the directory or to anything else.
-    fn is_covered(&self) -> bool {
+    /// Whether the path's last name now leads to the mount that was made (`None`: to any), not to the directory or to anything else.
+    fn is_covered(&self, mount: Option<u64>) -> bool {
         let Ok(top) = rustix::fs::openat(&self.parent, &self.name, HANDLE, Mode::empty()) else {
             return false;
         };
-        is_mount_root(&top, &self.dir).unwrap_or(false)
+        let is_it = mount.is_none_or(|mount| mount_id(&top) == Some(mount));
+        is_it && is_mount_root(&top, &self.dir).unwrap_or(false)
+    }
+}
+
+/// The file system that is mounted, in the words of both ways of mounting.
+struct What {
+    source: String,
+    /// Names and values; no value: a flag.
+    settings: Vec<(&'static str, Option<String>)>,
+}
+
+impl What {
+    fn new(device: &OwnedFd, options: &Options) -> Self {
+        let mode = FileType::Directory.as_raw_mode() | 0o555;
+        let mut settings = vec![
+            ("fd", Some(device.as_raw_fd().to_string())),
+            ("rootmode", Some(format!("{mode:o}"))),
+            ("user_id", Some(rustix::process::getuid().as_raw().to_string())),
+            ("group_id", Some(rustix::process::getgid().as_raw().to_string())),
+            ("default_permissions", None),
+        ];
+        if options.allow_other {
+            settings.push(("allow_other", None));
+        }
+        Self { source: options.fsname.replace([',', '\\'], "_"), settings }
+    }
+
+    /// Mounts it, and says which mount it is where the kernel tells.
+    fn mount_at(&self, dir: &OwnedFd) -> Result<Option<u64>, Errno> {
+        match rustix::mount::fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC) {
+            // An older kernel, or a container whose filter knows only the older call.
+            Err(Errno::NOSYS | Errno::PERM) => self.mount_by_path(dir).map(|()| None),
+            Err(e) => Err(e),
+            Ok(fs) => self.mount_by_descriptor(&fs, dir),
+        }
+    }
+
+    fn mount_by_descriptor(&self, fs: &OwnedFd, dir: &OwnedFd) -> Result<Option<u64>, Errno> {
+        rustix::mount::fsconfig_set_string(fs, "source", &*self.source)?;
+        for (name, value) in &self.settings {
+            match value {
+                Some(value) => rustix::mount::fsconfig_set_string(fs, *name, &**value)?,
+                None => rustix::mount::fsconfig_set_flag(fs, *name)?,
+            }
+        }
+        rustix::mount::fsconfig_create(fs)?;
+        let flags = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+        let mount = rustix::mount::fsmount(fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)?;
+        let onto = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        rustix::mount::move_mount(&mount, "", dir, "", onto)?;
+        Ok(mount_id(&mount))
+    }
+
+    fn mount_by_path(&self, dir: &OwnedFd) -> Result<(), Errno> {
+        let words = self.settings.iter().map(|(name, value)| match value {
+            Some(value) => format!("{name}={value}"),
+            None => (*name).to_owned(),
+        });
+        let data = CString::new(words.collect::<Vec<_>>().join(",")).map_err(|_| Errno::INVAL)?;
+        let flags = MountFlags::NODEV | MountFlags::NOSUID;
+        rustix::mount::mount(&*self.source, by_descriptor(dir), "fuse", flags, data.as_c_str())
     }
 }
 
@@ -191,10 +240,17 @@ fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
     Ok((found.stx_dev_major, found.stx_dev_minor) != (beside.stx_dev_major, beside.stx_dev_minor))
 }
 
+/// Which mount this is on, where the kernel tells (Linux 5.8). Nothing is asked of the process behind it.
+fn mount_id(at: impl AsFd) -> Option<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(at, "", flags, StatxFlags::MNT_ID).ok()?;
+    StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID).then_some(found.stx_mnt_id)
+}
+
 fn names(dir: &OwnedFd) -> Result<Vec<String>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut names = Vec::new();
-    for entry in Dir::new(rustix::fs::openat(dir, ".", flags, Mode::empty())?)? {
+    for entry in rustix::fs::Dir::new(rustix::fs::openat(dir, ".", flags, Mode::empty())?)? {
         let entry = entry?;
         if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
             names.push(entry.file_name().to_string_lossy().into_owned());

@@ -5,6 +5,7 @@
 mod place;
 
 use place::{Place, profile, skipped};
+use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -85,6 +86,51 @@ fn a_link_in_the_place_of_the_directory_above_is_noticed() {
     fs::remove_file(&above).unwrap();
     fs::rename(&moved, &above).unwrap();
     home.detach().unwrap();
+}
+
+#[test]
+fn another_mount_is_not_mounted_over_by_way_of_a_link() {
+    if place::skipped_unless_root("another_mount_is_not_mounted_over_by_way_of_a_link") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(dir.path()).unwrap();
+    let (above, moved, other) = (root.join("above"), root.join("moved"), root.join("other"));
+    fs::create_dir_all(above.join("db")).unwrap();
+    fs::create_dir_all(other.join("db")).unwrap();
+    let victim = other.join("db");
+    let flags = MountFlags::empty();
+    if let Err(e) = rustix::mount::mount("victim", &victim, "tmpfs", flags, c"size=64k") {
+        eprintln!("skipped: mounting over another mount, because none can be made here ({e})");
+        return;
+    }
+    let unmounts = Unmounts(victim.clone());
+    fs::write(victim.join("file"), "to be hidden").unwrap();
+    let spec = TierSpec::new("fast", root.join("fast"), Medium::Emulated, 8 << 20);
+    let options = tiersmith_store::Options { profile: Some(profile()), ..Default::default() };
+    let home = attach(&above.join("db"), &[spec], options).unwrap();
+    // Who owns the directory above can do this at any moment.
+    fs::rename(&above, &moved).unwrap();
+    symlink(&other, &above).unwrap();
+    let error = mount(home.clone(), &above.join("db"), &Options::default()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("not beside it any more"), "{error}");
+    // Nor is it when it is named.
+    let error = mount(home.clone(), &victim, &Options::default()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("mounted there already"), "{error}");
+    assert_eq!(fs::read_to_string(victim.join("file")).unwrap(), "to be hidden");
+    drop(unmounts);
+    fs::remove_file(&above).unwrap();
+    fs::rename(&moved, &above).unwrap();
+    home.detach().unwrap();
+}
+
+/// Takes a mount away when the test ends, however it ends.
+struct Unmounts(std::path::PathBuf);
+
+impl Drop for Unmounts {
+    fn drop(&mut self) {
+        rustix::mount::unmount(&self.0, UnmountFlags::DETACH).unwrap();
+    }
 }
 
 #[test]
