@@ -1,0 +1,267 @@
+//! The configuration: `redis.conf`-style lines, flags, CONFIG GET and SET.
+//!
+//! A name that Redis has and that means nothing here is accepted if what it says is what this
+//! server does anyway (`appendonly yes`), and refused otherwise. `save` is taken as it is: a
+//! snapshot is what a durable write makes unneeded.
+
+use std::collections::BTreeMap;
+
+use super::{Arguments, Context, Done, Refusal, glob, word};
+use crate::error::Error;
+
+/// What a setting takes.
+#[derive(Clone, Copy)]
+enum Takes {
+    /// A number in this range.
+    Number(u64, u64),
+    /// A number of bytes.
+    Bytes,
+    YesNo,
+    /// Any text.
+    Text,
+    /// One of these, whatever is said: what this server does.
+    Fixed(&'static [&'static str]),
+}
+
+struct Setting {
+    name: &'static str,
+    default: &'static str,
+    takes: Takes,
+    /// CONFIG SET may change it.
+    changes: bool,
+}
+
+const fn setting(name: &'static str, default: &'static str, takes: Takes, changes: bool) -> Setting {
+    Setting { name, default, takes, changes }
+}
+
+const SETTINGS: &[Setting] = &[
+    setting("appendfsync", "always", Takes::Fixed(&["always"]), true),
+    setting("appendonly", "yes", Takes::Fixed(&["yes"]), true),
+    setting("bind", "127.0.0.1 -::1", Takes::Text, false),
+    setting("client-output-buffer-limit-normal", "0", Takes::Bytes, true),
+    setting("client-output-buffer-limit-pubsub", "33554432", Takes::Bytes, true),
+    setting("client-query-buffer-limit", "1073741824", Takes::Bytes, true),
+    setting("databases", "16", Takes::Fixed(&["16"]), false),
+    setting("maxclients", "10000", Takes::Number(1, 1_000_000), true),
+    setting("maxmemory", "0", Takes::Fixed(&["0"]), false),
+    setting("maxmemory-policy", "noeviction", Takes::Fixed(&["noeviction"]), true),
+    setting("notify-keyspace-events", "", Takes::Fixed(&[""]), true),
+    setting("port", "6379", Takes::Number(0, 65535), false),
+    setting("proto-max-bulk-len", "536870912", Takes::Bytes, true),
+    setting("protected-mode", "yes", Takes::YesNo, true),
+    setting("requirepass", "", Takes::Text, true),
+    setting("save", "", Takes::Text, true),
+    setting("tcp-backlog", "511", Takes::Number(1, 65535), false),
+    setting("tcp-keepalive", "300", Takes::Number(0, 65535), true),
+    setting("timeout", "0", Takes::Number(0, 1 << 31), true),
+    setting("unixsocket", "", Takes::Text, false),
+    setting("unixsocketperm", "0", Takes::Text, false),
+];
+
+/// All settings with their values.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    values: BTreeMap<&'static str, String>,
+    /// Said by the user, not by the defaults.
+    said: Vec<&'static str>,
+}
+
+impl Default for Configuration {
+    fn default() -> Configuration {
+        let values = SETTINGS.iter().map(|one| (one.name, one.default.to_owned())).collect();
+        Configuration { values, said: Vec::new() }
+    }
+}
+
+fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|one| one.name == name)
+}
+
+/// A number of bytes: `64`, `64k` (1000), `64kb` (1024), and so on.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+impl Configuration {
+    /// Reads a file of lines `name value`; `#` begins a comment.
+    ///
+    /// # Errors
+    /// The first line that means nothing, with its number.
+    pub fn read(&mut self, text: &str, path: &str) -> Result<(), Error> {
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let value = value.trim();
+            let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+            self.set(&name.to_ascii_lowercase(), value)
+                .map_err(|why| Error::Configuration(format!("{path}, line {number}: {why}")))?;
+        }
+        Ok(())
+    }
+
+    /// Sets one setting.
+    ///
+    /// # Errors
+    /// Why the name or the value means nothing.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if name == "client-output-buffer-limit" {
+            return self.set_output_limits(value);
+        }
+        let setting = find(name)
+            .ok_or_else(|| format!("`{name}` is no setting of this server; see `tiersmith kv --help`"))?;
+        let value = match setting.takes {
+            Takes::Number(from, to) => match value.parse::<u64>() {
+                Ok(number) if (from..=to).contains(&number) => number.to_string(),
+                _ => return Err(format!("`{name}` takes a number from {from} to {to}")),
+            },
+            Takes::Bytes => bytes(value)
+                .ok_or_else(|| format!("`{name}` takes a number of bytes, like 64mb"))?
+                .to_string(),
+            Takes::YesNo if matches!(value, "yes" | "no") => value.to_owned(),
+            Takes::YesNo => return Err(format!("`{name}` takes yes or no")),
+            Takes::Text => value.to_owned(),
+            Takes::Fixed(only) if only.contains(&value) => value.to_owned(),
+            Takes::Fixed(only) => {
+                return Err(format!(
+                    "`{name}` is always `{}` here, because every write is durable in the tier",
+                    only.join(" or ")
+                ));
+            }
+        };
+        self.values.insert(setting.name, value);
+        self.said.push(setting.name);
+        Ok(())
+    }
+
+    /// `class hard soft seconds`, several times; of the limits the hard one counts here.
+    fn set_output_limits(&mut self, value: &str) -> Result<(), String> {
+        let words: Vec<&str> = value.split_whitespace().collect();
+        let wrong = || "`client-output-buffer-limit` takes a class, two sizes and seconds".to_owned();
+        if words.is_empty() || !words.len().is_multiple_of(4) {
+            return Err(wrong());
+        }
+        for limit in words.chunks_exact(4) {
+            let name = match limit[0] {
+                "normal" => "client-output-buffer-limit-normal",
+                "pubsub" => "client-output-buffer-limit-pubsub",
+                "replica" | "slave" => continue,
+                _ => return Err(wrong()),
+            };
+            self.set(name, limit[1])?;
+        }
+        Ok(())
+    }
+
+    /// The text of a setting.
+    pub fn text(&self, name: &str) -> &str {
+        self.values.get(name).map_or("", String::as_str)
+    }
+
+    /// The number of a setting.
+    pub fn number(&self, name: &str) -> u64 {
+        self.text(name).parse().unwrap_or(0)
+    }
+
+    /// Whether a setting is `yes`.
+    pub fn is_yes(&self, name: &str) -> bool {
+        self.text(name) == "yes"
+    }
+
+    /// Whether the user said it.
+    pub fn was_said(&self, name: &str) -> bool {
+        self.said.contains(&name)
+    }
+}
+
+pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    match (word(args[1]).as_str(), &args[2..]) {
+        ("get", patterns @ [_, ..]) => {
+            let fits = |name: &str| patterns.iter().any(|p| glob(p, name.as_bytes(), true));
+            let values = &context.shared.configuration.values;
+            let found: Vec<_> = values.iter().filter(|(name, _)| fits(name)).collect();
+            context.reply.map(found.len());
+            for (name, value) in found {
+                context.reply.bulk(name.as_bytes());
+                context.reply.bulk(value.as_bytes());
+            }
+        }
+        ("set", pairs @ [_, _, ..]) if pairs.len().is_multiple_of(2) => {
+            let mut changed = context.shared.configuration.clone();
+            for pair in pairs.chunks_exact(2) {
+                let (name, value) = (word(pair[0]), String::from_utf8_lossy(pair[1]));
+                let failed = |why: String| {
+                    Refusal::Words(format!(
+                        "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
+                    ))
+                };
+                let fixed = find(&name).is_some_and(|one| !one.changes);
+                if fixed {
+                    return Err(failed("can't set immutable config".to_owned()));
+                }
+                if find(&name).is_none() && name != "client-output-buffer-limit" {
+                    return Err(Refusal::Words(format!(
+                        "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                    )));
+                }
+                changed.set(&name, &value).map_err(failed)?;
+            }
+            context.shared.configuration = changed;
+            context.reply.ok();
+        }
+        ("resetstat", []) => {
+            let shared = &mut *context.shared;
+            (shared.commands, shared.refused, shared.connections, shared.rejected) = (0, 0, 0, 0);
+            context.reply.ok();
+        }
+        ("rewrite", []) => {
+            return Err(Refusal::Said("ERR The server is running without a config file"));
+        }
+        (name, _) => {
+            return Err(Refusal::Words(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CONFIG HELP."
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_and_its_first_wrong_line_is_named() {
+        let mut all = Configuration::default();
+        all.read(
+            "# a comment\n\nport 7000\nrequirepass \"a b\"\nclient-output-buffer-limit pubsub 32mb 8mb 60\n",
+            "f",
+        )
+        .expect("it is right");
+        assert_eq!((all.number("port"), all.text("requirepass")), (7000, "a b"));
+        assert_eq!(all.number("client-output-buffer-limit-pubsub"), 32 << 20);
+        for (text, part) in [
+            ("port x", "line 1: `port` takes a number"),
+            ("\nappendfsync no", "line 2: `appendfsync` is always `always`"),
+            ("cluster-enabled yes", "`cluster-enabled` is no setting"),
+        ] {
+            let said = Configuration::default().read(text, "f").expect_err("wrong").to_string();
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The connection itself: who the client is, how it speaks.
+
+use super::arguments::integer;
+use super::keys::database;
+use super::session::Replies;
+use super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count};
+
+pub(crate) fn ping(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    if args.len() > 2 {
+        return Err(wrong_count("ping"));
+    }
+    if context.session.subscriptions() > 0 && !context.session.resp3 {
+        context.reply.list(2);
+        context.reply.bulk(b"pong");
+        context.reply.bulk(args.get(1).copied().unwrap_or(b""));
+    } else if let Some(text) = args.get(1) {
+        context.reply.bulk(text);
+    } else {
+        context.reply.simple("PONG");
+    }
+    Ok(())
+}
+
+pub(crate) fn echo(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    context.reply.bulk(args[1]);
+    Ok(())
+}
+
+pub(crate) fn select(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    context.session.db = database(args[1])?;
+    context.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn quit(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    context.session.closing = true;
+    context.reply.ok();
+    Ok(())
+}
+
+/// Equality in a time that does not tell where the first difference is.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let differences = (0..a.len().max(b.len()))
+        .map(|at| a.get(at).copied().unwrap_or(0) ^ b.get(at).copied().unwrap_or(0))
+        .fold(0, |all, one| all | one);
+    differences == 0 && a.len() == b.len()
+}
+
+fn log_in(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Done {
+    let wanted = context.shared.configuration.text("requirepass");
+    if user != b"default" || !wanted.is_empty() && !same(wanted.as_bytes(), password) {
+        return Err(Refusal::Said("WRONGPASS invalid username-password pair or user is disabled."));
+    }
+    context.session.allowed = true;
+    Ok(())
+}
+
+pub(crate) fn auth(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    match args {
+        [_, _] if context.shared.configuration.text("requirepass").is_empty() => {
+            return Err(Refusal::Said(
+                "ERR AUTH <password> called without any password configured for the default user. Are \
+                 you sure your configuration is correct?",
+            ));
+        }
+        [_, password] => log_in(context, b"default", password)?,
+        [_, user, password] => log_in(context, user, password)?,
+        _ => return Err(SYNTAX),
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn hello(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let version = match args.get(1) {
+        None => None,
+        Some(text) => Some(
+            integer(text).ok_or(Refusal::Said("ERR Protocol version is not an integer or out of range"))?,
+        ),
+    };
+    if version.is_some_and(|version| !matches!(version, 2 | 3)) {
+        return Err(Refusal::Said("NOPROTO unsupported protocol version"));
+    }
+    let mut at = 2;
+    let mut name = None;
+    while at < args.len() {
+        match (word(args[at]).as_str(), args.len() - at) {
+            ("auth", 3..) => {
+                log_in(context, args[at + 1], args[at + 2])?;
+                at += 3;
+            }
+            ("setname", 2..) => {
+                name = Some(client_name(args[at + 1])?);
+                at += 2;
+            }
+            (option, _) => {
+                return Err(Refusal::Words(format!("ERR Syntax error in HELLO option '{option}'")));
+            }
+        }
+    }
+    if !context.session.allowed {
+        return Err(Refusal::Said(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
+             AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+             version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        context.session.name = name;
+    }
+    if let Some(version) = version {
+        context.session.resp3 = version == 3;
+        context.reply.resp3 = version == 3;
+    }
+    context.reply.map(7);
+    let proto = if context.session.resp3 { 3 } else { 2 };
+    context.reply.bulk(b"server");
+    context.reply.bulk(b"redis");
+    context.reply.bulk(b"version");
+    context.reply.bulk(super::information::REDIS_VERSION.as_bytes());
+    context.reply.bulk(b"proto");
+    context.reply.integer(proto);
+    context.reply.bulk(b"id");
+    context.reply.count(context.session.id);
+    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+        context.reply.bulk(key.as_bytes());
+        context.reply.bulk(value.as_bytes());
+    }
+    context.reply.bulk(b"modules");
+    context.reply.list(0);
+    Ok(())
+}
+
+pub(crate) fn reset(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    context.session.multi = None;
+    context.shared.forget(context.session, context.keys);
+    context.session.db = 0;
+    context.session.resp3 = false;
+    context.session.name.clear();
+    context.session.replies = Replies::On;
+    context.session.allowed = context.shared.configuration.text("requirepass").is_empty();
+    context.reply.simple("RESET");
+    Ok(())
+}
+
+fn client_name(argument: &[u8]) -> Result<String, Refusal> {
+    if argument.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        Ok(String::from_utf8_lossy(argument).into_owned())
+    } else {
+        Err(Refusal::Said("ERR Client names cannot contain spaces, newlines or special characters."))
+    }
+}
+
+pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let session = &mut *context.session;
+    match (word(args[1]).as_str(), &args[2..]) {
+        ("id", []) => context.reply.count(session.id),
+        ("getname", []) if session.name.is_empty() => context.reply.null(),
+        ("getname", []) => context.reply.bulk(session.name.as_bytes()),
+        ("setname", [name]) => {
+            session.name = client_name(name)?;
+            context.reply.ok();
+        }
+        ("setinfo", [option, value]) => {
+            let index = match word(option).as_str() {
+                "lib-name" => 0,
+                "lib-ver" => 1,
+                other => {
+                    return Err(Refusal::Words(format!("ERR Unrecognized option '{other}'")));
+                }
+            };
+            session.library[index] = client_name(value)?;
+            context.reply.ok();
+        }
+        ("reply", [how]) => match word(how).as_str() {
+            "on" => {
+                session.replies = Replies::On;
+                context.reply.ok();
+            }
+            "off" => session.replies = Replies::Off,
+            "skip" if session.replies == Replies::On => session.replies = Replies::SkipNext,
+            "skip" => {}
+            _ => return Err(SYNTAX),
+        },
+        ("info", []) => {
+            let line = describe(session);
+            context.reply.text(&line);
+        }
+        ("list", _) => {
+            let others = context.shared.listed.iter().map(|(_, line)| line.as_str());
+            let all: String = others.collect();
+            context.reply.text(&all);
+        }
+        ("kill", options) => kill(context, options)?,
+        ("no-evict" | "no-touch", [_]) => context.reply.ok(),
+        (name, _) => {
+            return Err(Refusal::Words(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
+    let by_address = |address: &str| {
+        let marked = format!(" addr={address} ");
+        move |line: &str| line.contains(&marked)
+    };
+    let mut chosen: Vec<u64> = Vec::new();
+    match options {
+        [address] => {
+            let fits = by_address(&String::from_utf8_lossy(address));
+            chosen.extend(context.shared.listed.iter().filter(|(_, l)| fits(l)).map(|(id, _)| *id));
+            if chosen.is_empty() {
+                return Err(Refusal::Said("ERR No such client"));
+            }
+            context.reply.ok();
+        }
+        pairs if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
+            let mut keep_me = true;
+            chosen.extend(context.shared.listed.iter().map(|(id, _)| *id));
+            for pair in pairs.chunks_exact(2) {
+                match word(pair[0]).as_str() {
+                    "id" => {
+                        let id = integer(pair[1])
+                            .ok_or(Refusal::Said("ERR client-id should be greater than 0"))?;
+                        chosen.retain(|one| *one as i64 == id);
+                    }
+                    "addr" => {
+                        let fits = by_address(&String::from_utf8_lossy(pair[1]));
+                        let listed = &context.shared.listed;
+                        chosen.retain(|id| listed.iter().any(|(of, l)| of == id && fits(l)));
+                    }
+                    "skipme" => keep_me = word(pair[1]) != "no",
+                    _ => return Err(SYNTAX),
+                }
+            }
+            let me = context.session.id;
+            chosen.retain(|id| !keep_me || *id != me);
+            context.reply.count(chosen.len() as u64);
+        }
+        _ => return Err(SYNTAX),
+    }
+    for id in chosen {
+        if id == context.session.id {
+            context.session.closing = true;
+        } else {
+            context.shared.kill.push(id);
+        }
+    }
+    Ok(())
+}
+
+/// A client in a line, as CLIENT LIST has it.
+pub(crate) fn describe(session: &super::Session) -> String {
+    format!(
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
+         multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
+         events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+        session.id,
+        session.address,
+        session.here,
+        session.name,
+        session.since.elapsed().as_secs(),
+        session.last.elapsed().as_secs(),
+        if session.subscriptions() > 0 { "P" } else { "N" },
+        session.db,
+        session.channels.len(),
+        session.patterns.len(),
+        session.multi.as_ref().map_or(-1, |queued| queued.commands.len() as i64),
+        session.last_command,
+        if session.resp3 { 3 } else { 2 },
+        session.library[0],
+        session.library[1],
+    )
+}

@@ -1,0 +1,263 @@
+//! What the server says of itself.
+
+use std::fmt::Write;
+
+use super::{Arguments, Context, Done, Refusal, Row, SYNTAX, TABLE, lookup, word};
+use crate::format::DATABASE_COUNT;
+
+/// The Redis whose behaviour this server follows, which clients ask for.
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
+
+pub(crate) fn info(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let asked: Vec<String> = args[1..].iter().map(|name| word(name)).collect();
+    let all = asked.is_empty()
+        || asked.iter().any(|name| matches!(name.as_str(), "all" | "default" | "everything"));
+    let mut text = String::new();
+    for (name, lines) in sections(context) {
+        if all || asked.contains(&name.to_ascii_lowercase()) {
+            let separator = if text.is_empty() { "" } else { "\r\n" };
+            // Writing to a string does not fail.
+            let _ = write!(text, "{separator}# {name}\r\n");
+            for (key, value) in lines {
+                let _ = write!(text, "{key}:{value}\r\n");
+            }
+        }
+    }
+    context.reply.text(&text);
+    Ok(())
+}
+
+type Lines = Vec<(String, String)>;
+
+fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
+    let (shared, keys) = (&*context.shared, &*context.keys);
+    let heap = keys.heap();
+    let medium = heap.medium();
+    let line = |name: &str, value: &dyn std::fmt::Display| (name.to_owned(), value.to_string());
+    let configured = |name: &str| line(name, &shared.configuration.text(name));
+    let up = shared.started.elapsed().as_secs();
+    let label = if medium.emulated { "EMULATED" } else { medium.access.name() };
+    let keyspace = (0..DATABASE_COUNT).filter(|db| !keys.is_empty(*db)).map(|db| {
+        let (count, expires) = (keys.len(db), keys.expiring(db));
+        (format!("db{db}"), format!("keys={count},expires={expires},avg_ttl=0"))
+    });
+    vec![
+        (
+            "Server",
+            vec![
+                line("redis_version", &REDIS_VERSION),
+                line("server_name", &"tiersmith"),
+                line("tiersmith_version", &env!("CARGO_PKG_VERSION")),
+                line("redis_mode", &"standalone"),
+                line("os", &"Linux"),
+                line("arch_bits", &"64"),
+                line("process_id", &std::process::id()),
+                line("run_id", &shared.run_id),
+                line("tcp_port", &shared.configuration.text("port")),
+                line("uptime_in_seconds", &up),
+                line("uptime_in_days", &(up / 86400)),
+            ],
+        ),
+        (
+            "Clients",
+            vec![
+                line("connected_clients", &shared.clients),
+                configured("maxclients"),
+                line("blocked_clients", &0),
+            ],
+        ),
+        (
+            "Memory",
+            vec![
+                line("used_memory", &heap.used()),
+                line("total_system_memory", &heap.size()),
+                configured("maxmemory"),
+                configured("maxmemory_policy"),
+            ],
+        ),
+        (
+            "Persistence",
+            vec![
+                line("loading", &0),
+                line("aof_enabled", &1),
+                line("rdb_bgsave_in_progress", &0),
+                line("aof_rewrite_in_progress", &0),
+                line("aof_last_write_status", &"ok"),
+                line("rdb_last_bgsave_status", &"ok"),
+            ],
+        ),
+        (
+            "Tier",
+            vec![
+                line("tier_path", &medium.path.display()),
+                line("tier_access", &medium.access.name()),
+                line("tier_label", &label),
+                line("tier_persistent", &u8::from(medium.persistent)),
+                line("tier_bytes", &medium.len),
+                line("tier_used_bytes", &heap.used()),
+                line("tier_unused_unit_bytes", &heap.unused_units()),
+                line("tier_commits", &heap.commits()),
+                line("tier_trash_buckets", &keys.trash_buckets()),
+                line("tier_recovery_us", &shared.recovery_us),
+            ],
+        ),
+        (
+            "Stats",
+            vec![
+                line("total_connections_received", &shared.connections),
+                line("rejected_connections", &shared.rejected),
+                line("total_commands_processed", &shared.commands),
+                line("total_error_replies", &shared.refused),
+                line("total_net_input_bytes", &shared.bytes_in),
+                line("total_net_output_bytes", &shared.bytes_out),
+                line("expired_keys", &keys.expired()),
+                line("evicted_keys", &0),
+                line("pubsub_channels", &shared.channels.len()),
+                line("pubsub_patterns", &shared.patterns.len()),
+            ],
+        ),
+        ("Replication", vec![line("role", &"master"), line("connected_slaves", &0)]),
+        ("Cluster", vec![line("cluster_enabled", &0)]),
+        ("Keyspace", keyspace.collect()),
+    ]
+}
+
+fn describe(context: &mut Context<'_>, row: &Row) {
+    let reply = &mut context.reply;
+    reply.list(10);
+    reply.bulk(row.name.as_bytes());
+    reply.integer(row.arity.into());
+    let flags = row.flag_names();
+    reply.list(flags.len());
+    flags.iter().for_each(|name| reply.simple(name));
+    let [first, last, step] = row.keys;
+    [first, last, step].iter().for_each(|number| reply.integer((*number).into()));
+    reply.list(1);
+    reply.simple(&format!("@{}", row.group));
+    (0..3).for_each(|_| reply.list(0));
+}
+
+pub(crate) fn command(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    match args.get(1).map(|name| word(name)).as_deref() {
+        None => {
+            context.reply.list(TABLE.len());
+            TABLE.iter().for_each(|row| describe(context, row));
+        }
+        Some("count") => context.reply.count(TABLE.len() as u64),
+        Some("info") => {
+            let names: Vec<_> = match &args[2..] {
+                [] => TABLE.iter().map(Some).collect(),
+                names => names.iter().map(|name| lookup(name)).collect(),
+            };
+            context.reply.list(names.len());
+            for row in names {
+                match row {
+                    Some(row) => describe(context, row),
+                    None => context.reply.null_list(),
+                }
+            }
+        }
+        Some("list") if args.len() == 2 => {
+            context.reply.list(TABLE.len());
+            TABLE.iter().for_each(|row| context.reply.bulk(row.name.as_bytes()));
+        }
+        Some("docs") => {
+            let rows: Vec<&Row> = match &args[2..] {
+                [] => TABLE.iter().collect(),
+                names => names.iter().filter_map(|name| lookup(name)).collect(),
+            };
+            context.reply.map(rows.len());
+            for row in rows {
+                context.reply.bulk(row.name.as_bytes());
+                context.reply.map(2);
+                context.reply.bulk(b"summary");
+                context.reply.bulk(row.summary.as_bytes());
+                context.reply.bulk(b"group");
+                context.reply.bulk(row.group.as_bytes());
+            }
+        }
+        Some("getkeys") if args.len() > 2 => {
+            let row = lookup(args[2]).ok_or(Refusal::Said("ERR Invalid command specified"))?;
+            let inner = &args[2..];
+            if !row.takes(inner.len()) {
+                return Err(Refusal::Said("ERR Invalid number of arguments specified for command"));
+            }
+            let keys: Vec<_> = row.keys_of(inner).collect();
+            if keys.is_empty() {
+                return Err(Refusal::Said("ERR The command has no key arguments"));
+            }
+            context.reply.list(keys.len());
+            keys.iter().for_each(|key| context.reply.bulk(key));
+        }
+        Some(name) => {
+            return Err(Refusal::Words(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try COMMAND HELP."
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn time(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    context.reply.list(2);
+    context.reply.bulk(now.as_secs().to_string().as_bytes());
+    context.reply.bulk(now.subsec_micros().to_string().as_bytes());
+    Ok(())
+}
+
+pub(crate) fn memory(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    match (word(args[1]).as_str(), &args[2..]) {
+        ("usage", [key]) | ("usage", [key, _, _]) => {
+            let found = context.keys.get(context.session.db, key);
+            match found {
+                Some(found) => context.reply.count(context.keys.room(&found)),
+                None => context.reply.null(),
+            }
+        }
+        ("purge", []) => context.reply.ok(),
+        (name, _) => {
+            return Err(Refusal::Words(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try MEMORY HELP."
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn shutdown(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let known = |name: &&[u8]| matches!(word(name).as_str(), "save" | "nosave" | "now" | "force");
+    if !args[1..].iter().all(|name| known(&name)) {
+        return Err(SYNTAX);
+    }
+    context.shared.shutdown = true;
+    context.session.closing = true;
+    Ok(())
+}
+
+/// SAVE and its like: every write is durable already.
+pub(crate) fn save(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    context.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn lastsave(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    context.reply.count(context.keys.now_ms() / 1000);
+    Ok(())
+}
+
+pub(crate) fn role(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    context.reply.list(3);
+    context.reply.bulk(b"master");
+    context.reply.integer(0);
+    context.reply.list(0);
+    Ok(())
+}
+
+/// WAIT: there are no replicas, so it returns at once. The write is durable here all the same.
+pub(crate) fn wait(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    super::arguments::integer_or_refusal(args[1])?;
+    super::arguments::integer_or_refusal(args[2])?;
+    context.reply.integer(0);
+    Ok(())
+}

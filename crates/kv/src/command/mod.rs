@@ -1,0 +1,184 @@
+//! Redis's commands: one table, and what it means to execute one.
+//!
+//! The table is the source of COMMAND, of arity checks and of the guide's list. A family of
+//! commands is a file. To add a command: its function in a file, its row in `table.rs`.
+//!
+//! A command that is refused, or finds no space, has changed nothing.
+
+mod arguments;
+mod bits;
+mod configuration;
+mod connection;
+mod information;
+mod keys;
+mod pubsub;
+mod reply;
+mod session;
+mod step;
+mod strings;
+mod table;
+mod transactions;
+
+use std::borrow::Cow;
+
+use crate::heap::Full;
+use crate::keyspace::Keyspace;
+
+pub(crate) use arguments::glob;
+pub use configuration::Configuration;
+pub(crate) use reply::Reply;
+pub(crate) use session::{Replies, Session, Shared};
+pub(crate) use step::step;
+pub use table::table_for_people;
+pub(crate) use table::{Row, TABLE, flag, lookup};
+
+/// Arguments, the command's name first.
+pub(crate) type Arguments<'a> = [&'a [u8]];
+
+/// Why a command did nothing.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// There is no space.
+    Full,
+    /// In Redis's words.
+    Said(&'static str),
+    /// In words that are put together.
+    Words(String),
+}
+
+impl From<Full> for Refusal {
+    fn from(_: Full) -> Refusal {
+        Refusal::Full
+    }
+}
+
+pub(crate) const SYNTAX: Refusal = Refusal::Said("ERR syntax error");
+const NO_SPACE: &str =
+    "OOM command not allowed: the tier is full; delete keys, or give the server a larger tier";
+
+impl Refusal {
+    pub(crate) fn text(&self) -> Cow<'static, str> {
+        match self {
+            Refusal::Full => Cow::Borrowed(NO_SPACE),
+            Refusal::Said(text) => Cow::Borrowed(text),
+            Refusal::Words(text) => Cow::Owned(text.clone()),
+        }
+    }
+}
+
+/// What a command works with.
+pub(crate) struct Context<'a> {
+    pub(crate) keys: &'a mut Keyspace,
+    pub(crate) session: &'a mut Session,
+    pub(crate) shared: &'a mut Shared,
+    pub(crate) reply: Reply<'a>,
+}
+
+impl Context<'_> {
+    pub(crate) fn db(&self) -> u8 {
+        self.session.db
+    }
+}
+
+/// What a command returns.
+pub(crate) type Done = Result<(), Refusal>;
+
+/// Executes one command of a client and appends its reply to `out`. The change is not durable
+/// before the heap is committed, so the reply must not be sent before.
+fn execute(
+    keys: &mut Keyspace,
+    shared: &mut Shared,
+    session: &mut Session,
+    arguments: &Arguments<'_>,
+    out: &mut Vec<u8>,
+) {
+    let before = out.len();
+    // SKIP is about the next command, not about the one that says it.
+    let skip = session.replies == Replies::SkipNext;
+    let mut context = Context { keys, shared, reply: Reply { out, resp3: session.resp3 }, session };
+    dispatch(&mut context, arguments);
+    if skip && session.replies == Replies::SkipNext {
+        session.replies = Replies::On;
+    }
+    if skip || session.replies != Replies::On {
+        out.truncate(before);
+    }
+}
+
+fn dispatch(context: &mut Context<'_>, arguments: &Arguments<'_>) {
+    let Some(name) = arguments.first() else { return };
+    context.shared.commands += 1;
+    let row = match admit(context, name, arguments) {
+        Ok(row) => row,
+        Err(refusal) => {
+            if let Some(queued) = &mut context.session.multi {
+                queued.refused = true;
+            }
+            context.shared.refused += 1;
+            return context.reply.error(&refusal.text());
+        }
+    };
+    if context.session.multi.is_some() && row.flags & flag::NOT_QUEUED == 0 {
+        return transactions::queue(context, arguments);
+    }
+    run(context, row, arguments);
+}
+
+/// Whether the command may run at all.
+fn admit(context: &mut Context<'_>, name: &[u8], arguments: &Arguments<'_>) -> Result<&'static Row, Refusal> {
+    let row = lookup(name).ok_or_else(|| unknown(name, &arguments[1..]))?;
+    if !row.takes(arguments.len()) {
+        return Err(wrong_count(row.name));
+    }
+    if !context.session.allowed && row.flags & flag::WITHOUT_AUTH == 0 {
+        return Err(Refusal::Said("NOAUTH Authentication required."));
+    }
+    if context.session.subscriptions() > 0 && !context.session.resp3 && row.flags & flag::SUBSCRIBED == 0 {
+        return Err(Refusal::Words(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+             allowed in this context",
+            row.name
+        )));
+    }
+    if context.session.multi.is_some() && row.flags & flag::NOT_IN_MULTI != 0 {
+        return Err(Refusal::Said("ERR Command not allowed inside a transaction"));
+    }
+    Ok(row)
+}
+
+/// Runs a command; what it changed before it was refused is taken back.
+pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_>) {
+    let before = context.keys.heap().savepoint();
+    let sent = context.reply.out.len();
+    if let Err(refusal) = (row.run)(context, arguments) {
+        context.keys.heap_mut().take_back(before);
+        context.reply.out.truncate(sent);
+        if matches!(refusal, Refusal::Full) {
+            context.shared.full = true;
+        }
+        context.shared.refused += 1;
+        context.reply.error(&refusal.text());
+    }
+}
+
+fn unknown(name: &[u8], arguments: &Arguments<'_>) -> Refusal {
+    let shown =
+        |bytes: &[u8], most: usize| String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned();
+    let mut with = String::new();
+    for argument in arguments {
+        if with.len() >= 128 {
+            break;
+        }
+        with += &format!("'{}' ", shown(argument, 128 - with.len()));
+    }
+    Refusal::Words(format!("ERR unknown command '{}', with args beginning with: {with}", shown(name, 128)))
+}
+
+pub(crate) fn wrong_count(name: &str) -> Refusal {
+    Refusal::Words(format!("ERR wrong number of arguments for '{name}' command"))
+}
+
+/// An argument that is one of a few words, in small letters.
+pub(crate) fn word(argument: &[u8]) -> String {
+    String::from_utf8_lossy(argument).to_ascii_lowercase()
+}

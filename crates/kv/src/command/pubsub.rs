@@ -1,0 +1,124 @@
+//! Publish and subscribe. Nothing of it is persistent, as in Redis.
+
+use super::session::Delivery;
+use super::{Arguments, Context, Done, Refusal, glob, word};
+
+/// Channels, or patterns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Channels,
+    Patterns,
+}
+
+fn change(context: &mut Context<'_>, name: &[u8], of: Of, subscribe: bool) {
+    let id = context.session.id;
+    let (mine, all) = match of {
+        Of::Channels => (&mut context.session.channels, &mut context.shared.channels),
+        Of::Patterns => (&mut context.session.patterns, &mut context.shared.patterns),
+    };
+    if subscribe && mine.insert(name.to_vec()) {
+        all.entry(name.to_vec()).or_default().push(id);
+    } else if !subscribe && mine.remove(name) {
+        let clients = all.entry(name.to_vec()).or_default();
+        clients.retain(|client| *client != id);
+        if clients.is_empty() {
+            all.remove(name);
+        }
+    }
+    answer(context, Some(name), of, subscribe);
+}
+
+fn answer(context: &mut Context<'_>, name: Option<&[u8]>, of: Of, subscribe: bool) {
+    let kind: &[u8] = match (of, subscribe) {
+        (Of::Channels, true) => b"subscribe",
+        (Of::Channels, false) => b"unsubscribe",
+        (Of::Patterns, true) => b"psubscribe",
+        (Of::Patterns, false) => b"punsubscribe",
+    };
+    context.reply.push(3);
+    context.reply.bulk(kind);
+    context.reply.bulk_or_null(name);
+    context.reply.count(context.session.subscriptions() as u64);
+}
+
+fn leave(context: &mut Context<'_>, args: &Arguments<'_>, of: Of) -> Done {
+    let names: Vec<Vec<u8>> = match (args.len(), of) {
+        (1, Of::Channels) => context.session.channels.iter().cloned().collect(),
+        (1, Of::Patterns) => context.session.patterns.iter().cloned().collect(),
+        _ => args[1..].iter().map(|name| name.to_vec()).collect(),
+    };
+    if names.is_empty() {
+        answer(context, None, of, false);
+    }
+    for name in &names {
+        change(context, name, of, false);
+    }
+    Ok(())
+}
+
+pub(crate) fn subscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    args[1..].iter().for_each(|name| change(context, name, Of::Channels, true));
+    Ok(())
+}
+
+pub(crate) fn psubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    args[1..].iter().for_each(|name| change(context, name, Of::Patterns, true));
+    Ok(())
+}
+
+pub(crate) fn unsubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    leave(context, args, Of::Channels)
+}
+
+pub(crate) fn punsubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    leave(context, args, Of::Patterns)
+}
+
+pub(crate) fn publish(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let (channel, payload) = (args[1].to_vec(), args[2].to_vec());
+    let shared = &mut *context.shared;
+    let before = shared.deliveries.len();
+    for client in shared.channels.get(args[1]).into_iter().flatten() {
+        let (channel, payload) = (channel.clone(), payload.clone());
+        shared.deliveries.push(Delivery { client: *client, pattern: None, channel, payload });
+    }
+    for (pattern, clients) in &shared.patterns {
+        for client in clients.iter().filter(|_| glob(pattern, &channel, false)) {
+            shared.deliveries.push(Delivery {
+                client: *client,
+                pattern: Some(pattern.clone()),
+                channel: channel.clone(),
+                payload: payload.clone(),
+            });
+        }
+    }
+    context.reply.count((shared.deliveries.len() - before) as u64);
+    Ok(())
+}
+
+pub(crate) fn pubsub(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let shared = &*context.shared;
+    match (word(args[1]).as_str(), &args[2..]) {
+        ("channels", patterns @ ([] | [_])) => {
+            let fits = |name: &&Vec<u8>| patterns.iter().all(|p| glob(p, name, false));
+            let names: Vec<&Vec<u8>> = shared.channels.keys().filter(fits).collect();
+            context.reply.list(names.len());
+            names.iter().for_each(|name| context.reply.bulk(name));
+        }
+        ("numsub", names) => {
+            context.reply.list(names.len() * 2);
+            for name in names {
+                context.reply.bulk(name);
+                let clients = shared.channels.get(*name).map_or(0, Vec::len);
+                context.reply.count(clients as u64);
+            }
+        }
+        ("numpat", []) => context.reply.count(shared.patterns.len() as u64),
+        (name, _) => {
+            return Err(Refusal::Words(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB HELP."
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! A client's session, and what all sessions share.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Instant;
+
+use super::Configuration;
+use crate::keyspace::Keyspace;
+
+/// Commands that wait for their EXEC.
+#[derive(Debug, Default)]
+pub(crate) struct Queued {
+    pub(crate) commands: Vec<Vec<Vec<u8>>>,
+    pub(crate) bytes: usize,
+    /// One of them was refused when it was queued.
+    pub(crate) refused: bool,
+}
+
+/// A key that an EXEC depends on.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) db: u8,
+    pub(crate) key: Vec<u8>,
+    /// It had expired already.
+    pub(crate) expired: bool,
+}
+
+/// Which replies a client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Replies {
+    /// All.
+    #[default]
+    On,
+    /// None.
+    Off,
+    /// Not that of the next command.
+    SkipNext,
+}
+
+/// What the server knows of a client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: u64,
+    pub(crate) address: String,
+    pub(crate) here: String,
+    pub(crate) since: Instant,
+    pub(crate) last: Instant,
+    pub(crate) last_command: &'static str,
+    pub(crate) name: String,
+    pub(crate) library: [String; 2],
+    pub(crate) db: u8,
+    pub(crate) resp3: bool,
+    /// It gave the password, or needs none.
+    pub(crate) allowed: bool,
+    pub(crate) multi: Option<Queued>,
+    pub(crate) watching: Vec<Watched>,
+    pub(crate) channels: BTreeSet<Vec<u8>>,
+    pub(crate) patterns: BTreeSet<Vec<u8>>,
+    pub(crate) replies: Replies,
+    /// It goes when its replies are sent.
+    pub(crate) closing: bool,
+}
+
+impl Session {
+    pub(crate) fn new(id: u64, address: String, here: String, allowed: bool) -> Session {
+        let now = Instant::now();
+        Session {
+            id,
+            address,
+            here,
+            since: now,
+            last: now,
+            last_command: "NULL",
+            name: String::new(),
+            library: Default::default(),
+            db: 0,
+            resp3: false,
+            allowed,
+            multi: None,
+            watching: Vec::new(),
+            channels: BTreeSet::new(),
+            patterns: BTreeSet::new(),
+            replies: Replies::On,
+            closing: false,
+        }
+    }
+
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+}
+
+/// A message for a client.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) client: u64,
+    pub(crate) pattern: Option<Vec<u8>>,
+    pub(crate) channel: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// What all sessions share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) configuration: Configuration,
+    pub(crate) started: Instant,
+    pub(crate) run_id: String,
+    pub(crate) commands: u64,
+    pub(crate) refused: u64,
+    pub(crate) connections: u64,
+    pub(crate) rejected: u64,
+    pub(crate) clients: usize,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) recovery_us: u64,
+    /// A command of the last batch found no space.
+    pub(crate) full: bool,
+    /// The server is asked to end.
+    pub(crate) shutdown: bool,
+    /// Lines about the other clients, for CLIENT LIST; made when one asks.
+    pub(crate) listed: Vec<(u64, String)>,
+    /// Clients to be cut.
+    pub(crate) kill: Vec<u64>,
+    pub(crate) watchers: HashMap<(u8, Vec<u8>), Vec<u64>>,
+    /// Clients whose EXEC will fail.
+    pub(crate) broken: HashSet<u64>,
+    pub(crate) channels: HashMap<Vec<u8>, Vec<u64>>,
+    pub(crate) patterns: HashMap<Vec<u8>, Vec<u64>>,
+    pub(crate) deliveries: Vec<Delivery>,
+}
+
+impl Shared {
+    pub(crate) fn new(configuration: Configuration) -> Shared {
+        let mut random = fastrand::Rng::new();
+        Shared {
+            configuration,
+            started: Instant::now(),
+            run_id: (0..40).map(|_| random.digit(16)).collect(),
+            commands: 0,
+            refused: 0,
+            connections: 0,
+            rejected: 0,
+            clients: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            recovery_us: 0,
+            full: false,
+            shutdown: false,
+            listed: Vec::new(),
+            kill: Vec::new(),
+            watchers: HashMap::new(),
+            broken: HashSet::new(),
+            channels: HashMap::new(),
+            patterns: HashMap::new(),
+            deliveries: Vec::new(),
+        }
+    }
+
+    /// Notes which clients watch a key that has changed.
+    pub(crate) fn break_watches(&mut self, keys: &mut Keyspace) {
+        if !keys.watched {
+            return;
+        }
+        for (db, key) in keys.take_touched() {
+            match key {
+                Some(key) => {
+                    let watchers = self.watchers.get(&(db, key));
+                    self.broken.extend(watchers.into_iter().flatten());
+                }
+                None => {
+                    let there = self.watchers.iter().filter(|((of, _), _)| *of == db);
+                    self.broken.extend(there.flat_map(|(_, clients)| clients));
+                }
+            }
+        }
+    }
+
+    /// Forgets what a session watches.
+    pub(crate) fn unwatch(&mut self, session: &mut Session, keys: &mut Keyspace) {
+        for watched in session.watching.drain(..) {
+            let place = (watched.db, watched.key);
+            if let Some(clients) = self.watchers.get_mut(&place) {
+                clients.retain(|client| *client != session.id);
+                if clients.is_empty() {
+                    self.watchers.remove(&place);
+                }
+            }
+        }
+        self.broken.remove(&session.id);
+        keys.watched = !self.watchers.is_empty();
+    }
+
+    /// Forgets a session.
+    pub(crate) fn forget(&mut self, session: &mut Session, keys: &mut Keyspace) {
+        self.unwatch(session, keys);
+        for (all, of) in [
+            (&mut self.channels, std::mem::take(&mut session.channels)),
+            (&mut self.patterns, std::mem::take(&mut session.patterns)),
+        ] {
+            for name in of {
+                if let Some(clients) = all.get_mut(&name) {
+                    clients.retain(|client| *client != session.id);
+                    if clients.is_empty() {
+                        all.remove(&name);
+                    }
+                }
+            }
+        }
+    }
+}

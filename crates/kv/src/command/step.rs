@@ -1,0 +1,45 @@
+//! One command and what follows it: watches, a full tier, a transaction that grows large.
+
+use super::{Arguments, Refusal, Session, Shared, execute};
+use crate::keyspace::Keyspace;
+
+/// Buckets of the trash that are emptied at one go when a command finds no space.
+const TRASH_STEP: u64 = 256;
+
+/// Executes a command. Its reply is in `out`, and must not be sent before the next commit.
+pub(crate) fn step(
+    keys: &mut Keyspace,
+    shared: &mut Shared,
+    session: &mut Session,
+    arguments: &Arguments<'_>,
+    out: &mut Vec<u8>,
+) {
+    let sent = out.len();
+    // An EXEC says of each of its commands what became of it, and is not done twice.
+    let once = session.multi.is_some();
+    let mut before = keys.heap().savepoint();
+    execute(keys, shared, session, arguments, out);
+    if std::mem::take(&mut shared.full) && !once {
+        // What this transaction gave back, and what a FLUSHDB took away, is space after a commit.
+        keys.heap_mut().commit();
+        while keys.has_trash() {
+            keys.empty_trash(TRASH_STEP);
+            keys.heap_mut().commit();
+        }
+        out.truncate(sent);
+        before = keys.heap().savepoint();
+        execute(keys, shared, session, arguments, out);
+        shared.full = false;
+    }
+    shared.break_watches(keys);
+    if !keys.heap().is_large() {
+        return;
+    }
+    if keys.heap_mut().make_room_for_record().is_err() {
+        keys.heap_mut().take_back(before);
+        out.truncate(sent);
+        let mut reply = super::Reply { out, resp3: false };
+        reply.error(&Refusal::Full.text());
+    }
+    keys.heap_mut().commit();
+}

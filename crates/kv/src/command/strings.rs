@@ -1,0 +1,385 @@
+//! Strings.
+
+use super::arguments::{expiry, float, integer_or_refusal, print_float};
+use super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count};
+use crate::format::entry::{LENGTH_MAX, kind};
+use crate::keyspace::Found;
+
+const WRONG_TYPE: Refusal =
+    Refusal::Said("WRONGTYPE Operation against a key holding the wrong kind of value");
+const TOO_LONG: Refusal = Refusal::Said("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+
+/// The string of a key, if it is there.
+pub(crate) fn string(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Found>, Refusal> {
+    let found = context.keys.get(context.session.db, key);
+    match found {
+        Some(found) if found.header.kind != kind::STRING => Err(WRONG_TYPE),
+        found => Ok(found),
+    }
+}
+
+fn value(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+    Ok(string(context, key)?.map(|found| context.keys.value(&found)))
+}
+
+/// Puts a string.
+pub(crate) fn put(context: &mut Context<'_>, key: &[u8], parts: &[&[u8]], expires: Option<u64>) -> Done {
+    if parts.iter().map(|part| part.len() as u64).sum::<u64>() > LENGTH_MAX {
+        return Err(TOO_LONG);
+    }
+    Ok(context.keys.put(context.session.db, key, kind::STRING, parts, expires)?)
+}
+
+fn reply_value(context: &mut Context<'_>, found: Option<&Found>) {
+    match found {
+        Some(found) => {
+            let keys = &context.keys;
+            let len = found.header.value_len;
+            context.reply.bulk_of(len, |out| keys.read_value(found, 0, len, out));
+        }
+        None => context.reply.null(),
+    }
+}
+
+pub(crate) fn get(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let found = string(context, args[1])?;
+    reply_value(context, found.as_ref());
+    Ok(())
+}
+
+/// A positive time from an argument: when it is.
+fn time(context: &Context<'_>, name: &str, option: &str, argument: &[u8]) -> Result<u64, Refusal> {
+    let now = context.keys.now_ms();
+    let (unit, base) = match option {
+        "ex" => (1000, now),
+        "px" => (1, now),
+        "exat" => (1000, 0),
+        _ => (1, 0),
+    };
+    let amount = integer_or_refusal(argument)?;
+    let invalid = || Refusal::Words(format!("ERR invalid expire time in '{name}' command"));
+    if amount <= 0 {
+        return Err(invalid());
+    }
+    u64::try_from(expiry(amount, unit, base, name)?).map_err(|_| invalid())
+}
+
+pub(crate) fn set(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let (mut only_new, mut only_old, mut keep, mut get) = (false, false, false, false);
+    let mut expires = None;
+    let mut at = 3;
+    while at < args.len() {
+        match word(args[at]).as_str() {
+            "nx" if !only_old => only_new = true,
+            "xx" if !only_new => only_old = true,
+            "keepttl" if expires.is_none() => keep = true,
+            "get" => get = true,
+            option @ ("ex" | "px" | "exat" | "pxat") if expires.is_none() && !keep && at + 1 < args.len() => {
+                at += 1;
+                expires = Some(time(context, "set", option, args[at])?);
+            }
+            _ => return Err(SYNTAX),
+        }
+        at += 1;
+    }
+    let old = if only_new || only_old || keep || get {
+        context.keys.get(context.session.db, args[1])
+    } else {
+        None
+    };
+    if get && old.is_some_and(|old| old.header.kind != kind::STRING) {
+        return Err(WRONG_TYPE);
+    }
+    if get {
+        reply_value(context, old.as_ref());
+    }
+    if only_new && old.is_some() || only_old && old.is_none() {
+        if !get {
+            context.reply.null();
+        }
+        return Ok(());
+    }
+    if let Some(old) = old.filter(|_| keep) {
+        expires = old.header.expires;
+    }
+    put(context, args[1], &[args[2]], expires)?;
+    if expires.is_some_and(|at| at <= context.keys.now_ms()) {
+        context.keys.remove(context.session.db, args[1]);
+    }
+    if !get {
+        context.reply.ok();
+    }
+    Ok(())
+}
+
+pub(crate) fn setnx(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let there = context.keys.get(context.session.db, args[1]).is_some();
+    if !there {
+        put(context, args[1], &[args[2]], None)?;
+    }
+    context.reply.integer(i64::from(!there));
+    Ok(())
+}
+
+pub(crate) fn setex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let expires = time(context, "setex", "ex", args[2])?;
+    put(context, args[1], &[args[3]], Some(expires))?;
+    context.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn psetex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let expires = time(context, "psetex", "px", args[2])?;
+    put(context, args[1], &[args[3]], Some(expires))?;
+    context.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn getset(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let old = string(context, args[1])?;
+    reply_value(context, old.as_ref());
+    put(context, args[1], &[args[2]], None)
+}
+
+pub(crate) fn getdel(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let found = string(context, args[1])?;
+    reply_value(context, found.as_ref());
+    if found.is_some() {
+        context.keys.remove(context.session.db, args[1]);
+    }
+    Ok(())
+}
+
+pub(crate) fn getex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let change = match args {
+        [_, _] => None,
+        [_, _, option] if word(option) == "persist" => Some(None),
+        [_, _, option, amount] if matches!(word(option).as_str(), "ex" | "px" | "exat" | "pxat") => {
+            Some(Some(time(context, "getex", &word(option), amount)?))
+        }
+        _ => return Err(SYNTAX),
+    };
+    let found = string(context, args[1])?;
+    reply_value(context, found.as_ref());
+    if let (Some(found), Some(expires)) = (found, change) {
+        context.keys.set_expiry(context.session.db, args[1], &found, expires)?;
+        if expires.is_some_and(|at| at <= context.keys.now_ms()) {
+            context.keys.remove(context.session.db, args[1]);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn mget(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    context.reply.list(args.len() - 1);
+    for key in &args[1..] {
+        let found = context.keys.get(context.session.db, key);
+        let found = found.filter(|found| found.header.kind == kind::STRING);
+        reply_value(context, found.as_ref());
+    }
+    Ok(())
+}
+
+fn put_pairs(context: &mut Context<'_>, pairs: &Arguments<'_>) -> Done {
+    for pair in pairs.chunks_exact(2) {
+        put(context, pair[0], &[pair[1]], None)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn mset(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    if args.len().is_multiple_of(2) {
+        return Err(wrong_count("mset"));
+    }
+    put_pairs(context, &args[1..])?;
+    context.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn msetnx(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    if args.len().is_multiple_of(2) {
+        return Err(wrong_count("msetnx"));
+    }
+    let db = context.session.db;
+    let there = args[1..].iter().step_by(2).any(|key| context.keys.get(db, key).is_some());
+    if !there {
+        put_pairs(context, &args[1..])?;
+    }
+    context.reply.integer(i64::from(!there));
+    Ok(())
+}
+
+pub(crate) fn strlen(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let len = string(context, args[1])?.map_or(0, |found| found.header.value_len);
+    context.reply.count(len);
+    Ok(())
+}
+
+pub(crate) fn append(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let len = match string(context, args[1])? {
+        Some(found) => {
+            let len = found.header.value_len + args[2].len() as u64;
+            if len > LENGTH_MAX {
+                return Err(TOO_LONG);
+            }
+            context.keys.append(context.session.db, args[1], &found, args[2])?;
+            len
+        }
+        None => {
+            put(context, args[1], &[args[2]], None)?;
+            args[2].len() as u64
+        }
+    };
+    context.reply.count(len);
+    Ok(())
+}
+
+/// The bytes from `start` to `end`, both counted from the end if negative, of `len`.
+pub(crate) fn span(start: i64, end: i64, len: u64) -> Option<(u64, u64)> {
+    let len = len as i64;
+    if start < 0 && end < 0 && start > end {
+        return None;
+    }
+    let from = if start < 0 { (len + start).max(0) } else { start };
+    let to = if end < 0 { (len.saturating_add(end)).max(0) } else { end }.min(len - 1);
+    (from <= to && len > 0).then_some((from as u64, to as u64 + 1))
+}
+
+pub(crate) fn getrange(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let (start, end) = (integer_or_refusal(args[2])?, integer_or_refusal(args[3])?);
+    let found = string(context, args[1])?;
+    let part = found.and_then(|found| {
+        span(start.max(i64::MIN / 2), end.max(i64::MIN / 2), found.header.value_len).map(|span| (found, span))
+    });
+    match part {
+        Some((found, (from, to))) => {
+            let keys = &context.keys;
+            context.reply.bulk_of(to - from, |out| keys.read_value(&found, from, to, out));
+        }
+        None => context.reply.bulk(b""),
+    }
+    Ok(())
+}
+
+pub(crate) fn setrange(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let offset = integer_or_refusal(args[2])?;
+    let Ok(offset) = usize::try_from(offset) else {
+        return Err(Refusal::Said("ERR offset is out of range"));
+    };
+    let found = string(context, args[1])?;
+    if args[3].is_empty() {
+        context.reply.count(found.map_or(0, |found| found.header.value_len));
+        return Ok(());
+    }
+    let end = offset.saturating_add(args[3].len());
+    if end as u64 > LENGTH_MAX {
+        return Err(TOO_LONG);
+    }
+    let mut value = found.map_or_else(Vec::new, |found| context.keys.value(&found));
+    if value.len() < end {
+        value.resize(end, 0);
+    }
+    value[offset..end].copy_from_slice(args[3]);
+    put(context, args[1], &[&value], found.and_then(|found| found.header.expires))?;
+    context.reply.count(value.len() as u64);
+    Ok(())
+}
+
+fn add(context: &mut Context<'_>, key: &[u8], by: i64) -> Done {
+    let found = string(context, key)?;
+    let old = match &found {
+        Some(found) if found.header.value_len <= 20 => integer_or_refusal(&context.keys.value(found))?,
+        Some(_) => return Err(Refusal::Said("ERR value is not an integer or out of range")),
+        None => 0,
+    };
+    let new = old.checked_add(by).ok_or(Refusal::Said("ERR increment or decrement would overflow"))?;
+    let expires = found.and_then(|found| found.header.expires);
+    put(context, key, &[new.to_string().as_bytes()], expires)?;
+    context.reply.integer(new);
+    Ok(())
+}
+
+pub(crate) fn incr(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    add(context, args[1], 1)
+}
+
+pub(crate) fn decr(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    add(context, args[1], -1)
+}
+
+pub(crate) fn incrby(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    add(context, args[1], integer_or_refusal(args[2])?)
+}
+
+pub(crate) fn decrby(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let by =
+        integer_or_refusal(args[2])?.checked_neg().ok_or(Refusal::Said("ERR decrement would overflow"))?;
+    add(context, args[1], by)
+}
+
+pub(crate) fn incrbyfloat(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    const NOT_A_FLOAT: Refusal = Refusal::Said("ERR value is not a valid float");
+    let found = string(context, args[1])?;
+    let old = match &found {
+        Some(found) => float(&context.keys.value(found)).ok_or(NOT_A_FLOAT)?,
+        None => 0.0,
+    };
+    let new = old + float(args[2]).ok_or(NOT_A_FLOAT)?;
+    if !new.is_finite() {
+        return Err(Refusal::Said("ERR increment would produce NaN or Infinity"));
+    }
+    let text = print_float(new);
+    let expires = found.and_then(|found| found.header.expires);
+    put(context, args[1], &[text.as_bytes()], expires)?;
+    context.reply.bulk(text.as_bytes());
+    Ok(())
+}
+
+pub(crate) fn lcs(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let only_len = match &args[3..] {
+        [] => false,
+        [option] if word(option) == "len" => true,
+        [option, ..] if matches!(word(option).as_str(), "idx" | "minmatchlen" | "withmatchlen") => {
+            return Err(Refusal::Said("ERR LCS with IDX is not supported by this server"));
+        }
+        _ => return Err(SYNTAX),
+    };
+    let one = value(context, args[1])?.unwrap_or_default();
+    let other = value(context, args[2])?.unwrap_or_default();
+    let cells = (one.len() + 1).saturating_mul(other.len() + 1);
+    if cells > 1 << 26 {
+        return Err(Refusal::Said(
+            "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
+        ));
+    }
+    let width = other.len() + 1;
+    let mut lengths = vec![0_u32; cells];
+    for (i, a) in one.iter().enumerate() {
+        for (j, b) in other.iter().enumerate() {
+            lengths[(i + 1) * width + j + 1] = if a == b {
+                lengths[i * width + j] + 1
+            } else {
+                lengths[i * width + j + 1].max(lengths[(i + 1) * width + j])
+            };
+        }
+    }
+    let (mut i, mut j) = (one.len(), other.len());
+    let mut common = Vec::new();
+    while i > 0 && j > 0 {
+        if one[i - 1] == other[j - 1] {
+            common.push(one[i - 1]);
+            (i, j) = (i - 1, j - 1);
+        } else if lengths[(i - 1) * width + j] > lengths[i * width + j - 1] {
+            i -= 1;
+        } else {
+            j -= 1;
+        }
+    }
+    common.reverse();
+    if only_len {
+        context.reply.count(common.len() as u64)
+    } else {
+        context.reply.bulk(&common)
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! The table of commands: what COMMAND says, what is checked before one runs, what the guide lists.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::{Arguments, Context, Done};
+use super::{
+    bits as b, configuration as cf, connection as c, information as i, keys as k, pubsub as p, strings as s,
+    transactions as t,
+};
+
+/// What a command is, as bits.
+pub(crate) mod flag {
+    /// Changes keys.
+    pub(crate) const WRITE: u16 = 1;
+    /// Reads keys.
+    pub(crate) const READ: u16 = 2;
+    /// Takes constant time.
+    pub(crate) const FAST: u16 = 4;
+    /// May run before the password was given.
+    pub(crate) const WITHOUT_AUTH: u16 = 8;
+    /// Runs at once within a MULTI.
+    pub(crate) const NOT_QUEUED: u16 = 16;
+    /// Is refused within a MULTI.
+    pub(crate) const NOT_IN_MULTI: u16 = 32;
+    /// May run while a RESP2 client is subscribed.
+    pub(crate) const SUBSCRIBED: u16 = 64;
+    /// For the administrator.
+    pub(crate) const ADMIN: u16 = 128;
+
+    pub(crate) const W: u16 = WRITE;
+    pub(crate) const WF: u16 = WRITE | FAST;
+    pub(crate) const R: u16 = READ;
+    pub(crate) const RF: u16 = READ | FAST;
+    pub(crate) const F: u16 = FAST;
+}
+
+use flag::{ADMIN, F, FAST, NOT_IN_MULTI, NOT_QUEUED, R, RF, SUBSCRIBED, W, WF, WITHOUT_AUTH};
+
+/// A command.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    /// Arguments with the name; negative: at least.
+    pub(crate) arity: i8,
+    pub(crate) flags: u16,
+    /// First key, last key (negative: from the end), step.
+    pub(crate) keys: [i8; 3],
+    pub(crate) group: &'static str,
+    pub(crate) run: fn(&mut Context<'_>, &Arguments<'_>) -> Done,
+    pub(crate) summary: &'static str,
+}
+
+impl Row {
+    /// Whether it takes so many arguments, its name among them.
+    pub(crate) fn takes(&self, count: usize) -> bool {
+        let wanted = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { count >= wanted } else { count == wanted }
+    }
+
+    pub(crate) fn flag_names(&self) -> Vec<&'static str> {
+        [
+            (flag::WRITE, "write"),
+            (flag::READ, "readonly"),
+            (flag::WRITE, "denyoom"),
+            (flag::ADMIN, "admin"),
+            (flag::FAST, "fast"),
+            (flag::WITHOUT_AUTH, "no_auth"),
+        ]
+        .into_iter()
+        .filter(|(bit, _)| self.flags & bit != 0)
+        .map(|(_, name)| name)
+        .collect()
+    }
+
+    /// The keys among its arguments.
+    pub(crate) fn keys_of<'a>(
+        &self,
+        arguments: &'a Arguments<'a>,
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let [first, last, step] = self.keys.map(isize::from);
+        let last = if last < 0 { arguments.len() as isize + last } else { last };
+        let count = if first == 0 { 0 } else { (last - first + step) / step };
+        (0..count).filter_map(move |n| arguments.get(usize::try_from(first + n * step).ok()?).copied())
+    }
+}
+
+macro_rules! rows {
+    ($($group:literal { $($name:literal $arity:literal $flags:expr,
+        [$first:literal $last:literal $step:literal], $run:expr, $summary:literal;)+ })+) => {
+        /// Every command.
+        pub(crate) const TABLE: &[Row] = &[$($(Row {
+            name: $name,
+            arity: $arity,
+            flags: $flags,
+            keys: [$first, $last, $step],
+            group: $group,
+            run: $run,
+            summary: $summary,
+        },)+)+];
+    };
+}
+
+rows! {
+    "string" {
+        "append" 3 WF, [1 1 1], s::append, "Append to a value";
+        "decr" 2 WF, [1 1 1], s::decr, "Subtract one";
+        "decrby" 3 WF, [1 1 1], s::decrby, "Subtract a number";
+        "get" 2 RF, [1 1 1], s::get, "The value of a key";
+        "getdel" 2 WF, [1 1 1], s::getdel, "The value of a key, which is removed";
+        "getex" -2 WF, [1 1 1], s::getex, "The value of a key, and when it expires from now on";
+        "getrange" 4 R, [1 1 1], s::getrange, "A part of a value";
+        "getset" 3 WF, [1 1 1], s::getset, "Set a value and return the old one";
+        "incr" 2 WF, [1 1 1], s::incr, "Add one";
+        "incrby" 3 WF, [1 1 1], s::incrby, "Add a number";
+        "incrbyfloat" 3 WF, [1 1 1], s::incrbyfloat, "Add a number with a fraction";
+        "lcs" -3 R, [1 2 1], s::lcs, "The longest common subsequence (without IDX)";
+        "mget" -2 RF, [1 -1 1], s::mget, "The values of several keys";
+        "mset" -3 W, [1 -1 2], s::mset, "Set several keys, all or none";
+        "msetnx" -3 W, [1 -1 2], s::msetnx, "Set several keys if none of them is there";
+        "psetex" 4 W, [1 1 1], s::psetex, "Set a value that expires, in milliseconds";
+        "set" -3 W, [1 1 1], s::set, "Set a value";
+        "setex" 4 W, [1 1 1], s::setex, "Set a value that expires, in seconds";
+        "setnx" 3 WF, [1 1 1], s::setnx, "Set a value if the key is not there";
+        "setrange" 4 W, [1 1 1], s::setrange, "Overwrite a part of a value";
+        "strlen" 2 RF, [1 1 1], s::strlen, "The length of a value";
+        "substr" 4 R, [1 1 1], s::getrange, "A part of a value";
+    }
+    "bitmap" {
+        "bitcount" -2 R, [1 1 1], b::bitcount, "Count bits";
+        "bitop" -4 W, [2 -1 1], b::bitop, "AND, OR, XOR, NOT of values";
+        "bitpos" -3 R, [1 1 1], b::bitpos, "The first bit that is 0 or 1";
+        "getbit" 3 RF, [1 1 1], b::getbit, "A bit";
+        "setbit" 4 W, [1 1 1], b::setbit, "Set a bit";
+    }
+    "generic" {
+        "copy" -3 W, [1 2 1], k::copy, "Copy a key";
+        "del" -2 W, [1 -1 1], k::del, "Remove keys";
+        "exists" -2 RF, [1 -1 1], k::exists, "How many of some keys are there";
+        "expire" -3 WF, [1 1 1], k::expire_in, "Let a key expire in some seconds";
+        "expireat" -3 WF, [1 1 1], k::expireat, "Let a key expire at a time in seconds";
+        "expiretime" 2 RF, [1 1 1], k::expiretime, "When a key expires, in seconds";
+        "keys" 2 R, [0 0 0], k::keys, "All keys that match a pattern";
+        "move" 3 WF, [1 1 1], k::move_to, "Move a key to another database";
+        "object" -2 R, [2 2 1], k::object, "How a value is kept";
+        "persist" 2 WF, [1 1 1], k::persist, "Let a key expire no more";
+        "pexpire" -3 WF, [1 1 1], k::pexpire, "Let a key expire in some milliseconds";
+        "pexpireat" -3 WF, [1 1 1], k::pexpireat, "Let a key expire at a time in milliseconds";
+        "pexpiretime" 2 RF, [1 1 1], k::pexpiretime, "When a key expires, in milliseconds";
+        "pttl" 2 RF, [1 1 1], k::pttl, "The milliseconds until a key expires";
+        "randomkey" 1 R, [0 0 0], k::randomkey, "Some key";
+        "rename" 3 W, [1 2 1], k::rename, "Rename a key";
+        "renamenx" 3 WF, [1 2 1], k::renamenx, "Rename a key if the new name is free";
+        "scan" -2 R, [0 0 0], k::scan, "Walk over the keys";
+        "touch" -2 RF, [1 -1 1], k::exists, "How many of some keys are there";
+        "ttl" 2 RF, [1 1 1], k::ttl, "The seconds until a key expires";
+        "type" 2 RF, [1 1 1], k::type_of, "The type of a value";
+        "unlink" -2 WF, [1 -1 1], k::del, "Remove keys";
+        "wait" 3 0, [0 0 0], i::wait, "Wait for replicas, of which there are none";
+    }
+    "transactions" {
+        "discard" 1 FAST | NOT_QUEUED, [0 0 0], t::discard, "Forget a transaction";
+        "exec" 1 NOT_QUEUED, [0 0 0], t::exec, "Execute a transaction, all or nothing";
+        "multi" 1 FAST | NOT_QUEUED, [0 0 0], t::multi, "Begin a transaction";
+        "unwatch" 1 F, [0 0 0], t::unwatch, "Forget the watched keys";
+        "watch" -2 FAST | NOT_QUEUED, [1 -1 1], t::watch, "Let EXEC fail if keys change";
+    }
+    "pubsub" {
+        "psubscribe" -2 SUBSCRIBED, [0 0 0], p::psubscribe, "Subscribe to patterns";
+        "publish" 3 F, [0 0 0], p::publish, "Send a message";
+        "pubsub" -2 0, [0 0 0], p::pubsub, "Who is subscribed to what";
+        "punsubscribe" -1 SUBSCRIBED, [0 0 0], p::punsubscribe, "Unsubscribe from patterns";
+        "subscribe" -2 SUBSCRIBED, [0 0 0], p::subscribe, "Subscribe to channels";
+        "unsubscribe" -1 SUBSCRIBED, [0 0 0], p::unsubscribe, "Unsubscribe from channels";
+    }
+    "connection" {
+        "auth" -2 FAST | WITHOUT_AUTH, [0 0 0], c::auth, "Give the password";
+        "client" -2 0, [0 0 0], c::client, "About this client and the others";
+        "echo" 2 F, [0 0 0], c::echo, "Return the argument";
+        "hello" -1 FAST | WITHOUT_AUTH | NOT_IN_MULTI, [0 0 0], c::hello, "Choose the protocol";
+        "ping" -1 FAST | SUBSCRIBED, [0 0 0], c::ping, "Is the server there";
+        "quit" -1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED, [0 0 0], c::quit, "Close the connection";
+        "reset" 1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED, [0 0 0], c::reset,
+            "Begin the session anew";
+        "select" 2 F, [0 0 0], c::select, "Choose a database";
+    }
+    "server" {
+        "bgrewriteaof" 1 ADMIN, [0 0 0], i::save, "Nothing: every write is durable";
+        "bgsave" -1 ADMIN, [0 0 0], i::save, "Nothing: every write is durable";
+        "command" -1 0, [0 0 0], i::command, "About commands";
+        "config" -2 ADMIN, [0 0 0], cf::config, "Settings";
+        "dbsize" 1 RF, [0 0 0], k::dbsize, "How many keys there are";
+        "flushall" -1 W, [0 0 0], k::flushall, "Remove all keys of all databases";
+        "flushdb" -1 W, [0 0 0], k::flushdb, "Remove all keys";
+        "info" -1 0, [0 0 0], i::info, "About the server";
+        "lastsave" 1 F, [0 0 0], i::lastsave, "Now: every write is durable";
+        "memory" -2 R, [0 0 0], i::memory, "The space a key takes";
+        "role" 1 F, [0 0 0], i::role, "Primary or replica";
+        "save" 1 ADMIN, [0 0 0], i::save, "Nothing: every write is durable";
+        "shutdown" -1 ADMIN | NOT_IN_MULTI, [0 0 0], i::shutdown, "End the server";
+        "swapdb" 3 WF, [0 0 0], k::swapdb, "Exchange two databases";
+        "time" 1 F, [0 0 0], i::time, "The server's time";
+    }
+}
+
+/// The row of a command; names are in small letters in the table.
+pub(crate) fn lookup(name: &[u8]) -> Option<&'static Row> {
+    static BY_NAME: LazyLock<HashMap<&'static str, &'static Row>> =
+        LazyLock::new(|| TABLE.iter().map(|row| (row.name, row)).collect());
+    let mut small = [0; 16];
+    let small = small.get_mut(..name.len())?;
+    small.copy_from_slice(name);
+    small.make_ascii_lowercase();
+    BY_NAME.get(std::str::from_utf8(small).ok()?).copied()
+}
+
+/// The table as the guide has it, in Markdown.
+pub fn table_for_people() -> String {
+    let mut text = String::new();
+    let mut group = "";
+    for row in TABLE {
+        if row.group != group {
+            group = row.group;
+            text += &format!("\n**{group}**\n\n| command | what it does |\n|---|---|\n");
+        }
+        text += &format!("| `{}` | {} |\n", row.name.to_ascii_uppercase(), row.summary);
+    }
+    text
+}

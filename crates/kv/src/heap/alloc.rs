@@ -1,0 +1,183 @@
+//! Space: slots of slabs, and runs of units.
+//!
+//! What is taken is marked in the overlay and so belongs to the transaction. What is given back
+//! stays marked until the commit ([`Heap::settle_frees`]): within a transaction no byte is used
+//! twice, because the committed state may still point to it, and because a range's checksum names it.
+
+use super::units::{NONE, Units};
+use super::{Freed, Full, Heap};
+use crate::format::{USED, Unit, class};
+use crate::planted::Planted;
+
+impl Heap {
+    /// Takes space for `len` bytes; returns where, and the class as an entry names it.
+    ///
+    /// # Errors
+    /// [`Full`]; the caller takes back what its command did.
+    pub fn alloc(&mut self, len: u64) -> Result<(u64, u16), Full> {
+        match class::of(len) {
+            Some(class) => Ok((self.alloc_slot(class)?, u16::from(class))),
+            None => {
+                let at = self.alloc_run(len.div_ceil(crate::format::UNIT))?;
+                Ok((at, class::RUN))
+            }
+        }
+    }
+
+    /// Takes a run of units.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn alloc_run(&mut self, units: u64) -> Result<u64, Full> {
+        let first = self.units.take(units, 1).ok_or(Full)?;
+        self.taken.push((first, units));
+        self.set(self.plan.unit_word_at(first), Unit::Run(units).encode());
+        self.add(USED, (units * crate::format::UNIT) as i64);
+        Ok(self.plan.unit_at(first))
+    }
+
+    /// Takes a slot.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn alloc_slot(&mut self, class: u8) -> Result<u64, Full> {
+        loop {
+            let state = &self.units.classes[usize::from(class)];
+            let (unit, mut word) = (state.current, state.word);
+            if unit != NONE {
+                let slab = self.plan.unit_at(unit);
+                let slots = class::slots(class);
+                while word * 64 < slots {
+                    let bits = self.word(slab + word * 8);
+                    let bit = u64::from(bits.trailing_ones());
+                    if bit < 64 && word * 64 + bit < slots {
+                        self.set(slab + word * 8, bits | 1 << bit);
+                        self.units.classes[usize::from(class)].word = word;
+                        self.add(USED, class::size(class) as i64);
+                        let slot = word * 64 + bit;
+                        return Ok(slab + class::header(class) + slot * class::size(class));
+                    }
+                    word += 1;
+                }
+            }
+            let next = self.next_slab(class)?;
+            let state = &mut self.units.classes[usize::from(class)];
+            (state.current, state.word) = (next, 0);
+        }
+    }
+
+    /// A slab that may have a free slot: one that is there, or a new one.
+    fn next_slab(&mut self, class: u8) -> Result<u64, Full> {
+        while let Some(unit) = self.units.candidate(class) {
+            // It may have become something else since it was listed.
+            let word = self.word(self.plan.unit_word_at(unit));
+            if word == Unit::Slab(class).encode() {
+                return Ok(unit);
+            }
+        }
+        let shape = Units::shape(class);
+        let first = self.units.take(shape, shape).ok_or(Full)?;
+        self.taken.push((first, shape));
+        if !self.planted.is(Planted::SlabNotCleared) {
+            self.fresh_zeros(self.plan.unit_at(first), class::header(class));
+        }
+        self.set(self.plan.unit_word_at(first), Unit::Slab(class).encode());
+        Ok(first)
+    }
+
+    /// Gives back what [`Heap::alloc`] returned.
+    pub fn free(&mut self, at: u64, class: u16) {
+        match u8::try_from(class) {
+            Ok(class) => self.free_slot(at, class),
+            Err(_) => self.free_run(at),
+        }
+    }
+
+    /// Gives back a slot.
+    pub fn free_slot(&mut self, at: u64, class: u8) {
+        self.add(USED, -(class::size(class) as i64));
+        if self.planted.is(Planted::ReuseInTransaction) {
+            let (_, word_at, bit) = self.place_of(at, class);
+            let bits = self.word(word_at);
+            self.set(word_at, bits & !bit);
+            self.units.classes[usize::from(class)].word = 0;
+            return;
+        }
+        let (_, word_at, bit) = self.place_of(at, class);
+        self.note_short_life(self.map.load_u64(word_at) & bit == 0);
+        self.frees.push(Freed::Slot { at, class });
+    }
+
+    /// Gives back a run.
+    pub fn free_run(&mut self, at: u64) {
+        let units = self.run_units(at);
+        self.add(USED, -((units * crate::format::UNIT) as i64));
+        let unit_word_at = self.plan.unit_word_at(self.plan.unit_of(at));
+        self.note_short_life(self.map.load_u64(unit_word_at) == 0);
+        self.frees.push(Freed::Run { at });
+    }
+
+    /// What this transaction took and gives back may be used by the next one, while this one's
+    /// record may still be the last that is whole: its bytes must not be among the record's ranges.
+    fn note_short_life(&mut self, short: bool) {
+        if short && !self.planted.is(Planted::ShortLifeInRecord) {
+            self.fence_ahead = true;
+        }
+    }
+
+    /// How many units the run at `at` has.
+    pub fn run_units(&self, at: u64) -> u64 {
+        match Unit::decode(self.word(self.plan.unit_word_at(self.plan.unit_of(at)))) {
+            Some(Unit::Run(units)) => units,
+            other => panic!("BUG: {other:?} at {at}, where a run was expected"),
+        }
+    }
+
+    /// The first unit of a slot's slab, where its word of the bitmap is, and its bit in it.
+    fn place_of(&self, at: u64, class: u8) -> (u64, u64, u64) {
+        let shape = Units::shape(class);
+        let first = self.plan.unit_of(at) / shape * shape;
+        let slab = self.plan.unit_at(first);
+        let slot = (at - slab - class::header(class)) / class::size(class);
+        (first, slab + slot / 64 * 8, 1 << (slot % 64))
+    }
+
+    /// Makes free what was given back; returns the units that are free after the commit.
+    pub(super) fn settle_frees(&mut self) -> Vec<(u64, u64)> {
+        let mut released = Vec::new();
+        for freed in std::mem::take(&mut self.frees) {
+            match freed {
+                Freed::Run { at } => {
+                    let first = self.plan.unit_of(at);
+                    released.push((first, self.run_units(at)));
+                    self.set(self.plan.unit_word_at(first), Unit::Free.encode());
+                }
+                Freed::Slot { at, class } => {
+                    let (first, word_at, bit) = self.place_of(at, class);
+                    let bits = self.word(word_at);
+                    debug_assert!(bits & bit != 0, "BUG: the slot at {at} is freed twice");
+                    self.set(word_at, bits & !bit);
+                    if bits & !bit == 0 && self.is_empty_slab(first, class) {
+                        released.push((first, Units::shape(class)));
+                        self.set(self.plan.unit_word_at(first), Unit::Free.encode());
+                    } else {
+                        self.units.list(class, first);
+                        let state = &mut self.units.classes[usize::from(class)];
+                        if state.current == first {
+                            let word = (word_at - self.plan.unit_at(first)) / 8;
+                            state.word = state.word.min(word);
+                        }
+                    }
+                }
+            }
+        }
+        released
+    }
+
+    /// Whether a slab can go: it has no slot in use, and is not the one its class goes on with.
+    fn is_empty_slab(&self, first: u64, class: u8) -> bool {
+        let slab = self.plan.unit_at(first);
+        self.units.classes[usize::from(class)].current != first
+            && (0..class::slots(class).div_ceil(64)).all(|word| self.word(slab + word * 8) == 0)
+    }
+}

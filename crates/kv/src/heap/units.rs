@@ -1,0 +1,156 @@
+//! Which units are free, and which slabs may have a free slot: in ordinary memory, made from the
+//! unit table at open.
+//!
+//! Hints only as far as slabs go: whoever takes a candidate looks at its unit word and bitmap.
+
+use crate::format::class::{self, COUNT};
+
+/// No slab.
+pub(super) const NONE: u64 = u64::MAX;
+
+/// Where a class takes its next slot from.
+#[derive(Clone, Debug)]
+pub(super) struct Class {
+    /// The first unit of a slab, or [`NONE`].
+    pub(super) current: u64,
+    /// The word of its bitmap to look at first.
+    pub(super) word: u64,
+    /// Slabs that may have a free slot.
+    pub(super) candidates: Vec<u64>,
+}
+
+/// The free units, and the classes.
+#[derive(Debug)]
+pub(super) struct Units {
+    /// One bit a unit: 1 = free.
+    free: Vec<u64>,
+    count: u64,
+    free_count: u64,
+    /// No unit before this word of `free` is free.
+    hint: usize,
+    pub(super) classes: Vec<Class>,
+    /// One bit a unit: it is among the candidates of its class.
+    listed: Vec<u64>,
+}
+
+impl Units {
+    /// None free.
+    pub(super) fn new(count: u64) -> Units {
+        let words = count.div_ceil(64) as usize;
+        let class = Class { current: NONE, word: 0, candidates: Vec::new() };
+        Units {
+            free: vec![0; words],
+            count,
+            free_count: 0,
+            hint: 0,
+            classes: vec![class; usize::from(COUNT)],
+            listed: vec![0; words],
+        }
+    }
+
+    pub(super) fn free_count(&self) -> u64 {
+        self.free_count
+    }
+
+    fn is_free(&self, unit: u64) -> bool {
+        self.free[(unit / 64) as usize] >> (unit % 64) & 1 == 1
+    }
+
+    /// Makes units free.
+    pub(super) fn give(&mut self, first: u64, units: u64) {
+        for unit in first..first + units {
+            debug_assert!(!self.is_free(unit), "BUG: unit {unit} is freed twice");
+            self.free[(unit / 64) as usize] |= 1 << (unit % 64);
+            self.listed[(unit / 64) as usize] &= !(1 << (unit % 64));
+        }
+        self.free_count += units;
+        self.hint = self.hint.min((first / 64) as usize);
+    }
+
+    /// Takes `units` free ones that follow each other, the first at a multiple of `align`.
+    pub(super) fn take(&mut self, units: u64, align: u64) -> Option<u64> {
+        if units > self.free_count {
+            return None;
+        }
+        while self.free.get(self.hint).is_some_and(|word| *word == 0) {
+            self.hint += 1;
+        }
+        let mut first = (self.hint as u64 * 64).next_multiple_of(align);
+        while first + units <= self.count {
+            if self.free[(first / 64) as usize] == 0 {
+                first = ((first / 64 + 1) * 64).next_multiple_of(align);
+                continue;
+            }
+            match (first..first + units).rev().find(|unit| !self.is_free(*unit)) {
+                Some(used) => first = (used + 1).next_multiple_of(align),
+                None => {
+                    for unit in first..first + units {
+                        self.free[(unit / 64) as usize] &= !(1 << (unit % 64));
+                    }
+                    self.free_count -= units;
+                    return Some(first);
+                }
+            }
+        }
+        None
+    }
+
+    /// A slab of this class may have a free slot now.
+    pub(super) fn list(&mut self, class: u8, unit: u64) {
+        let state = &mut self.classes[usize::from(class)];
+        let listed = &mut self.listed[(unit / 64) as usize];
+        if state.current != unit && *listed >> (unit % 64) & 1 == 0 {
+            *listed |= 1 << (unit % 64);
+            state.candidates.push(unit);
+        }
+    }
+
+    /// Takes a candidate of this class from the list.
+    pub(super) fn candidate(&mut self, class: u8) -> Option<u64> {
+        let unit = self.classes[usize::from(class)].candidates.pop()?;
+        self.listed[(unit / 64) as usize] &= !(1 << (unit % 64));
+        Some(unit)
+    }
+
+    /// Forgets slabs that were taken and are given back: no class goes on with them.
+    pub(super) fn forget(&mut self, unit: u64) {
+        for state in &mut self.classes {
+            if state.current == unit {
+                (state.current, state.word) = (NONE, 0);
+            }
+        }
+    }
+
+    /// The units of a slab of a class, and what its first is a multiple of.
+    pub(super) fn shape(class: u8) -> u64 {
+        class::slab_units(class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_free_aligned_and_never_given_twice() {
+        let mut units = Units::new(300);
+        units.give(0, 300);
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut taken: Vec<(u64, u64)> = Vec::new();
+        for _ in 0..3000 {
+            if random.bool() {
+                let (count, align) = *random.choice(&[(1, 1), (3, 1), (16, 16), (40, 1)]).expect("one");
+                if let Some(first) = units.take(count, align) {
+                    assert!(first.is_multiple_of(align) && first + count <= 300);
+                    assert!(taken.iter().all(|(at, n)| at + n <= first || first + count <= *at));
+                    taken.push((first, count));
+                }
+            } else if !taken.is_empty() {
+                let (first, count) = taken.swap_remove(random.usize(..taken.len()));
+                units.give(first, count);
+            }
+            let used: u64 = taken.iter().map(|(_, count)| count).sum();
+            assert_eq!(units.free_count(), 300 - used);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The index of a database: linear hashing, one bucket split at a time.
+//!
+//! All of it is words of the heap; see [`crate::format`] for where they are.
+
+use smallvec::SmallVec;
+
+use super::{Found, Keyspace};
+use crate::format::entry::Header;
+use crate::format::{
+    BUCKETS, CHUNKS, DIRECTORIES, DIRECTORIES_AT, FIRST_BUCKETS, IndexWord, WORDS, bucket_of, class,
+    database_at,
+};
+use crate::heap::Full;
+use crate::planted::Planted;
+
+/// Keys for each bucket, on average, beyond which the index grows.
+const LOAD: u64 = 4;
+/// The class of overflow buckets: 64 bytes.
+pub(super) const OVERFLOW: u8 = 2;
+/// The class of trash nodes: 256 bytes.
+pub(super) const NODE: u8 = 10;
+
+const _: () = assert!(WORDS * 8 + 8 == 64);
+
+impl Keyspace {
+    /// Where bucket `bucket` of the database or trash node at `base` is.
+    #[inline]
+    pub(super) fn bucket_at(&self, base: u64, bucket: u64) -> u64 {
+        let chunk = bucket / BUCKETS;
+        let directory = self.heap.word(base + DIRECTORIES_AT + chunk / CHUNKS * 8);
+        self.heap.word(directory + chunk % CHUNKS * 8) + bucket % BUCKETS * 64
+    }
+
+    /// Where the index words are of a bucket and its overflow buckets, with their contents.
+    pub(super) fn words_of(&self, bucket_at: u64) -> SmallVec<[(u64, IndexWord); 8]> {
+        let mut words = SmallVec::new();
+        let mut at = bucket_at;
+        while at != 0 {
+            for word in 0..WORDS {
+                let value = self.heap.word(at + word * 8);
+                if value != 0 {
+                    words.push((at + word * 8, IndexWord(value)));
+                }
+            }
+            at = self.heap.word(at + WORDS * 8);
+        }
+        words
+    }
+
+    /// The header of the entry at `at`.
+    #[inline]
+    pub(super) fn header(&self, at: u64) -> Header {
+        let heap = &self.heap;
+        Header::decode(heap.word(at), heap.word(at + 8), || heap.word(at + 16))
+    }
+
+    /// Whether the entry's key is `key`.
+    #[inline]
+    fn is_key(&self, at: u64, header: &Header, key: &[u8]) -> bool {
+        if header.key_len != key.len() as u64 {
+            return false;
+        }
+        let mut short = [0; 64];
+        if let Some(short) = short.get_mut(..key.len()) {
+            self.heap.read(at + header.len(), short);
+            return short == key;
+        }
+        let mut long = Vec::new();
+        self.heap.read_to(at + header.len(), header.key_len, &mut long);
+        long == key
+    }
+
+    /// The entry of a key, expired or not.
+    #[inline]
+    pub(super) fn find(&self, db: u8, key: &[u8], hash: u64) -> Option<Found> {
+        let base = database_at(db);
+        let buckets = self.heap.word(base);
+        if buckets == 0 {
+            return None;
+        }
+        let mut bucket = self.bucket_at(base, bucket_of(hash, buckets));
+        while bucket != 0 {
+            for word in 0..WORDS {
+                let slot = bucket + word * 8;
+                let value = IndexWord(self.heap.word(slot));
+                if value.fits(hash) {
+                    let at = value.entry();
+                    let header = self.header(at);
+                    if self.is_key(at, &header, key) {
+                        return Some(Found { slot, at, header });
+                    }
+                }
+            }
+            bucket = self.heap.word(bucket + WORDS * 8);
+        }
+        None
+    }
+
+    /// Puts a word into the index, whose key is not in it.
+    pub(super) fn insert(&mut self, db: u8, hash: u64, word: IndexWord) -> Result<(), Full> {
+        let base = database_at(db);
+        if self.heap.word(base) == 0 {
+            self.make_index(base)?;
+        }
+        let bucket = self.bucket_at(base, bucket_of(hash, self.heap.word(base)));
+        self.add_word(bucket, word)?;
+        if self.heap.planted().is(Planted::CountLater) {
+            self.heap.commit();
+        }
+        self.heap.add(base + 8, 1);
+        if word.expires() {
+            self.heap.add(base + 16, 1);
+        }
+        if self.heap.word(base + 8) > LOAD * self.heap.word(base) {
+            let before = self.heap.savepoint();
+            // An index that cannot grow goes on, with longer buckets.
+            if self.split(base).is_err() {
+                self.heap.take_back(before);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a word into the first free place of a bucket.
+    fn add_word(&mut self, bucket: u64, word: IndexWord) -> Result<(), Full> {
+        let mut at = bucket;
+        loop {
+            if let Some(slot) = (0..WORDS).map(|slot| at + slot * 8).find(|slot| self.heap.word(*slot) == 0) {
+                self.heap.set(slot, word.0);
+                return Ok(());
+            }
+            let next = self.heap.word(at + WORDS * 8);
+            if next == 0 {
+                let more = self.heap.alloc_slot(OVERFLOW)?;
+                self.heap.set(more, word.0);
+                for other in 1..=WORDS {
+                    self.heap.set(more + other * 8, 0);
+                }
+                self.heap.set(at + WORDS * 8, more);
+                return Ok(());
+            }
+            at = next;
+        }
+    }
+
+    /// The first buckets of a database, and the trash node that it will need one day.
+    fn make_index(&mut self, base: u64) -> Result<(), Full> {
+        let node = self.heap.alloc_slot(NODE)?;
+        self.heap.set(base + 24, node);
+        self.add_chunk(base, 0)?;
+        self.heap.set(base, FIRST_BUCKETS);
+        Ok(())
+    }
+
+    /// A chunk of empty buckets, and its directory if it is the first one there.
+    fn add_chunk(&mut self, base: u64, chunk: u64) -> Result<(), Full> {
+        let directory_at = base + DIRECTORIES_AT + chunk / CHUNKS * 8;
+        if chunk.is_multiple_of(CHUNKS) {
+            let directory = self.new_zeros()?;
+            self.heap.set(directory_at, directory);
+        }
+        let buckets = self.new_zeros()?;
+        let directory = self.heap.word(directory_at);
+        self.heap.set(directory + chunk % CHUNKS * 8, buckets);
+        Ok(())
+    }
+
+    fn new_zeros(&mut self) -> Result<u64, Full> {
+        let at = self.heap.alloc_run(1)?;
+        self.heap.fresh_zeros(at, crate::format::UNIT);
+        Ok(at)
+    }
+
+    /// Adds one bucket, which takes its entries from another one.
+    fn split(&mut self, base: u64) -> Result<(), Full> {
+        let buckets = self.heap.word(base);
+        if buckets >= DIRECTORIES * CHUNKS * BUCKETS {
+            return Err(Full);
+        }
+        if buckets.is_multiple_of(BUCKETS) {
+            self.add_chunk(base, buckets / BUCKETS)?;
+        }
+        let bit = buckets.ilog2();
+        let from = self.bucket_at(base, buckets - (1 << bit));
+        let to = self.bucket_at(base, buckets);
+        let (mut stay, mut go): (SmallVec<[u64; 16]>, SmallVec<[u64; 16]>) = Default::default();
+        for (_, word) in self.words_of(from) {
+            let goes = word.hash_bit(bit).unwrap_or_else(|| {
+                let header = self.header(word.entry());
+                let mut key = Vec::new();
+                self.heap.read_to(word.entry() + header.len(), header.key_len, &mut key);
+                self.heap.hash(&key) >> bit & 1 == 1
+            });
+            if goes { go.push(word.0) } else { stay.push(word.0) }
+        }
+        let mut more = self.heap.word(from + WORDS * 8);
+        while more != 0 {
+            let next = self.heap.word(more + WORDS * 8);
+            self.heap.free_slot(more, OVERFLOW);
+            more = next;
+        }
+        self.fill(from, &stay)?;
+        if self.heap.planted().is(Planted::SplitInTwo) {
+            self.heap.commit();
+        }
+        self.fill(to, &go)?;
+        self.heap.set(base, buckets + 1);
+        Ok(())
+    }
+
+    /// Gives a bucket these words and no others.
+    fn fill(&mut self, bucket: u64, words: &[u64]) -> Result<(), Full> {
+        for slot in 0..=WORDS {
+            let value = if slot < WORDS { words.get(slot as usize).copied().unwrap_or(0) } else { 0 };
+            if self.heap.word(bucket + slot * 8) != value {
+                self.heap.set(bucket + slot * 8, value);
+            }
+        }
+        for word in words.iter().skip(WORDS as usize) {
+            self.add_word(bucket, IndexWord(*word))?;
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(class::COUNT == 47, "OVERFLOW and NODE name classes by number");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_classes_that_the_index_names_have_the_sizes_it_needs() {
+        assert_eq!(class::size(OVERFLOW), 64);
+        assert_eq!(class::size(NODE), crate::format::DATABASE);
+    }
+}

@@ -1,0 +1,282 @@
+//! Databases of keys: finding, putting, removing, expiring, walking.
+//!
+//! Everything here is part of the heap's transaction; who executes commands commits. A put that
+//! finds no space has changed something: the caller takes it back with the heap's savepoint.
+//!
+//! **Invariants**: a key is in one bucket, the one its hash names; the counts of a database are
+//! those of its index; a slot that nothing points to is free. `check` and the crash tests hold them.
+
+mod index;
+mod trash;
+mod walk;
+
+use crate::format::entry::Header;
+use crate::format::{IndexWord, class, database_at};
+use crate::heap::{Full, Heap};
+
+/// Bytes up to which an entry is put together in ordinary memory before it is written.
+const TOGETHER: u64 = 4096;
+
+/// An entry that was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Where its index word is.
+    slot: u64,
+    /// Where it is.
+    at: u64,
+    /// Its first words.
+    pub header: Header,
+}
+
+/// All databases.
+#[derive(Debug)]
+pub struct Keyspace {
+    heap: Heap,
+    now_ms: u64,
+    /// Whether anybody wants to know which keys change.
+    pub watched: bool,
+    touched: Vec<(u8, Option<Vec<u8>>)>,
+    scratch: Vec<u8>,
+    /// Where the search for expired keys goes on: database and bucket.
+    expiry_cursor: (u8, u64),
+    expired: u64,
+}
+
+impl Keyspace {
+    /// Of a heap.
+    pub fn new(heap: Heap) -> Keyspace {
+        Keyspace {
+            heap,
+            now_ms: 0,
+            watched: false,
+            touched: Vec::new(),
+            scratch: Vec::new(),
+            expiry_cursor: (0, 0),
+            expired: 0,
+        }
+    }
+
+    /// The heap.
+    pub fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// The heap, for its transactions.
+    pub fn heap_mut(&mut self) -> &mut Heap {
+        &mut self.heap
+    }
+
+    /// The time that counts for expiry, in milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Sets it. It stays the same within a command.
+    pub fn set_now_ms(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+    }
+
+    /// Keys of a database, expired ones that nobody has removed yet among them.
+    pub fn len(&self, db: u8) -> u64 {
+        self.heap.word(database_at(db) + 8)
+    }
+
+    /// Whether a database has no keys.
+    pub fn is_empty(&self, db: u8) -> bool {
+        self.len(db) == 0
+    }
+
+    /// Keys of a database that expire.
+    pub fn expiring(&self, db: u8) -> u64 {
+        self.heap.word(database_at(db) + 16)
+    }
+
+    /// Keys that were removed because they had expired, since the server started.
+    pub fn expired(&self) -> u64 {
+        self.expired
+    }
+
+    /// The keys that changed since the last call; no key: all of the database.
+    pub fn take_touched(&mut self) -> Vec<(u8, Option<Vec<u8>>)> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// A key has changed.
+    fn touch(&mut self, db: u8, key: &[u8]) {
+        if self.watched {
+            self.touched.push((db, Some(key.to_vec())));
+        }
+    }
+
+    fn touch_all(&mut self, db: u8) {
+        if self.watched {
+            self.touched.push((db, None));
+        }
+    }
+
+    /// The entry of a key. One that has expired is removed.
+    #[inline]
+    pub fn get(&mut self, db: u8, key: &[u8]) -> Option<Found> {
+        let hash = self.heap.hash(key);
+        let found = self.find(db, key, hash)?;
+        if found.header.expires.is_some_and(|at| at <= self.now_ms) {
+            self.unlink(db, key, &found);
+            self.expired += 1;
+            return None;
+        }
+        Some(found)
+    }
+
+    /// Whether a key is there, without removing it if it has expired.
+    pub fn is_expired(&self, db: u8, key: &[u8]) -> bool {
+        self.find(db, key, self.heap.hash(key))
+            .is_some_and(|found| found.header.expires.is_some_and(|at| at <= self.now_ms))
+    }
+
+    /// Appends bytes `from..to` of a value to `into`.
+    #[inline]
+    pub fn read_value(&self, found: &Found, from: u64, to: u64, into: &mut Vec<u8>) {
+        self.heap.read_to(found.at + found.header.value_at() + from, to - from, into);
+    }
+
+    /// The value.
+    pub fn value(&self, found: &Found) -> Vec<u8> {
+        let mut value = Vec::new();
+        self.read_value(found, 0, found.header.value_len, &mut value);
+        value
+    }
+
+    /// Bytes that an entry takes in the tier.
+    pub fn room(&self, found: &Found) -> u64 {
+        match u8::try_from(found.header.class) {
+            Ok(class) => class::size(class),
+            Err(_) => self.heap.run_units(found.at) * crate::format::UNIT,
+        }
+    }
+
+    /// Puts a value, in place of whatever was there.
+    ///
+    /// # Errors
+    /// There is no space.
+    pub fn put(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        kind: u8,
+        value: &[&[u8]],
+        expires: Option<u64>,
+    ) -> Result<(), Full> {
+        self.put_with_slack(db, key, kind, value, expires, 0)
+    }
+
+    /// Puts a value with room behind it.
+    fn put_with_slack(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        kind: u8,
+        value: &[&[u8]],
+        expires: Option<u64>,
+        slack: u64,
+    ) -> Result<(), Full> {
+        let value_len = value.iter().map(|part| part.len() as u64).sum();
+        let key_len = key.len() as u64;
+        let mut header = Header { key_len, kind, class: 0, value_len, expires };
+        let (at, class) = self.heap.alloc(header.total() + slack)?;
+        header.class = class;
+        let first = header.encode();
+        let first = &first[..header.len() as usize];
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.extend_from_slice(first);
+        scratch.extend_from_slice(key);
+        if header.total() <= TOGETHER {
+            value.iter().for_each(|part| scratch.extend_from_slice(part));
+            self.heap.fresh(at, &scratch);
+        } else {
+            self.heap.fresh(at, &scratch);
+            let mut part_at = at + header.value_at();
+            for part in value {
+                self.heap.fresh(part_at, part);
+                part_at += part.len() as u64;
+            }
+        }
+        self.scratch = scratch;
+        let hash = self.heap.hash(key);
+        let word = IndexWord::new(at, expires.is_some(), hash);
+        match self.find(db, key, hash) {
+            Some(old) => {
+                self.heap.set(old.slot, word.0);
+                self.heap.free(old.at, old.header.class);
+                let change = i64::from(expires.is_some()) - i64::from(old.header.expires.is_some());
+                if change != 0 {
+                    self.heap.add(database_at(db) + 16, change);
+                }
+            }
+            None => self.insert(db, hash, word)?,
+        }
+        self.touch(db, key);
+        Ok(())
+    }
+
+    /// Appends to a value.
+    ///
+    /// # Errors
+    /// There is no space.
+    pub fn append(&mut self, db: u8, key: &[u8], found: &Found, more: &[u8]) -> Result<(), Full> {
+        let header = &found.header;
+        let len = header.total() + more.len() as u64;
+        if len <= self.room(found) {
+            self.heap.fresh(found.at + header.total(), more);
+            self.heap.set_within(found.at + 8, header.value_len + more.len() as u64);
+            self.touch(db, key);
+            return Ok(());
+        }
+        let value = self.value(found);
+        self.put_with_slack(db, key, header.kind, &[&value, more], header.expires, len / 4)
+    }
+
+    /// Sets when a key expires, or that it does not.
+    ///
+    /// # Errors
+    /// There is no space.
+    pub fn set_expiry(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        found: &Found,
+        expires: Option<u64>,
+    ) -> Result<(), Full> {
+        match (found.header.expires, expires) {
+            (None, None) => Ok(()),
+            (Some(_), Some(at)) => {
+                self.heap.set_within(found.at + 16, at);
+                self.touch(db, key);
+                Ok(())
+            }
+            _ => {
+                let value = self.value(found);
+                self.put(db, key, found.header.kind, &[&value], expires)
+            }
+        }
+    }
+
+    /// Removes a key; whether it was there.
+    pub fn remove(&mut self, db: u8, key: &[u8]) -> bool {
+        let found = self.get(db, key);
+        if let Some(found) = &found {
+            self.unlink(db, key, found);
+        }
+        found.is_some()
+    }
+
+    fn unlink(&mut self, db: u8, key: &[u8], found: &Found) {
+        self.heap.set(found.slot, 0);
+        self.heap.free(found.at, found.header.class);
+        self.heap.add(database_at(db) + 8, -1);
+        if found.header.expires.is_some() {
+            self.heap.add(database_at(db) + 16, -1);
+        }
+        self.touch(db, key);
+    }
+}

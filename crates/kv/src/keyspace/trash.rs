@@ -1,0 +1,110 @@
+//! What a FLUSHDB took away: indexes whose entries are still to be freed, a part at a time.
+//!
+//! FLUSHDB moves the words of a database into the trash node that the database has had since its
+//! first key, so it needs no space and takes no time, and can be done in a full tier.
+
+use super::Keyspace;
+use super::index::{NODE, OVERFLOW};
+use crate::format::{BUCKETS, CHUNKS, DATABASE, DIRECTORIES_AT, TRASH, WORDS, database_at};
+use crate::planted::Planted;
+
+impl Keyspace {
+    /// Takes all keys of a database away.
+    pub fn flush(&mut self, db: u8) {
+        let base = database_at(db);
+        if self.heap.word(base) == 0 {
+            return;
+        }
+        let node = self.heap.word(base + 24);
+        let trash = self.heap.word(TRASH);
+        let words: Vec<u64> = (0..DATABASE / 8).map(|word| self.heap.word(base + word * 8)).collect();
+        if self.heap.planted().is(Planted::FlushForgetsTrash) {
+            self.clear_database(base);
+            self.heap.commit();
+        }
+        for (index, word) in (0..).zip(words) {
+            self.heap.set(node + index * 8, if index == 3 { trash } else { word });
+        }
+        self.heap.set(TRASH, node);
+        self.clear_database(base);
+        self.touch_all(db);
+    }
+
+    fn clear_database(&mut self, base: u64) {
+        for word in 0..DATABASE / 8 {
+            if self.heap.word(base + word * 8) != 0 {
+                self.heap.set(base + word * 8, 0);
+            }
+        }
+    }
+
+    /// Exchanges the keys of two databases.
+    pub fn swap(&mut self, one: u8, other: u8) {
+        for word in 0..DATABASE / 8 {
+            let at = [one, other].map(|db| database_at(db) + word * 8);
+            let words = at.map(|at| self.heap.word(at));
+            self.heap.set(at[0], words[1]);
+            self.heap.set(at[1], words[0]);
+        }
+        self.touch_all(one);
+        self.touch_all(other);
+    }
+
+    /// Whether something is still to be freed.
+    pub fn has_trash(&self) -> bool {
+        self.heap.word(TRASH) != 0
+    }
+
+    /// Buckets whose entries are still to be freed, of the first node of the trash.
+    pub fn trash_buckets(&self) -> u64 {
+        match self.heap.word(TRASH) {
+            0 => 0,
+            node => self.heap.word(node),
+        }
+    }
+
+    /// Frees what is in at most `buckets` buckets of the trash, in transactions of its own, of which
+    /// the last is not committed yet.
+    pub fn empty_trash(&mut self, buckets: u64) {
+        for _ in 0..buckets {
+            let node = self.heap.word(TRASH);
+            if node == 0 {
+                return;
+            }
+            self.free_last_bucket(node);
+            if self.heap.is_large() {
+                self.heap.commit();
+            }
+        }
+    }
+
+    fn free_last_bucket(&mut self, node: u64) {
+        let bucket = self.heap.word(node) - 1;
+        let at = self.bucket_at(node, bucket);
+        for (_, word) in self.words_of(at) {
+            let header = self.header(word.entry());
+            self.heap.free(word.entry(), header.class);
+        }
+        let mut more = self.heap.word(at + WORDS * 8);
+        while more != 0 {
+            let next = self.heap.word(more + WORDS * 8);
+            self.heap.free_slot(more, OVERFLOW);
+            more = next;
+        }
+        let chunk = bucket / BUCKETS;
+        let directory = self.heap.word(node + DIRECTORIES_AT + chunk / CHUNKS * 8);
+        if bucket.is_multiple_of(BUCKETS) {
+            self.heap.free_run(self.heap.word(directory + chunk % CHUNKS * 8));
+            if chunk.is_multiple_of(CHUNKS) {
+                self.heap.free_run(directory);
+            }
+        }
+        if bucket == 0 {
+            let next = self.heap.word(node + 24);
+            self.heap.set(TRASH, next);
+            self.heap.free_slot(node, NODE);
+        } else {
+            self.heap.set(node, bucket);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Planted bugs: each leaves out or reorders one step that a promise rests on. The crash tests must
+//! find every one of them (`tests/crash_planted.rs`); one that they do not find is a hole in them.
+//!
+//! Without the `testing` feature there is none of this in the program: [`Planted::is`] is `false`
+//! at compile time.
+
+/// One planted bug, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Planted {
+    /// The server as it is.
+    #[default]
+    None,
+    /// A commit returns before its fence.
+    ReplyBeforeFence,
+    /// Words go to their places before the record is durable.
+    ApplyBeforeFence,
+    /// Both records share one slot.
+    OneSlot,
+    /// Words in their places are never flushed.
+    WordsNotFlushed,
+    /// Space is used again in the transaction that freed it.
+    ReuseInTransaction,
+    /// A record names bytes that the transaction itself gave back.
+    ShortLifeInRecord,
+    /// Zeros, and bytes behind a length, are not durable before the record that shows them.
+    NoFenceAhead,
+    /// Recovery takes a record without looking at its checksum.
+    RecordUnchecked,
+    /// Recovery takes a record without looking at the bytes that came with it.
+    RangesUnchecked,
+    /// Recovery applies the last record and not the one before it.
+    LastRecordOnly,
+    /// A record that recovery refused stays in its slot.
+    RefusedRecordStays,
+    /// A new slab keeps the bitmap of what was there before.
+    SlabNotCleared,
+    /// The body of a large record lies in units that the next transaction may use.
+    BodyNotKept,
+    /// A transaction of several commands is committed command by command.
+    ExecOneByOne,
+    /// The number of keys is committed after the key.
+    CountLater,
+    /// A bucket's entries are moved to the new bucket in two commits.
+    SplitInTwo,
+    /// FLUSHDB empties the database before the trash has its index.
+    FlushForgetsTrash,
+}
+
+impl Planted {
+    /// Every bug.
+    pub const ALL: &[Planted] = &[
+        Planted::ReplyBeforeFence,
+        Planted::ApplyBeforeFence,
+        Planted::OneSlot,
+        Planted::WordsNotFlushed,
+        Planted::ReuseInTransaction,
+        Planted::ShortLifeInRecord,
+        Planted::NoFenceAhead,
+        Planted::RecordUnchecked,
+        Planted::RangesUnchecked,
+        Planted::LastRecordOnly,
+        Planted::RefusedRecordStays,
+        Planted::SlabNotCleared,
+        Planted::BodyNotKept,
+        Planted::ExecOneByOne,
+        Planted::CountLater,
+        Planted::SplitInTwo,
+        Planted::FlushForgetsTrash,
+    ];
+
+    /// Whether this is that bug.
+    #[inline]
+    pub fn is(self, bug: Planted) -> bool {
+        cfg!(feature = "testing") && self == bug
+    }
+}

@@ -1,0 +1,102 @@
+//! A server without sockets: one client, commands in, replies out; tests only.
+
+use std::collections::BTreeMap;
+
+use tiersmith_pmem::Mapping;
+
+use crate::command::{Configuration, Session, Shared, step};
+use crate::error::Error;
+use crate::format::DATABASE_COUNT;
+use crate::heap::Heap;
+use crate::keyspace::Keyspace;
+use crate::planted::Planted;
+
+/// What the databases hold: value, and when it expires, by database and key.
+pub type Contents = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Option<u64>)>;
+
+/// One client and its server.
+#[derive(Debug)]
+pub struct Local {
+    keys: Keyspace,
+    shared: Shared,
+    session: Session,
+}
+
+impl Local {
+    /// Makes an empty tier.
+    ///
+    /// # Errors
+    /// Those of [`Heap::create`].
+    pub fn create(map: Mapping, log_bytes: u64, planted: Planted) -> Result<Local, Error> {
+        Ok(Local::of(Heap::create(map, log_bytes, planted)?))
+    }
+
+    /// Opens a tier as it was left.
+    ///
+    /// # Errors
+    /// Those of [`Heap::open`].
+    pub fn open(map: Mapping, planted: Planted) -> Result<Local, Error> {
+        Ok(Local::of(Heap::open(map, planted)?))
+    }
+
+    fn of(heap: Heap) -> Local {
+        let session = Session::new(1, "test".into(), "test".into(), true);
+        let mut keys = Keyspace::new(heap);
+        keys.set_now_ms(1000);
+        Local { keys, shared: Shared::new(Configuration::default()), session }
+    }
+
+    /// Sets the time.
+    pub fn set_now_ms(&mut self, now_ms: u64) {
+        self.keys.set_now_ms(now_ms);
+    }
+
+    /// Executes a command; nothing is durable before [`Local::commit`].
+    pub fn run(&mut self, arguments: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        step(&mut self.keys, &mut self.shared, &mut self.session, arguments, &mut out);
+        out
+    }
+
+    /// Executes a line of words.
+    pub fn say(&mut self, line: &str) -> String {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        String::from_utf8_lossy(&self.run(&words)).into_owned()
+    }
+
+    /// Makes what was executed durable.
+    pub fn commit(&mut self) {
+        self.keys.heap_mut().commit();
+    }
+
+    /// Does what the server does between two batches.
+    pub fn tidy(&mut self) {
+        self.keys.empty_trash(8);
+        self.keys.remove_expired(8);
+        self.commit();
+    }
+
+    /// The databases.
+    pub fn keys(&self) -> &Keyspace {
+        &self.keys
+    }
+
+    /// The medium's bytes as this process sees them.
+    pub fn image(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.keys.heap().plan().len as usize];
+        self.keys.heap().read(0, &mut bytes);
+        bytes
+    }
+
+    /// Everything.
+    pub fn contents(&self) -> Contents {
+        let mut all = Contents::new();
+        for db in 0..DATABASE_COUNT {
+            self.keys.for_each(db, |key, found| {
+                let value = (self.keys.value(found), found.header.expires);
+                assert!(all.insert((db, key.to_vec()), value).is_none(), "{key:?} is there twice");
+            });
+        }
+        all
+    }
+}

@@ -1,0 +1,123 @@
+//! The scripts of the crash tests, by family.
+
+use crate::crash_support::{Script, batch};
+
+fn keys(from: u32, to: u32) -> Vec<String> {
+    (from..to).map(|n| format!("SET key:{n} value:{n}")).collect()
+}
+
+pub(crate) fn all() -> Vec<Script> {
+    vec![
+        Script {
+            name: "strings",
+            units: 8,
+            before: vec![batch(&["SET a old", "SET b old*20", "SET n 5"])],
+            batches: vec![
+                batch(&["SET a new", "SET b new*30"]),
+                batch(&["INCR n", "INCRBY n 10"]),
+                batch(&["GETSET a third", "SETRANGE b 3 xyz"]),
+                batch(&["DEL b", "SET c 1"]),
+                batch(&["SETBIT bits 70 1", "BITOP NOT other bits"]),
+                batch(&["GETDEL a"]),
+            ],
+        },
+        Script {
+            name: "append",
+            units: 8,
+            before: vec![batch(&["SET a begin", "APPEND a more"])],
+            batches: vec![
+                batch(&["APPEND a 1"]),
+                batch(&["APPEND a 22222222222222222222"]),
+                batch(&["APPEND a x*100", "APPEND a yy"]),
+                batch(&["SET fresh 1", "APPEND fresh 2"]),
+                batch(&["APPEND a z"]),
+            ],
+        },
+        Script {
+            name: "expiry",
+            units: 8,
+            before: vec![batch(&["SET a 1", "SET b 2 PX 5000"])],
+            batches: vec![
+                batch(&["PEXPIRE a 9000"]),
+                batch(&["PEXPIRE a 8000"]),
+                batch(&["PERSIST b", "SET c 3 PX 100"]),
+                batch(&["SET c 3", "PEXPIRE c 50000"]),
+                batch(&["PEXPIREAT a 1"]),
+            ],
+        },
+        Script {
+            name: "several",
+            units: 8,
+            before: vec![batch(&["MSET a 1 b 1 c 1"])],
+            batches: vec![
+                batch(&["MSET a 2 b 2 d 2"]),
+                batch(&["MULTI", "SET a 3", "DEL b", "INCR c", "EXEC"]),
+                batch(&["RENAME a e", "COPY c f", "MOVE d 3"]),
+                batch(&["MSETNX x 1 y 1"]),
+                batch(&["SWAPDB 0 3"]),
+            ],
+        },
+        Script {
+            name: "flush",
+            units: 10,
+            before: vec![keys(0, 20), batch(&["SELECT 1", "SET other 1"])],
+            batches: vec![
+                batch(&["SELECT 0", "FLUSHDB"]),
+                batch(&["!tidy"]),
+                batch(&["SET again 1"]),
+                batch(&["!tidy", "!tidy"]),
+                batch(&["FLUSHALL"]),
+                batch(&["!tidy", "!tidy", "!tidy"]),
+            ],
+        },
+        Script {
+            name: "index grows",
+            units: 8,
+            before: vec![keys(0, 60)],
+            batches: vec![keys(60, 66), keys(66, 70), keys(70, 74), batch(&["DEL key:1 key:2"])],
+        },
+        Script {
+            name: "slabs come and go",
+            units: 7,
+            before: vec![
+                // Leaves bytes where a later slab has its bitmap.
+                batch(&["SET big x*131200"]),
+                batch(&["DEL big"]),
+            ],
+            batches: vec![
+                batch(&["SET a 1"]),
+                batch(&["SET b y*300", "SET c z*1000"]),
+                batch(&["DEL b c"]),
+                batch(&["SET d w*70000"]),
+                batch(&["DEL d", "SET e v*2000"]),
+                batch(&["SET f u*2000"]),
+            ],
+        },
+        Script {
+            name: "the same again",
+            units: 8,
+            before: vec![batch(&["SET a 1*100", "SET b 1*100"])],
+            batches: vec![
+                batch(&["SET a 2*100", "SET a 3*100"]),
+                batch(&["SET b 2*100", "DEL b", "SET b 4*100"]),
+                batch(&["SET a 5*100"]),
+                batch(&["SET a 6*100"]),
+            ],
+        },
+        {
+            let many: Vec<String> = (0..300).map(|n| format!("k{n} v")).collect();
+            let more: Vec<String> = (0..300).map(|n| format!("k{n} w*70")).collect();
+            Script {
+                name: "beyond the log",
+                units: 10,
+                before: vec![batch(&["SET old 1"])],
+                batches: vec![
+                    vec![format!("MSET {}", many.join(" "))],
+                    vec![format!("MSET {}", more.join(" "))],
+                    batch(&["SET a b*70000"]),
+                    batch(&["SET old 2"]),
+                ],
+            }
+        },
+    ]
+}
