@@ -14,6 +14,7 @@ use tiersmith_lab::ByteSize;
 use tiersmith_mount::Reporter;
 use tiersmith_store::{AttachedHome, FileClass, TierStats, waits};
 
+use super::confine::Confined;
 use super::links::OutsideHome;
 
 /// How requests reach the daemon.
@@ -195,6 +196,9 @@ pub(crate) struct Live {
     /// The slow storage that home pretends to be, for studies.
     pub(crate) home_model: Option<String>,
     pub(crate) door: Door,
+    /// What the daemon gave up.
+    #[serde(default)]
+    pub(crate) confined: Confined,
     pub(crate) tiers: Vec<LiveTier>,
     pub(crate) classes: Vec<LiveClass>,
     /// Blocks read from the tier since the daemon started.
@@ -250,6 +254,8 @@ pub(super) struct Known {
     pub(super) started: Instant,
     /// As it was when the mount began.
     pub(super) door: Door,
+    /// What the daemon gave up.
+    pub(super) confined: Confined,
     pub(super) reporter: Arc<Mutex<Reporter>>,
 }
 
@@ -334,6 +340,7 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
         emulated: tiers.iter().any(|tier| tier.emulated),
         home_model: stats.home_model.clone(),
         door: known.door(),
+        confined: known.confined.clone(),
         drain_lag_bytes: classes.first().map(|redo| redo.dirty_bytes).unwrap_or_default()
             + stats.lending.not_home_bytes,
         tiers,
@@ -383,6 +390,7 @@ impl Live {
         for line in self.door.lines() {
             out.push_str(&format!("  {line}\n"));
         }
+        out.push_str(&format!("  confined:  {}\n", self.confined));
         if self.door.lends || self.lent.files > 0 {
             let (used, most) = (size(self.lent.bytes), size(self.lent.max_bytes));
             let why =

@@ -9,6 +9,7 @@
 //! **Deliberately absent**: the file system itself (crate `mount`), blocks and recovery (crate `store`).
 
 mod answer;
+mod confine;
 pub(crate) mod control;
 mod give_back;
 mod launch;

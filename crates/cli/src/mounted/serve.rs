@@ -27,6 +27,7 @@ use tiersmith_mount::{Mounted, Reporter};
 use tiersmith_store::{AttachedHome, Medium, SigbusWatch, Stats, TierSpec, attachment};
 
 use super::answer::{self, LOOK_EVERY, Order, Shared};
+use super::confine::{confine, drop_capabilities};
 use super::control::{self, Listener, Reply, Request};
 use super::give_back::{attach_patiently, clear_dead_mounts, finish_interrupted, give_back, interrupted};
 use super::leavings::Removed;
@@ -83,6 +84,7 @@ pub(crate) fn serve(wish: &Attach) -> Result<Outcome> {
         let _ = rustix::process::setsid();
     }
     limit::raise();
+    drop_capabilities();
     let (orders, received) = channel();
     watch_signals(orders.clone())?;
     match begin(wish, orders, received) {
@@ -229,6 +231,7 @@ fn mount(
     plan.remarks.extend(OutsideHome::of_attached(&home, &place.aside()).lines());
     let mounted = mount_at(&place, home.clone(), &plan.at, &plan.mount)?;
     let door = door(&mounted, plan);
+    let confined = confine();
     let reporter = Arc::new(Mutex::new(mounted.reporter()));
     let known = Known {
         home: place.path().into(),
@@ -236,6 +239,7 @@ fn mount(
         aside: place.aside(),
         started,
         door: door.clone(),
+        confined,
         reporter: reporter.clone(),
     };
     let shared = Shared::new(home, known, orders);
