@@ -100,3 +100,62 @@ fn the_service_manager_is_told_when_the_home_is_mounted() {
     good(&["detach", site.home_str()]);
     site.assert_plain();
 }
+
+/// What `systemd-analyze security` says of the unit, from 0 (safe) to 10; without any of it: 9.6.
+const EXPOSURE_MAX: f64 = 5.2;
+
+#[test]
+fn the_unit_gives_up_what_the_daemon_does_and_hides_no_mount() {
+    let unit = shipped("tiersmith@.service");
+    let values = |key: &str| -> Vec<String> {
+        let lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        lines.flat_map(str::split_whitespace).map(str::to_owned).collect()
+    };
+    // Each of these gives the service mounts of its own, whose changes nobody else sees.
+    for hides in [
+        "ProtectSystem",
+        "ProtectHome",
+        "ProtectProc",
+        "ProtectKernel",
+        "ProtectControlGroups",
+        "Private",
+        "ReadOnlyPaths",
+        "InaccessiblePaths",
+        "TemporaryFileSystem",
+        "MountFlags",
+    ] {
+        assert!(!unit.lines().any(|line| line.starts_with(hides)), "{hides} hides the mount");
+    }
+    assert_eq!(values("StartLimitIntervalSec"), ["0"]);
+    assert_eq!(values("NoNewPrivileges"), ["yes"]);
+    if daemon::is_root() && can_mount("the daemon's capabilities beside the unit's") {
+        let site = Site::postgres_like();
+        let _ = site.attach(&[]);
+        let live = site.live();
+        let kept = live["confined"]["capabilities"].as_array().unwrap().iter();
+        let mut kept: Vec<String> =
+            kept.map(|name| format!("CAP_{}", name.as_str().unwrap().to_uppercase())).collect();
+        // A container may have fewer than the daemon would keep.
+        let here = rustix::thread::capabilities(None).unwrap().permitted;
+        let here: Vec<String> = here.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
+        let mut bounding = values("CapabilityBoundingSet");
+        bounding.retain(|name| here.contains(name));
+        kept.sort();
+        bounding.sort();
+        assert_eq!(bounding, kept, "the unit and the daemon keep different capabilities");
+        good(&["detach", site.home_str()]);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tiersmith@srv-db.service");
+    fs::write(&path, &unit).unwrap();
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--offline=yes", "--no-pager"]).arg(&path);
+    let said = analyze.stdin(Stdio::null()).output();
+    let Some(level) = said.ok().and_then(|said| {
+        let said = text(&said);
+        said.split("exposure level for").nth(1)?.split_whitespace().nth(1)?.parse::<f64>().ok()
+    }) else {
+        return eprintln!("skipped: how exposed the unit is, because systemd-analyze does not say it here");
+    };
+    assert!(level <= EXPOSURE_MAX, "{level}");
+}
