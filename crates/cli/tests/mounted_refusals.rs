@@ -375,7 +375,7 @@ fn somebody_elses_home_and_one_without_fusermount_are_refused() {
         return;
     }
     let attached = as_nobody(&[&arguments[..], &["--json"]].concat(), &path);
-    if text(&attached).contains("ermission denied") || text(&attached).contains("not permitted") {
+    if ["ermission denied", "not permitted"].iter().any(|why| text(&attached).contains(why)) {
         eprintln!("skipped: a home of somebody who is not root, because {}", text(&attached).trim());
         return;
     }
@@ -388,6 +388,34 @@ fn somebody_elses_home_and_one_without_fusermount_are_refused() {
     assert!(again.status.success(), "{}", text(&again));
     let detached = as_nobody(&["detach", site.home_str()], &path);
     assert!(detached.status.success(), "{}", text(&detached));
+    assert_untouched(&site);
+}
+
+#[test]
+fn who_may_not_open_dev_fuse_is_told_so() {
+    let what = "a /dev/fuse that only root may open";
+    if !is_root() || !Path::new("/usr/bin/setpriv").exists() {
+        return eprintln!("skipped: {what}, because that needs root and setpriv");
+    }
+    if !can_mount(what) || !has_fusermount() {
+        return;
+    }
+    let site = Site::postgres_like();
+    open_to_all(&site);
+    give(site.path());
+    let device = site.path().join("device");
+    let script = "mknod \"$0\" c 10 229 && chmod 600 \"$0\" && mount --bind \"$0\" /dev/fuse && rm -f \"$0\"; \
+                  exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
+    let arguments = attach_arguments(&site);
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(&device).arg(env!("CARGO_BIN_EXE_tiersmith"));
+    command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let said = text(&output(command.spawn().unwrap(), &arguments));
+    let _ = fs::remove_file(&device);
+    if said.contains("setpriv") || said.contains("unshare") || said.contains("mknod") {
+        return eprintln!("skipped: {what}, because {}", said.trim());
+    }
+    assert!(said.contains("may not open /dev/fuse") && said.contains("0600"), "{said}");
     assert_untouched(&site);
 }
 

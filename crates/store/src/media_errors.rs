@@ -176,7 +176,9 @@ fn what_is_at(inner: &Inner, path: &Path, at: u64) -> Option<String> {
         });
         if let Some((what, state)) = found {
             let path = file.path.try_lock_for(LOCK_PATIENCE);
-            let path = path.map_or_else(|| format!("file {}", placed.id), |path| path.display().to_string());
+            // It goes to a log as it is: no name may be a line or a terminal's command there.
+            let shown = |path: &Path| path.display().to_string().escape_debug().to_string();
+            let path = path.map_or_else(|| format!("file {}", placed.id), |path| shown(&path));
             return Some(format!("it is in {what} of {path}{state}"));
         }
     }

@@ -11,6 +11,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use tiersmith_store::home::home_of_aside;
 
 use super::links::first_bytes;
@@ -218,13 +219,25 @@ pub(crate) fn no_fuse() -> Result<()> {
     let found = std::env::split_paths(&path)
         .any(|dir| ["fusermount3", "fusermount"].iter().any(|name| dir.join(name).is_file()));
     if found {
-        return Ok(());
+        return may_open_fuse();
     }
     Err(Error::Usage(
         "cannot mount: without root the program fusermount3 is needed, and it is not in the PATH; install it (Debian: apt install fuse3), \
          or run this as root. Nothing was changed"
             .into(),
     ))
+}
+
+/// Refuses who may not open /dev/fuse; elsewhere its mode is 0666, and the kernel asks who mounts.
+fn may_open_fuse() -> Result<()> {
+    let Err(e) = rustix::fs::access("/dev/fuse", Access::READ_OK | Access::WRITE_OK) else { return Ok(()) };
+    let mode = std::fs::metadata("/dev/fuse").map_or(0, |found| found.mode() & 0o7777);
+    Err(Error::Usage(format!(
+        "cannot mount: user {} may not open /dev/fuse, whose mode is {mode:04o}: {}; allow everybody \
+         (chmod 666 /dev/fuse, as most systems have it), or run this as root. Nothing was changed",
+        rustix::process::geteuid().as_raw(),
+        std::io::Error::from(e)
+    )))
 }
 
 #[cfg(test)]
