@@ -6,7 +6,7 @@
 //!
 //! Markdown is the text report's tables as pipes, for issues and pull requests.
 //!
-//! Invariants: a field that a spreadsheet would take for a formula gets an apostrophe; in Markdown no text of the source can end a cell,
+//! Invariants: what a spreadsheet would take for a formula, whatever it splits cells at, gets an apostrophe; in Markdown no text of the source can end a cell,
 //! begin HTML or make a link (a bare address may still be shown as one by what displays it).
 
 use std::collections::BTreeMap;
@@ -92,13 +92,31 @@ fn plain(cell: &Cell, column: &Column) -> Option<(String, String)> {
     }
 }
 
+/// Between two cells, to one reader or another: a comma, and what a spreadsheet may take instead of it.
+const ENDS_A_CELL: [char; 5] = [',', ';', '\t', '\r', '\n'];
+
 fn quoted(field: &str) -> String {
-    let number = field.parse::<f64>().is_ok();
-    let formula = field.starts_with(['=', '+', '-', '@']) && !number;
-    let field = if formula { format!("'{field}") } else { field.to_owned() };
-    match field.contains([',', '"', '\r', '\n']) {
+    let field = if field.parse::<f64>().is_ok() { field.to_owned() } else { without_formulas(field) };
+    match field.contains(ENDS_A_CELL) || field.contains('"') {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
         false => field,
+    }
+}
+
+/// An apostrophe stands before what would be a formula, at the beginning and wherever a reader that
+/// splits at something else than commas, which our quotes do not stop, would begin a cell.
+fn without_formulas(field: &str) -> String {
+    let mut out = String::with_capacity(field.len() + 1);
+    let mut rest = field;
+    loop {
+        let begin = rest.trim_start_matches(|c: char| c == '"' || c.is_whitespace());
+        if begin.starts_with(['=', '+', '-', '@']) {
+            out.push('\'');
+        }
+        let Some(end) = rest.find(ENDS_A_CELL) else { return out + rest };
+        let (cell, next) = rest.split_at(end + 1);
+        out.push_str(cell);
+        rest = next;
     }
 }
 
@@ -195,6 +213,20 @@ mod tests {
         assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
         assert_eq!(quoted("=cmd()"), "'=cmd()");
         assert_eq!(quoted("-1.5"), "-1.5");
+        assert_eq!(quoted("a;b"), "\"a;b\"");
+        assert_eq!(quoted("a\tb"), "\"a\tb\"");
+        // Each is a formula to one spreadsheet: what splits at semicolons sees no quotes in a cell.
+        for (text, safe) in [
+            ("select 1;=cmd()", "\"select 1;'=cmd()\""),
+            ("a; @sum(1)", "\"a;' @sum(1)\""),
+            ("a;\"=cmd()\"", "\"a;'\"\"=cmd()\"\"\""),
+            ("a\n+1+cmd()", "\"a\n'+1+cmd()\""),
+            (" =cmd()", "' =cmd()"),
+            ("\t=cmd()", "\"'\t'=cmd()\""),
+            ("a=b-c", "a=b-c"),
+        ] {
+            assert_eq!(quoted(text), safe, "{text}");
+        }
         assert_eq!(inert("<script>|`x`|"), "&lt;script\\>\\|\\`x\\`\\|");
         assert!(!inert("[a](javascript:x)").contains("[a]("));
     }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::archive::{Archive, Baseline, Behind, Gap, LONGEST_NAME, unfit_baseline};
 use crate::repository::MOST_BYTES;
-use crate::{AnyRepository, Error, Repository, Result, Snapshot, SnapshotId, figure, read_snapshot};
+use crate::{AnyRepository, Error, Repository, Result, Snapshot, SnapshotId, figure, private, read_snapshot};
 
 /// The file beside exported snapshots.
 pub const BESIDE: &str = "baselines-and-gaps.json";
@@ -141,7 +141,7 @@ impl Beside {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            let mut file = File::create_new(&temporary)?;
+            let mut file = private::make(&temporary)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&temporary, &path)?;

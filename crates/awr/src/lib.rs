@@ -61,6 +61,7 @@ mod latest;
 pub mod metrics;
 mod outbox;
 pub mod page;
+mod private;
 pub mod record;
 mod redact;
 mod report;

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, Series, Snapshot};
+use crate::{Error, Result, Series, Snapshot, private};
 
 /// The number of a snapshot in its repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -116,7 +116,12 @@ impl Repository {
             source,
             remedy: "Give a directory that can be written",
         })?;
-        Ok(Repository { dir })
+        let repository = Repository { dir };
+        // The newest stands for all: an earlier version made them readable.
+        if let Some((_, newest)) = repository.files().unwrap_or_default().last() {
+            private::warn_if_loose(newest);
+        }
+        Ok(repository)
     }
 
     /// The repository in `dir`, which must be there: for reading. A misspelt name makes no directory.
@@ -176,7 +181,7 @@ impl Repository {
     /// ignore.
     fn write(&self, temporary: &Path, text: &[u8]) -> std::result::Result<(), (PathBuf, io::Error)> {
         let write = || {
-            let mut file = File::options().write(true).create_new(true).open(temporary)?;
+            let mut file = private::make(temporary)?;
             file.write_all(text)?;
             file.sync_all()
         };

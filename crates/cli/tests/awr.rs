@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -202,6 +203,89 @@ fn a_page_that_does_not_fit_leaves_what_was_there_and_no_torso() {
     assert!(
         good(dir, &["awr", "report", "--in", "load.db", "--html", "/dev/stdout"]).contains("<!DOCTYPE html>")
     );
+}
+
+/// The permission bits of a file.
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn what_holds_statements_is_its_owners_alone_and_a_file_that_everybody_reads_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let record = ["awr", "record", "--source", "host", "--to", "load.db", "--", "true"];
+    good(dir, &record);
+    good(dir, &["awr", "snapshot", "--source", "host", "--to", "snaps"]);
+    good(dir, &["awr", "baseline", "add", "b", "1", "2", "--in", "load.db"]);
+    good(dir, &["awr", "export", "--in", "load.db", "--to", "files"]);
+    good(dir, &["awr", "report", "--in", "load.db", "--html", "page.html"]);
+    let beside = "files/baselines-and-gaps.json";
+    let new = ["load.db", "snaps/snap-000001.json", "files/snap-000001.json", beside, "page.html"];
+    for file in new {
+        assert_eq!(mode(&dir.join(file)), 0o600, "{file}");
+    }
+    // What is there keeps its mode, and is said where more is written to it.
+    for file in ["load.db", "snaps/snap-000001.json", "page.html"] {
+        fs::set_permissions(dir.join(file), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    good(dir, &["awr", "report", "--in", "load.db", "--html", "page.html"]);
+    let snapshot = ["awr", "snapshot", "--source", "host", "--to", "snaps"];
+    for (arguments, file) in [(&record[..], "load.db"), (&snapshot, "snap-000001.json")] {
+        let error = String::from_utf8(tiersmith(dir, arguments).stderr).unwrap();
+        assert!(error.contains(file) && error.contains("every account can read it"), "{error}");
+    }
+    assert_eq!((mode(&dir.join("load.db")), mode(&dir.join("page.html"))), (0o644, 0o644));
+}
+
+#[test]
+fn root_writes_no_page_and_no_recording_through_what_another_account_put_there() {
+    const STRANGER: u32 = 3_999_999;
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give files to another account");
+        return;
+    }
+    good(dir, &["awr", "record", "--source", "host", "--to", "load.db", "--", "true"]);
+    let victim = dir.join("victim");
+    fs::write(&victim, "").unwrap();
+    // Once in a directory of the stranger's, once in one that everybody may write to, as /tmp is.
+    for (name, owner, bits) in [("theirs", STRANGER, 0o755), ("all", 0, 0o1777)] {
+        let place = dir.join(name);
+        fs::create_dir(&place).unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(bits)).unwrap();
+        std::os::unix::fs::chown(&place, Some(owner), None).unwrap();
+        for link in ["page.html", "to.db"] {
+            std::os::unix::fs::symlink(&victim, place.join(link)).unwrap();
+            std::os::unix::fs::lchown(place.join(link), Some(STRANGER), None).unwrap();
+        }
+        let (page, to) = (format!("{name}/page.html"), format!("{name}/to.db"));
+        let error = refused(dir, &["awr", "report", "--in", "load.db", "--html", &page], "is a link");
+        assert!(error.contains("user 3999999"), "{error}");
+        let record = ["awr", "record", "--source", "host", "--to", &to, "--", "true"];
+        refused(dir, &record, "is a link of user 3999999");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "");
+        // A pipe would hand the page to whoever waits at its other end.
+        let pipe = place.join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+        std::os::unix::fs::chown(&pipe, Some(STRANGER), None).unwrap();
+        let pipe = format!("{name}/pipe");
+        refused(dir, &["awr", "report", "--in", "load.db", "--html", &pipe], "not a regular file");
+    }
+    // A recording that the stranger made in advance, to read what is added.
+    let waiting = dir.join("all/waiting.db");
+    fs::copy(dir.join("load.db"), &waiting).unwrap();
+    std::os::unix::fs::chown(&waiting, Some(STRANGER), None).unwrap();
+    let record = ["awr", "record", "--source", "host", "--to", "all/waiting.db", "--", "true"];
+    refused(dir, &record, "is a file of user 3999999");
+    // A page of theirs is replaced by one that they cannot read.
+    let page = dir.join("all/old.html");
+    fs::write(&page, "old").unwrap();
+    fs::set_permissions(&page, fs::Permissions::from_mode(0o666)).unwrap();
+    std::os::unix::fs::chown(&page, Some(STRANGER), None).unwrap();
+    good(dir, &["awr", "report", "--in", "load.db", "--html", "all/old.html"]);
+    assert_eq!(mode(&page), 0o600);
 }
 
 #[test]

@@ -30,7 +30,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionB
 use super::lease::{Holder, Who};
 use super::packed::{pack, unpack};
 use super::{Baseline, Behind, Gap, Keeper, New, Verdict, now_unix_ns};
-use crate::{Entry, Error, Result, SnapshotId};
+use crate::{Entry, Error, Result, SnapshotId, private};
 
 /// `TSAW` in ASCII.
 const APPLICATION_ID: i32 = 0x5453_4157;
@@ -86,6 +86,13 @@ pub(super) struct InFile {
 
 impl InFile {
     pub(super) fn open(path: PathBuf) -> Result<InFile> {
+        private::make_if_missing(&path).map_err(|error| Error::Archive {
+            action: "open",
+            path: path.clone(),
+            reason: error.to_string(),
+            remedy: "Give a file in a directory that is there and that you can write to".to_owned(),
+        })?;
+        private::warn_if_loose(&path);
         let mut file =
             InFile::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         let made = file.make_tables();

@@ -33,7 +33,8 @@ use tiersmith_store::Stats;
 use self::attached::Attached;
 pub(super) use self::record::{HowToAsk, duration, length};
 use super::home::{Home, Subject};
-use super::{print, print_json, write_file};
+use super::written::{Readers, write_file};
+use super::{print, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
 
@@ -340,7 +341,7 @@ impl Output {
     fn write(&self, report: &Report) -> Result<Outcome> {
         match &self.html {
             Some(file) => {
-                write_file(file, &report.html())?;
+                write_file(file, &report.html(), Readers::Owner)?;
                 print(&format!("page: {}\n", file.display()))?;
             }
             None if self.json => print(&format!("{}\n", report.json()))?,

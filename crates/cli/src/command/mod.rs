@@ -12,9 +12,9 @@ mod probe;
 mod status;
 mod study;
 mod top;
+mod written;
 
 use std::io::Write;
-use std::path::Path;
 
 use clap::Subcommand;
 use serde::Serialize;
@@ -90,35 +90,4 @@ fn print_json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|e| Error::Usage(format!("the result cannot be written as JSON: {e}")))?;
     print_as_it_is(&(messages::json(&text) + "\n"))
-}
-
-/// Writes a file the user asked for: all of it or, where that fails, nothing. What was there before stays
-/// until then. A pipe or a terminal, and a file in a directory that cannot be written, is written in place.
-fn write_file(path: &Path, text: &str) -> Result<()> {
-    let failed = |source| Error::Io { what: "write", path: path.into(), source };
-    let in_place = || std::fs::write(path, text).map_err(failed);
-    let target = match std::fs::metadata(path) {
-        Ok(there) if !there.is_file() || path.starts_with("/dev") => return in_place(),
-        // What a link leads to, so that the link stays.
-        Ok(_) => std::fs::canonicalize(path).map_err(failed)?,
-        Err(_) => path.to_owned(),
-    };
-    let Some(name) = target.file_name() else { return in_place() };
-    let (name, process) = (name.to_string_lossy(), std::process::id());
-    let beside = target.with_file_name(format!(".{name}.{process}.tmp"));
-    let mut file = match std::fs::File::create_new(&beside) {
-        Err(e) if target.exists() && e.kind() == std::io::ErrorKind::PermissionDenied => return in_place(),
-        made => made.map_err(failed)?,
-    };
-    let written = file.write_all(text.as_bytes()).and_then(|()| match std::fs::metadata(&target) {
-        Ok(before) => file.set_permissions(before.permissions()),
-        Err(_) => Ok(()),
-    });
-    // Some file systems find out that they are full only when they are asked to sync.
-    let whole = written.and_then(|()| file.sync_all());
-    whole.and_then(|()| std::fs::rename(&beside, &target)).map_err(|source| {
-        // The error that matters is the one above.
-        let _ = std::fs::remove_file(&beside);
-        failed(source)
-    })
 }

@@ -10,7 +10,8 @@ use tiersmith_lab::study::result::StudyResult;
 use tiersmith_lab::study::{self, FULL_ROUNDS, FULL_SECONDS, Options, SECONDS, html, text};
 use tiersmith_lab::workload::keys;
 
-use super::{print, print_json, write_file};
+use super::written::{Readers, write_file};
+use super::{print, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
 use crate::progress::Line;
@@ -182,7 +183,7 @@ impl Study {
         if let Some(path) = &self.json
             && !to_standard_output
         {
-            write_file(path, &result.to_json()?)?;
+            write_file(path, &result.to_json()?, Readers::AsUsual)?;
         }
         self.show_result(&result, to_standard_output)
     }
@@ -191,7 +192,7 @@ impl Study {
     fn show_result(&self, result: &StudyResult, as_json: bool) -> Result<Outcome> {
         let page = self.page();
         if let Some(page) = &page {
-            write_file(page, &html::render(result)?)?;
+            write_file(page, &html::render(result)?, Readers::AsUsual)?;
         }
         if as_json {
             print(&format!("{}\n", result.to_json()?))?;
