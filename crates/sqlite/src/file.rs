@@ -79,7 +79,7 @@ impl Main {
         // The journal is looked for before the name is known: whoever finds the name believes what is known of the journal.
         let user = User::join(place.clone())?;
         let name = Name::keep(name, Some(&place));
-        let file = user.place().home().open(user.place().name(Role::Main), mode)?;
+        let file = user.place().open_file(Role::Main, mode)?;
         let block = file.block_size().map_or(0, |b| b.bytes());
         let characteristics = characteristics(&file, block, user.place().spec().place);
         let opened = Opened::new(user.place().clone());
@@ -303,7 +303,7 @@ impl Side {
                 if !create && !crate::journal::exists(place, role)? {
                     return Ok(None);
                 }
-                What::Wal(Wal::new(place.home().open(place.name(role), OpenMode::CREATE)?))
+                What::Wal(Wal::new(place.open_file(role, OpenMode::CREATE)?))
             }
         };
         let read_only = flags & ffi::OPEN_READONLY != 0;

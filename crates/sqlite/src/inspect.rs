@@ -99,7 +99,7 @@ impl<'a> Seen<'a> {
         Ok(match role {
             Role::Main => Some(Self::Main(main)),
             Role::Wal if make || journal::exists(place, role)? => {
-                Some(Self::Wal(Wal::new(place.home().open(place.name(role), OpenMode::CREATE)?), user))
+                Some(Self::Wal(Wal::new(place.open_file(role, OpenMode::CREATE)?), user))
             }
             Role::Wal => None,
             Role::Journal => user.shared().journal.open(place, make)?.map(|()| Self::Journal(user)),

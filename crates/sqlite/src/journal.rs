@@ -318,7 +318,7 @@ impl Journal {
 impl State {
     fn open(&mut self, place: &Place) -> Result<()> {
         if self.file.is_none() {
-            let file = place.home().open(place.name(Role::Journal), OpenMode::CREATE)?;
+            let file = place.open_file(Role::Journal, OpenMode::CREATE)?;
             self.durable = file.class() != FileClass::Pass && file.has_batches();
             self.block = file.block_size().map_or(4096, |b| b.bytes() as u64);
             self.physical = file.len()?;

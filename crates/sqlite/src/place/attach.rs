@@ -27,17 +27,20 @@
 
 use super::error::PlaceError;
 use super::layout::{
-    ATTACHMENT, DB, Layout, STOCK_JOURNAL, STOCK_WAL, STUB_NEW, State, Transition, in_use_here, stat,
-    sync_dir,
+    ATTACHMENT, ATTACHMENT_NEW, DB, Layout, STOCK_JOURNAL, STOCK_WAL, STUB_NEW, State, Transition,
+    give_owner, in_use_here, is_at, look, make_anew, remove, replace, sync_dir,
 };
-use super::record::{self, Record};
+use super::record::{self, RECORD_MAX, Record};
 use super::spec::{FastSpec, Placement};
 use super::stamp::Stamp;
-use super::{Fold, Want, bars, detach, keep_both, ofd, step, stopped};
+use super::{Fold, Want, bars, detach, keep_both, ofd, step, stopped, tier_file};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use tiersmith_dir::Dir;
 use tiersmith_store::{AttachedHome, Bound, Error, attach};
 
 /// How a database begins.
@@ -61,13 +64,13 @@ pub(super) fn open(layout: &Layout, want: &Want, fold: Fold<'_>) -> Result<Optio
         match state {
             State::Plain => match &want.fast {
                 None => return Ok(None),
-                Some(_) if stat(&layout.database)?.is_none() && !want.create => return Ok(None),
+                Some(_) if layout.at_path()?.is_none() && !want.create => return Ok(None),
                 Some(_) if want.read_only => {
                     return Err(PlaceError::ReadOnlyAttach { database: layout.database.clone() });
                 }
                 Some(spec) => return first(layout, spec, fold).map(Some),
             },
-            State::Leftover if stat(&layout.database)?.is_none() => return Err(no_database(layout)),
+            State::Leftover if layout.at_path()?.is_none() => return Err(no_database(layout)),
             State::Leftover | State::HalfAttached | State::HalfDetached => {
                 let transition = Transition::begin(layout)?;
                 // Another process may have done it meanwhile.
@@ -120,8 +123,8 @@ fn no_database(layout: &Layout) -> PlaceError {
 }
 
 pub(super) fn home_missing(layout: &Layout) -> PlaceError {
-    let why = match stat(&layout.home) {
-        Ok(Some(_)) => "there is no `db` in it",
+    let why = match layout.inside() {
+        Ok(_) => "there is no `db` in it",
         _ => "there is no such directory",
     };
     PlaceError::HomeMissing { database: layout.database.clone(), home: layout.home.clone(), why }
@@ -130,9 +133,11 @@ pub(super) fn home_missing(layout: &Layout) -> PlaceError {
 /// Attaching was cut before the stub: the tier has no block, but it may say that it belongs to the directory
 /// that goes away.
 fn give_tier_back(layout: &Layout) {
-    let noted = layout.home.join(tiersmith_store::home::ATTACHMENT).exists();
+    let note = layout.inside().and_then(|inside| look(&inside, tiersmith_store::home::ATTACHMENT));
+    let noted = note.is_ok_and(|note| note.is_some());
     let Ok(record) = read_record(layout) else { return };
     let given = || {
+        tier_file::judge(layout, &record.spec)?;
         let tier = record.spec.tier(&layout.database)?;
         attach(&layout.home, &[tier], record.spec.options(record.block_size))?.detach()?;
         Ok::<(), PlaceError>(())
@@ -153,23 +158,24 @@ fn first(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Opened, Pla
     let made = make_database(layout)?;
     let opened = attach_plain(layout, spec, fold);
     if opened.is_err() && made && !stopped() && layout.state().is_ok_and(|state| state == State::Plain) {
-        let empty = stat(&layout.database)?.is_some_and(|m| m.len() == 0);
+        let empty = layout.at_path()?.is_some_and(|found| found.size == 0);
         // Best effort: an empty file is a database too.
-        let _ = empty.then(|| std::fs::remove_file(&layout.database));
+        let _ = empty.then(|| layout.dir.remove(&layout.name));
     }
     opened
 }
 
 /// An empty file where there is none, with the mode SQLite gives a new database. Whether it was made.
 fn make_database(layout: &Layout) -> Result<bool, PlaceError> {
-    if stat(&layout.database)?.is_some() {
+    if layout.at_path()?.is_some() {
         return Ok(false);
     }
-    let mut options = File::options();
-    match options.write(true).create_new(true).mode(0o644).open(&layout.database) {
-        Ok(_) => sync_dir(&layout.parent).map(|()| true),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(e) => Err(PlaceError::io("cannot create", &layout.database)(e)),
+    // Not `make_file`: here the umask has a say.
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(&layout.dir, &layout.name, flags, Mode::from_raw_mode(0o644)) {
+        Ok(_) => sync_dir(&layout.dir).map(|()| true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(e) => Err(PlaceError::io("cannot create", &layout.database)(e.into())),
     }
 }
 
@@ -177,26 +183,22 @@ fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Open
     let database = || layout.database.clone();
     let tier = spec.tier(&layout.database)?;
     refuse_other_files(layout)?;
+    let stock = ["-wal", "-journal", "-shm"].map(|ending| layout.beside_name(ending));
+    layout.refuse_strange(&layout.dir, &stock)?;
     if let Err(reason) = fold(&layout.database) {
         return Err(PlaceError::Fold { database: database(), reason });
     }
-    let (wal, journal) = (layout.beside("-wal"), layout.beside("-journal"));
     step(1)?;
     let transition = Transition::begin(layout)?;
-    Layout::check_folded(&wal, &journal)?;
+    Layout::check_folded(&layout.dir, &stock[0], &stock[1])?;
     let found = transition.file.metadata().map_err(PlaceError::io("cannot stat", &layout.database))?;
     if found.nlink() > 1 {
         return Err(PlaceError::Linked { database: database(), links: found.nlink() });
     }
     refuse_if_open(layout, &transition.file)?;
     // Nobody has it open and nothing is in them. Left behind, they would be taken for the stub's.
-    for path in [wal, journal, layout.beside("-shm")] {
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(PlaceError::io("cannot remove", &path)(e));
-            }
-            _ => {}
-        }
+    for name in &stock {
+        remove(&layout.dir, name)?;
     }
     step(2)?;
     let block_size = block_size(spec, &transition.file);
@@ -213,17 +215,18 @@ fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Open
 /// What SQLite would say of them is that it cannot bring a WAL into them.
 fn refuse_other_files(layout: &Layout) -> Result<(), PlaceError> {
     let database = || layout.database.clone();
-    let Some(found) = stat(&layout.database)? else { return Ok(()) };
+    let Some(found) = layout.at_path()? else { return Ok(()) };
     if !found.is_file() {
         return Err(PlaceError::NotAFile { database: database() });
     }
     // Not opened here if this process may have it open: closing it would drop the locks of that
     // connection. And a hot journal may be needed to make a database of it.
-    if found.len() == 0 || in_use_here(&found) || stat(&layout.beside("-journal"))?.is_some() {
+    let journal = look(&layout.dir, layout.beside_name("-journal"))?;
+    if found.size == 0 || in_use_here(&found) || journal.is_some() {
         return Ok(());
     }
     let mut head = [0; DATABASE_MAGIC.len()];
-    let read = File::open(&layout.database).and_then(|file| file.read_at(&mut head, 0));
+    let read = layout.dir.open_file(&layout.name).and_then(|file| file.read_at(&mut head, 0));
     read.map_err(PlaceError::io("cannot read", &layout.database))?;
     if &head == DATABASE_MAGIC { Ok(()) } else { Err(PlaceError::NotADatabase { database: database() }) }
 }
@@ -252,15 +255,13 @@ fn move_aside(
     fold: Fold<'_>,
 ) -> Result<Opened, PlaceError> {
     let db = &transition.file;
-    let make = std::fs::DirBuilder::new().mode(0o700).create(&layout.home);
-    make.map_err(PlaceError::io("cannot make the directory", &layout.home))?;
-    give_owner(&layout.home, db);
+    layout.make_home(db)?;
     bars::raise(layout)?;
     write_record(layout, &record)?;
-    sync_dir(&layout.parent)?;
+    sync_dir(&layout.dir)?;
     step(3)?;
-    let second = layout.in_home(DB);
-    if let Err(e) = std::fs::hard_link(&layout.database, &second) {
+    let (inside, second) = (layout.inside()?, layout.in_home(DB));
+    if let Err(e) = layout.dir.link(&layout.name, &inside, DB) {
         let database = layout.database.clone();
         return Err(match e.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => {
@@ -269,10 +270,16 @@ fn move_aside(
             _ => PlaceError::io("cannot link", &second)(e),
         });
     }
+    if !is_at(&inside, DB, db).map_err(PlaceError::io("cannot stat", &second))? {
+        remove(&inside, DB)?;
+        let who = "another file was put at its path".to_owned();
+        return Err(PlaceError::Busy { database: layout.database.clone(), who });
+    }
     db.sync_all().map_err(PlaceError::io("cannot sync", &layout.database))?;
-    sync_dir(&layout.home)?;
+    sync_dir(&inside)?;
     step(4)?;
     let home = attach(&layout.home, &[tier], record.spec.options(record.block_size))?;
+    is_the_home(layout, &home)?;
     let stubbed = || {
         step(5)?;
         put_stub(layout, db, &record.spec)?;
@@ -320,31 +327,32 @@ fn give_back(
 
 /// Steps 6 and 7.
 fn put_stub(layout: &Layout, db: &File, spec: &FastSpec) -> Result<(), PlaceError> {
-    let new = layout.in_home(STUB_NEW);
+    let inside = layout.inside()?;
     let found = db.metadata().map_err(PlaceError::io("cannot stat", &layout.database))?;
-    let write = || {
-        let mut file = File::create(&new)?;
-        file.write_all(record::stub(&layout.database, &layout.home, spec).as_bytes())?;
-        file.set_permissions(std::fs::Permissions::from_mode(found.mode() & 0o777))?;
-        file.sync_all()
-    };
-    write().map_err(PlaceError::io("cannot write", &new))?;
-    give_owner(&new, db);
-    sync_dir(&layout.home)?;
+    let text = record::stub(&layout.database, &layout.home, spec);
+    let stub = make_anew(&inside, STUB_NEW, text.as_bytes(), found.mode() & 0o777)?;
+    give_owner(stub, db, &layout.in_home(STUB_NEW));
+    sync_dir(&inside)?;
     step(6)?;
     refuse_if_open(layout, db)?;
-    std::fs::rename(&new, &layout.database).map_err(PlaceError::io("cannot replace", &layout.database))?;
-    sync_dir(&layout.parent)?;
-    sync_dir(&layout.home)?;
+    let replaced = inside.rename(STUB_NEW, &layout.dir, &layout.name);
+    replaced.map_err(PlaceError::io("cannot replace", &layout.database))?;
+    sync_dir(&layout.dir)?;
+    sync_dir(&inside)?;
     step(7)
 }
 
-/// The database's owner and group, where the process may give them.
-fn give_owner(path: &Path, db: &File) {
-    let Ok(found) = db.metadata() else { return };
-    if let Err(e) = std::os::unix::fs::chown(path, Some(found.uid()), Some(found.gid())) {
-        log::debug!("{}: keeps its owner: {e}", path.display());
+/// Fails when the store found another directory at the path than the one that is held open here.
+fn is_the_home(layout: &Layout, home: &AttachedHome) -> Result<(), PlaceError> {
+    let failed = |e| PlaceError::io("cannot look at", &layout.home)(e);
+    let Some(open) = home.home().directory() else { return Ok(()) };
+    let open = Dir::from_handle(open.try_clone_to_owned().map_err(failed)?, &layout.home);
+    let held = layout.inside()?.found().map_err(failed)?;
+    if open.found().map_err(failed)?.same_file(&held) {
+        return Ok(());
     }
+    let who = format!("somebody put another directory at {}", layout.home.display());
+    Err(PlaceError::Busy { database: layout.database.clone(), who })
 }
 
 /// A step failed: the directory goes away, if the path still holds the database.
@@ -380,8 +388,8 @@ fn block_size(spec: &FastSpec, db: &File) -> u32 {
 
 /// Opens an attached database.
 fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result<Opened, PlaceError> {
-    let db_path = layout.in_home(DB);
-    let db = ofd::LockFile::open(&db_path).map_err(PlaceError::io("cannot open", &db_path))?;
+    let (db_path, inside) = (layout.in_home(DB), layout.inside()?);
+    let db = ofd::LockFile::open(&inside, DB).map_err(PlaceError::io("cannot open", &db_path))?;
     let (record, rewrite) = match (read_record(layout), given) {
         (Ok(record), None) => (record, false),
         (Ok(record), Some(given)) => {
@@ -397,6 +405,7 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
             (Record { spec, block_size, without_bars: true }, true)
         }
     };
+    tier_file::judge(layout, &record.spec)?;
     for member in &record.spec.members {
         // Never made again: an empty file in its place would hide for what the tier was needed.
         std::fs::metadata(member).map_err(|e| match e.kind() {
@@ -422,6 +431,7 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
         bars::raise(layout)?;
     }
     let home = attach(&layout.home, &[tier], options).map_err(|e| changed(layout, unbarred, e))?;
+    is_the_home(layout, &home)?;
     let stamp = Stamp::open(&home, record.spec.place == Placement::Redo).map_err(|e| match e {
         PlaceError::Store(e) => changed(layout, false, e),
         e => e,
@@ -433,11 +443,7 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
     if rewrite || old {
         write_record(layout, &record)?;
     }
-    if let Err(e) = std::fs::remove_file(layout.in_home(STUB_NEW))
-        && e.kind() != io::ErrorKind::NotFound
-    {
-        log::warn!("cannot remove {}: {e}", layout.in_home(STUB_NEW).display());
-    }
+    remove(&inside, STUB_NEW).unwrap_or_else(|e| log::warn!("{e}"));
     let _ = stub;
     Ok(Opened { home, lock: db, record, stamp })
 }
@@ -507,8 +513,13 @@ pub(super) fn check_given(
 
 pub(super) fn read_record(layout: &Layout) -> Result<Record, PlaceError> {
     let path = layout.in_home(ATTACHMENT);
-    let bytes = std::fs::read(&path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => PlaceError::Attachment { path: path.clone(), why: "it is missing".into() },
+    let missing = || PlaceError::Attachment { path: path.clone(), why: "it is missing".into() };
+    let inside = layout.inside().map_err(|_| missing())?;
+    let bytes = inside.read(ATTACHMENT, RECORD_MAX).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => missing(),
+        io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge => {
+            PlaceError::Attachment { path: path.clone(), why: e.to_string() }
+        }
         _ => PlaceError::io("cannot read", &path)(e),
     })?;
     Record::decode(&bytes, &path)
@@ -519,13 +530,5 @@ pub(super) fn read_record(layout: &Layout) -> Result<Record, PlaceError> {
 /// # Durability
 /// Durable on return.
 fn write_record(layout: &Layout, record: &Record) -> Result<(), PlaceError> {
-    let new = layout.attachment_new();
-    let write = || {
-        let mut file = File::create(&new)?;
-        file.write_all(record.encode().as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, layout.in_home(ATTACHMENT))
-    };
-    write().map_err(PlaceError::io("cannot write", &new))?;
-    sync_dir(&layout.home)
+    replace(&*layout.inside()?, ATTACHMENT_NEW, ATTACHMENT, record.encode().as_bytes())
 }

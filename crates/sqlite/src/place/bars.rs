@@ -34,10 +34,11 @@
 //! Invariant: a bar is never made where a file is.
 
 use super::error::PlaceError;
-use super::layout::{JOURNAL, Layout, STOCK_JOURNAL, STOCK_WAL, WAL, is_bar, is_empty, key, stat, sync_dir};
+use super::layout::{
+    JOURNAL, Layout, STOCK_JOURNAL, STOCK_WAL, WAL, is_bar, is_empty, look, remove, sync_dir,
+};
 use super::step;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 
 /// Our name of each file, and that at which a stock SQLite looks for it.
 const NAMES: [(&str, &str); 2] = [(WAL, STOCK_WAL), (JOURNAL, STOCK_JOURNAL)];
@@ -50,15 +51,16 @@ const NAMES: [(&str, &str); 2] = [(WAL, STOCK_WAL), (JOURNAL, STOCK_JOURNAL)];
 /// # Durability
 /// Durable on return.
 pub(super) fn raise(layout: &Layout) -> Result<(), PlaceError> {
+    let inside = layout.inside()?;
     let mut raised = false;
     for (_, stock) in NAMES {
         let path = layout.in_home(stock);
-        if is_bar(&path)? {
+        if is_bar(&inside, stock)? {
             continue;
         }
         // Nothing is put into it by anybody but root.
-        match std::fs::DirBuilder::new().mode(0o500).create(&path) {
-            Ok(()) => raised = true,
+        match inside.make_dir(stock, 0o500, None) {
+            Ok(_) => raised = true,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 let what = "is not Tiersmith's: the directory that keeps SQLite from opening the database past Tiersmith was removed, and \
                             something was written";
@@ -67,13 +69,13 @@ pub(super) fn raise(layout: &Layout) -> Result<(), PlaceError> {
             Err(e) => return Err(PlaceError::io("cannot make the directory", &path)(e)),
         }
     }
-    if raised { sync_dir(&layout.home) } else { Ok(()) }
+    if raised { sync_dir(&inside) } else { Ok(()) }
 }
 
 /// Whether both bars are gone, and nothing is in their place: whoever removed them may have had any SQLite write `db`.
 pub(super) fn are_gone(layout: &Layout) -> Result<bool, PlaceError> {
     for (_, stock) in NAMES {
-        if stat(&layout.in_home(stock))?.is_some() {
+        if look(&*layout.inside()?, stock)?.is_some() {
             return Ok(false);
         }
     }
@@ -88,18 +90,19 @@ pub(super) fn are_gone(layout: &Layout) -> Result<bool, PlaceError> {
 /// # Durability
 /// Durable on return.
 pub(super) fn lower(layout: &Layout) -> Result<(), PlaceError> {
+    let inside = layout.inside()?;
     let mut order = NAMES;
-    if !is_empty(&layout.in_home(JOURNAL), true)? {
+    if !is_empty(&inside, JOURNAL, true)? {
         order.reverse();
     }
     for (name, stock) in order {
-        let to = layout.in_home(stock);
-        if is_bar(&to)? {
-            std::fs::remove_dir(&to).map_err(PlaceError::io("cannot remove", &to))?;
+        if is_bar(&inside, stock)? {
+            let removed = inside.remove_dir(stock);
+            removed.map_err(PlaceError::io("cannot remove", &layout.in_home(stock)))?;
         }
         give_name(layout, name, stock)?;
         // Before the other bar goes.
-        sync_dir(&layout.home)?;
+        sync_dir(&inside)?;
     }
     Ok(())
 }
@@ -112,12 +115,13 @@ pub(super) fn lower(layout: &Layout) -> Result<(), PlaceError> {
 /// # Durability
 /// Durable on return.
 pub(super) fn bring_up_to_date(layout: &Layout) -> Result<(), PlaceError> {
+    let inside = layout.inside()?;
     for (name, stock) in NAMES {
-        if !is_bar(&layout.in_home(stock))? {
+        if !is_bar(&inside, stock)? {
             give_name(layout, stock, name)?;
         }
     }
-    sync_dir(&layout.home)?;
+    sync_dir(&inside)?;
     step(21)?;
     raise(layout)?;
     step(22)
@@ -125,17 +129,15 @@ pub(super) fn bring_up_to_date(layout: &Layout) -> Result<(), PlaceError> {
 
 /// Renames `from` to `to`, if there is a `from`; nothing is replaced.
 fn give_name(layout: &Layout, from: &str, to: &str) -> Result<(), PlaceError> {
-    let (old, new) = (layout.in_home(from), layout.in_home(to));
-    if stat(&old)?.is_none() {
-        return Ok(());
-    }
-    if let Some(there) = stat(&new)? {
-        if stat(&old)?.is_some_and(|from| key(&from) == key(&there)) {
+    let inside = layout.inside()?;
+    let Some(old) = look(&inside, from)? else { return Ok(()) };
+    if let Some(there) = look(&inside, to)? {
+        if old.same_file(&there) {
             // One file: a cut left the rename with both names.
-            return std::fs::remove_file(&old).map_err(PlaceError::io("cannot remove", &old));
+            return remove(&inside, from);
         }
         let names = format!("both {from} and {to}");
         return Err(PlaceError::NotOurs { home: layout.home.clone(), names });
     }
-    std::fs::rename(&old, &new).map_err(PlaceError::io("cannot rename", &old))
+    inside.rename(from, &inside, to).map_err(PlaceError::io("cannot rename", &layout.in_home(from)))
 }

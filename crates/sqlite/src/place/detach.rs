@@ -23,11 +23,10 @@
 use super::attach;
 use super::error::PlaceError;
 use super::layout::{DB, JOURNAL, Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition};
-use super::layout::{is_bar, names_super_journal, stat, sync_dir};
+use super::layout::{SHM, STUB_NEW, is_bar, look, make_anew, names_super_journal, remove, sync_dir};
 use super::record;
 use super::{Fold, Want, bars, keep_both, ofd, step};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
 use tiersmith_store::home::ATTACHMENT as NOTE;
 
 /// All of it, for a database no connection of this process has open.
@@ -46,7 +45,7 @@ pub(super) fn detach(layout: &Layout, fold: Fold<'_>) -> Result<(), PlaceError> 
             }
             // The way back begins with a stub, so that there is something to lock.
             State::StubMissing => restore_stub(layout)?,
-            State::Leftover if stat(&layout.database)?.is_none() => {
+            State::Leftover if layout.at_path()?.is_none() => {
                 let (database, home) = (layout.database.clone(), layout.home.clone());
                 return Err(PlaceError::NotAttached { database, home });
             }
@@ -58,14 +57,13 @@ pub(super) fn detach(layout: &Layout, fold: Fold<'_>) -> Result<(), PlaceError> 
                 }
             }
             State::Attached => {
-                let journal = layout.in_home(JOURNAL);
                 let opened = attach::open(layout, &Want::default(), fold)?;
                 let Some(opened) = opened else { continue };
                 let transition = Transition::begin(layout)?;
                 // The store may have the end of a journal: it is home after this.
                 opened.home.flush_all()?;
-                if names_super_journal(&journal)? {
-                    return Err(PlaceError::SuperJournal { path: journal });
+                if names_super_journal(&*layout.inside()?, JOURNAL)? {
+                    return Err(PlaceError::SuperJournal { path: layout.in_home(JOURNAL) });
                 }
                 drop(opened.stamp);
                 opened.home.detach()?;
@@ -80,31 +78,32 @@ pub(super) fn detach(layout: &Layout, fold: Fold<'_>) -> Result<(), PlaceError> 
 
 /// Steps 2 to 5: the store has nothing any more.
 pub(super) fn finish(layout: &Layout, transition: Transition, fold: Fold<'_>) -> Result<(), PlaceError> {
-    let db_path = layout.in_home(DB);
-    for journal in [JOURNAL, STOCK_JOURNAL].map(|name| layout.in_home(name)) {
-        if !is_bar(&journal)? && names_super_journal(&journal)? {
-            return Err(PlaceError::SuperJournal { path: journal });
+    let (db_path, inside) = (layout.in_home(DB), layout.inside()?);
+    for journal in [JOURNAL, STOCK_JOURNAL] {
+        if !is_bar(&inside, journal)? && names_super_journal(&inside, journal)? {
+            return Err(PlaceError::SuperJournal { path: layout.in_home(journal) });
         }
     }
-    let db = lock(layout, &db_path)?;
+    let db = lock(layout)?;
     bars::lower(layout)?;
     // SQLite takes these locks itself.
     ofd::unlock(&db);
     drop(db);
     step(12)?;
+    layout.refuse_strange(&inside, &[STOCK_WAL, STOCK_JOURNAL, SHM])?;
     if let Err(reason) = fold(&db_path) {
         return Err(PlaceError::Fold { database: db_path, reason });
     }
-    Layout::check_folded(&layout.in_home(STOCK_WAL), &layout.in_home(STOCK_JOURNAL))?;
+    Layout::check_folded(&inside, OsStr::new(STOCK_WAL), OsStr::new(STOCK_JOURNAL))?;
     // A WAL that SQLite removed must not come back with a power cut, when `db` is not beside it any more.
-    sync_dir(&layout.home)?;
+    sync_dir(&inside)?;
     step(13)?;
-    let db = lock(layout, &db_path)?;
+    let db = lock(layout)?;
     db.sync_all().map_err(PlaceError::io("cannot sync", &db_path))?;
-    std::fs::rename(&db_path, &layout.database)
-        .map_err(PlaceError::io("cannot replace", &layout.database))?;
-    sync_dir(&layout.parent)?;
-    sync_dir(&layout.home)?;
+    let replace = PlaceError::io("cannot replace", &layout.database);
+    inside.rename(DB, &layout.dir, &layout.name).map_err(replace)?;
+    sync_dir(&layout.dir)?;
+    sync_dir(&inside)?;
     step(14)?;
     layout.remove_home()?;
     // The stub's lock and the database's end here.
@@ -113,8 +112,10 @@ pub(super) fn finish(layout: &Layout, transition: Transition, fold: Fold<'_>) ->
 }
 
 /// Holds SQLite's locks on `db` as long as the file is open.
-fn lock(layout: &Layout, db_path: &Path) -> Result<ofd::LockFile, PlaceError> {
-    let db = ofd::LockFile::open(db_path).map_err(PlaceError::io("cannot open", db_path))?;
+fn lock(layout: &Layout) -> Result<ofd::LockFile, PlaceError> {
+    let db_path = layout.in_home(DB);
+    let opened = ofd::LockFile::open(&*layout.inside()?, DB);
+    let db = opened.map_err(PlaceError::io("cannot open", &db_path))?;
     ofd::lock(&db).map_err(|_| PlaceError::Busy {
         database: layout.database.clone(),
         who: format!("a program has a lock on {}", db_path.display()),
@@ -124,27 +125,24 @@ fn lock(layout: &Layout, db_path: &Path) -> Result<ofd::LockFile, PlaceError> {
 
 /// Puts a stub where one was removed, or replaced by an empty file.
 pub(super) fn restore_stub(layout: &Layout) -> Result<(), PlaceError> {
+    let inside = layout.inside()?;
     let spec = match attach::read_record(layout) {
         Ok(record) => record.spec,
-        Err(e) if layout.home.join(NOTE).exists() => return Err(e),
+        Err(e) if look(&inside, NOTE)?.is_some() => return Err(e),
         Err(_) => super::FastSpec::default(),
     };
-    let new: PathBuf = layout.in_home(super::layout::STUB_NEW);
-    let write = || {
-        std::fs::write(&new, record::stub(&layout.database, &layout.home, &spec))?;
-        File::open(&new)?.sync_all()
-    };
-    write().map_err(PlaceError::io("cannot write", &new))?;
+    let text = record::stub(&layout.database, &layout.home, &spec);
+    drop(make_anew(&inside, STUB_NEW, text.as_bytes(), 0o644)?);
     let replace = PlaceError::io("cannot replace", &layout.database);
-    if stat(&layout.database)?.is_some() {
+    if layout.at_path()?.is_some() {
         let empty = Transition::begin(layout)?;
         if empty.file.metadata().is_ok_and(|m| m.len() == 0) {
-            std::fs::rename(&new, &layout.database).map_err(replace)?;
+            inside.rename(STUB_NEW, &layout.dir, &layout.name).map_err(replace)?;
         }
     } else {
         // Not over something that was put there meanwhile.
-        std::fs::hard_link(&new, &layout.database).map_err(replace)?;
-        std::fs::remove_file(&new).map_err(PlaceError::io("cannot remove", &new))?;
+        inside.link(STUB_NEW, &layout.dir, &layout.name).map_err(replace)?;
+        remove(&inside, STUB_NEW)?;
     }
-    sync_dir(&layout.parent)
+    sync_dir(&layout.dir)
 }

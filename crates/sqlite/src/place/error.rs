@@ -98,6 +98,36 @@ pub enum PlaceError {
         /// What the file system said.
         source: io::Error,
     },
+    /// Root would act for one account on what belongs to another, or may not act as the owner.
+    #[error("{} is not opened: {why}", database.display())]
+    Rights {
+        /// The database.
+        database: PathBuf,
+        /// Who owns what, and what to do.
+        why: String,
+    },
+    /// A file of the tier that somebody else owns, or could exchange.
+    #[error(
+        "{} is not used as a tier: {why}. Name a file in a directory of root or of the database's owner",
+        member.display()
+    )]
+    TierNotTrusted {
+        /// The tier's file.
+        member: PathBuf,
+        /// Who owns what.
+        why: String,
+    },
+    /// Where SQLite keeps a WAL, a journal or the index of a WAL is something else.
+    #[error(
+        "{} {what}, and SQLite would open it as the database's WAL or journal; nothing was changed. Move it away and try again",
+        path.display()
+    )]
+    Strange {
+        /// The name.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
+    },
     /// The path is no ordinary file.
     #[error("{} is no ordinary file (but a directory, a device or the like); give the path of a database file", database.display())]
     NotAFile {

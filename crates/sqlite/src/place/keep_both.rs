@@ -35,18 +35,18 @@
 use super::attach::{self, lock_db, read_record};
 use super::error::PlaceError;
 use super::layout::{
-    DB, JOURNAL, KEEPING, KEEPING_NEW, Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition, key,
-    names_super_journal,
+    DB, JOURNAL, KEEPING, KEEPING_NEW, Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition, look, make_anew,
+    names_super_journal, remove, replace, sync_dir,
 };
-use super::layout::{stat, sync_dir};
 use super::record::Record;
 use super::spec::Placement;
-use super::{Fold, Want, bars, detach, stamp, step};
+use super::{Fold, Want, bars, detach, stamp, step, tier_file};
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
+use tiersmith_dir::{Found, Kind};
 use tiersmith_store::{AttachedHome, Error, OpenMode, Options};
 
 /// What the copy's name adds to the database's.
@@ -55,6 +55,8 @@ const CHANGED: &str = "-changed";
 const CHANGED_NEW: &str = "-changed.new";
 /// Names in the directory, and what they add to the database's when they are kept beside the copy.
 const STOCK: [(&str, &str); 2] = [(STOCK_WAL, "-changed-wal"), (STOCK_JOURNAL, "-changed-journal")];
+/// The marker is shorter.
+const MARKER_MAX: u64 = 4096;
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 /// The marker's first line after the comment.
@@ -101,7 +103,7 @@ pub(super) fn detach_keeping_both(layout: &Layout, fold: Fold<'_>) -> Result<Kep
         detach::detach(layout, fold)?;
         return Ok(kept(None, nothing));
     }
-    if stat(&layout.in_home(KEEPING))?.is_none() {
+    if !is_begun(layout)? {
         let refused = match state {
             State::Attached => attach::open(layout, &Want::default(), fold).map(drop).err(),
             _ => None,
@@ -146,20 +148,25 @@ pub(super) fn detach_keeping_both(layout: &Layout, fold: Fold<'_>) -> Result<Kep
 /// # Errors
 /// [`PlaceError::Meddled`], and what the file system says.
 pub(super) fn refuse_if_begun(layout: &Layout, state: State) -> Result<(), PlaceError> {
-    let path = layout.in_home(KEEPING);
-    if !matches!(state, State::Attached | State::HalfDetached) || stat(&path)?.is_none() {
+    if !matches!(state, State::Attached | State::HalfDetached) || !is_begun(layout)? {
         return Ok(());
     }
+    let path = layout.in_home(KEEPING);
     let what = "says that the database was written past Tiersmith, and that keeping both versions was begun and not finished";
     Err(PlaceError::Meddled { database: layout.database.clone(), path, what })
+}
+
+/// Whether the marker is there.
+fn is_begun(layout: &Layout) -> Result<bool, PlaceError> {
+    Ok(look(&*layout.inside()?, KEEPING)?.is_some())
 }
 
 /// Steps 1 to 7. `known` is what the marker says, if there is one.
 fn bring_home(layout: &Layout, known: Option<Option<Figures>>) -> Result<Figures, PlaceError> {
     let record = read_record(layout)?;
     let at_home = layout.in_home(DB);
-    let open = File::options().read(true).write(true).open(&at_home);
-    let db = open.map_err(PlaceError::io("cannot open", &at_home))?;
+    let inside = layout.inside()?;
+    let db = inside.open_file_rw(DB).map_err(PlaceError::io("cannot open", &at_home))?;
     lock_db(layout, &db)?;
     if known.is_none() {
         copy_changed(layout)?;
@@ -181,8 +188,7 @@ fn bring_home(layout: &Layout, known: Option<Option<Figures>>) -> Result<Figures
     }
     step(37)?;
     home.flush_all()?;
-    let journal = layout.in_home(JOURNAL);
-    if names_super_journal(&journal)? {
+    if names_super_journal(&inside, JOURNAL)? {
         // Home and tier agree again, and only SQLite through Tiersmith can judge the journal: the database must open.
         log::warn!(
             "{}: what was written past Tiersmith is kept as {}; {} of {} blocks were at home only",
@@ -194,10 +200,9 @@ fn bring_home(layout: &Layout, known: Option<Option<Figures>>) -> Result<Figures
         if record.spec.place == Placement::Redo {
             stamp::forget(&home)?;
         }
-        let marker = layout.in_home(KEEPING);
-        std::fs::remove_file(&marker).map_err(PlaceError::io("cannot remove", &marker))?;
-        sync_dir(&layout.home)?;
-        return Err(PlaceError::SuperJournal { path: journal });
+        remove(&inside, KEEPING)?;
+        sync_dir(&inside)?;
+        return Err(PlaceError::SuperJournal { path: layout.in_home(JOURNAL) });
     }
     home.detach()?;
     step(38)?;
@@ -206,28 +211,38 @@ fn bring_home(layout: &Layout, known: Option<Option<Figures>>) -> Result<Figures
 
 /// Step 1.
 fn copy_changed(layout: &Layout) -> Result<(), PlaceError> {
-    let (db, copy, new) = (layout.in_home(DB), layout.beside(CHANGED), layout.beside(CHANGED_NEW));
+    let (inside, copy) = (layout.inside()?, layout.beside_name(CHANGED));
     let in_the_way = |path| Err(PlaceError::InTheWay { database: layout.database.clone(), path });
     for (stock, ending) in STOCK {
-        let (from, to) = (layout.in_home(stock), layout.beside(ending));
-        if stat(&to)?.is_some() && stat(&from)?.is_some_and(|found| !found.is_dir()) {
-            return in_the_way(to);
+        let kept = look(&layout.dir, layout.beside_name(ending))?;
+        if kept.is_some() && look(&inside, stock)?.is_some_and(is_kept) {
+            return in_the_way(layout.beside(ending));
         }
     }
-    if stat(&copy)?.is_some() {
+    let at_home = layout.in_home(DB);
+    let mut db = inside.open_file(DB).map_err(PlaceError::io("cannot open", &at_home))?;
+    if let Some(found) = look(&layout.dir, &copy)? {
         // A cut left the copy, if it is one.
-        let same = same_contents(&db, &copy).map_err(PlaceError::io("cannot compare with", &copy))?;
-        return if same { Ok(()) } else { in_the_way(copy) };
+        let same = || Ok(found.is_file() && same_contents(db, layout.dir.open_file(&copy)?)?);
+        let same = same().map_err(PlaceError::io("cannot compare with", &layout.beside(CHANGED)))?;
+        return if same { Ok(()) } else { in_the_way(layout.beside(CHANGED)) };
     }
-    let copied = std::fs::copy(&db, &new).and_then(|_| File::open(&new)?.sync_all());
-    copied.map_err(PlaceError::io("cannot copy to", &new))?;
-    std::fs::rename(&new, &copy).map_err(PlaceError::io("cannot rename", &new))?;
-    sync_dir(&layout.parent)
+    let (new, failed) = (layout.beside_name(CHANGED_NEW), layout.beside(CHANGED_NEW));
+    let mode = db.metadata().map_err(PlaceError::io("cannot stat", &at_home))?.mode() & 0o777;
+    let mut file = make_anew(&layout.dir, &new, b"", mode)?;
+    let copied = io::copy(&mut db, &mut file).and_then(|_| file.sync_all());
+    copied.map_err(PlaceError::io("cannot copy to", &failed))?;
+    layout.dir.rename(&new, &layout.dir, &copy).map_err(PlaceError::io("cannot rename", &failed))?;
+    sync_dir(&layout.dir)
+}
+
+/// Whether it is kept beside the copy: it is no bar.
+fn is_kept(found: Found) -> bool {
+    found.kind != Kind::Directory
 }
 
 /// Whether the files are equal.
-fn same_contents(one: &Path, two: &Path) -> io::Result<bool> {
-    let (mut one, mut two) = (File::open(one)?, File::open(two)?);
+fn same_contents(mut one: File, mut two: File) -> io::Result<bool> {
     let (mut a, mut b) = (vec![0; PIECE], vec![0; PIECE]);
     let mut left = one.metadata()?.len();
     if two.metadata()?.len() != left {
@@ -248,11 +263,12 @@ fn same_contents(one: &Path, two: &Path) -> io::Result<bool> {
 /// The marker; `Some(None)` before there are figures.
 fn read_marker(layout: &Layout) -> Result<Option<Option<Figures>>, PlaceError> {
     let path = layout.in_home(KEEPING);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
+    let bytes = match layout.inside()?.read(KEEPING, MARKER_MAX) {
+        Ok(bytes) => bytes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(PlaceError::io("cannot read", &path)(e)),
     };
+    let text = String::from_utf8_lossy(&bytes);
     let bad =
         || PlaceError::Attachment { path: path.clone(), why: "it is not as Tiersmith writes it".into() };
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
@@ -273,39 +289,34 @@ fn read_marker(layout: &Layout) -> Result<Option<Option<Figures>>, PlaceError> {
 /// # Durability
 /// Durable on return.
 fn write_marker(layout: &Layout, figures: Option<Figures>) -> Result<(), PlaceError> {
-    let new = layout.in_home(KEEPING_NEW);
     let line = figures.map_or(String::new(), |f| format!("blocks {} from-home {}\n", f.blocks, f.from_home));
-    let write = || {
-        let mut file = File::create(&new)?;
-        file.write_all(
-            format!(
-                "# The database beside this file was written past Tiersmith, and `tiersmith detach --keep-both` was begun. Run it again.\n\
-                 {VERSION}\n{line}end\n"
-            )
-            .as_bytes(),
-        )?;
-        file.sync_all()?;
-        std::fs::rename(&new, layout.in_home(KEEPING))
-    };
-    write().map_err(PlaceError::io("cannot write", &new))?;
-    sync_dir(&layout.home)
+    let text = format!(
+        "# The database beside this file was written past Tiersmith, and `tiersmith detach --keep-both` was begun. Run it again.\n\
+         {VERSION}\n{line}end\n"
+    );
+    replace(&*layout.inside()?, KEEPING_NEW, KEEPING, text.as_bytes())
 }
 
 /// Step 3, but for the bars.
 fn keep_stock_files(layout: &Layout) -> Result<(), PlaceError> {
+    let inside = layout.inside()?;
     for (stock, ending) in STOCK {
-        let (from, to) = (layout.in_home(stock), layout.beside(ending));
-        let Some(found) = stat(&from)?.filter(|found| !found.is_dir()) else { continue };
-        match stat(&to)? {
-            None => std::fs::rename(&from, &to).map_err(PlaceError::io("cannot rename", &from))?,
-            // A cut left the rename with both names.
-            Some(there) if key(&there) == key(&found) => {
-                std::fs::remove_file(&from).map_err(PlaceError::io("cannot remove", &from))?;
+        let (from, to) = (layout.in_home(stock), layout.beside_name(ending));
+        let Some(found) = look(&inside, stock)?.filter(|found| is_kept(*found)) else { continue };
+        match look(&layout.dir, &to)? {
+            None => {
+                let renamed = inside.rename(stock, &layout.dir, &to);
+                renamed.map_err(PlaceError::io("cannot rename", &from))?;
             }
-            Some(_) => return Err(PlaceError::InTheWay { database: layout.database.clone(), path: to }),
+            // A cut left the rename with both names.
+            Some(there) if there.same_file(&found) => remove(&inside, stock)?,
+            Some(_) => {
+                let path = layout.beside(ending);
+                return Err(PlaceError::InTheWay { database: layout.database.clone(), path });
+            }
         }
-        sync_dir(&layout.parent)?;
-        sync_dir(&layout.home)?;
+        sync_dir(&layout.dir)?;
+        sync_dir(&inside)?;
     }
     Ok(())
 }
@@ -313,6 +324,7 @@ fn keep_stock_files(layout: &Layout) -> Result<(), PlaceError> {
 /// Step 4.
 fn attach_as_it_was(layout: &Layout, record: &Record, db: &File) -> Result<AttachedHome, PlaceError> {
     let attach = || {
+        tier_file::judge(layout, &record.spec)?;
         let tier = record.spec.tier(&layout.database)?;
         // Nothing enters or leaves the tier behind step 5's back.
         let options = Options { admit: false, background: false, ..record.spec.options(record.block_size) };

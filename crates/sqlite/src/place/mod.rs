@@ -19,6 +19,8 @@
 //! - One [`Place`] for a database in a process, however many connections it has.
 //! - At every instant a stock SQLite sees the whole database or is refused, at the path and at `db`.
 //! - A name that was not made here is never removed.
+//! - Root has no more rights than the database's owner while names are made, opened or removed
+//!   (`rights.rs`), and acts by names in directories that are held open.
 //!
 //! Read next: `layout.rs` for the states, `attach.rs` and `detach.rs` for the steps between them.
 
@@ -31,6 +33,7 @@ mod keep_both;
 mod layout;
 mod ofd;
 mod record;
+mod rights;
 mod spec;
 mod stamp;
 pub(crate) mod statistics;
@@ -38,18 +41,22 @@ mod status;
 #[cfg(test)]
 mod steps_test;
 mod table;
+mod tier_file;
 
 pub use error::PlaceError;
 pub use keep_both::KeptBoth;
 pub use layout::HOME_SUFFIX;
+pub use rights::as_owner;
 pub use spec::{FastSpec, Placement, asks_for_sigbus, bound, profile};
 pub use statistics::{CounterFigures, Statistics, TierFigures, WaitFigures, statistics};
 pub use status::{Blocks, Standing, Status, attachment, status};
 
 use layout::Layout;
+use rights::Rights;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use tiersmith_store::{AttachedHome, SigbusWatch};
+use tiersmith_dir::Dir;
+use tiersmith_store::{AttachedHome, Error, File, OpenMode, SigbusWatch};
 
 /// Opens the database file at the path with the stock VFS, rolls a hot journal back, checkpoints and
 /// truncates its WAL, closes it. It is called with the database's path before attaching, and with the path of
@@ -94,6 +101,10 @@ pub struct Place {
     spec: FastSpec,
     /// The process that opened it.
     pub(crate) opener: u32,
+    /// With which files are made and opened.
+    rights: Rights,
+    /// The directory of its own, for files nobody depends on; `None` for a home that is not one ([`Place::adopt`]).
+    pub(crate) inside: Option<Arc<Dir>>,
     /// Holds SQLite's lock bytes of `db`.
     _lock: Option<ofd::LockFile>,
     _entry: table::Entry,
@@ -120,10 +131,33 @@ impl Place {
     /// # Durability
     /// The attachment is durable on return.
     pub fn open(database: &Path, want: &Want, fold: Fold<'_>) -> Result<Option<Arc<Place>>, PlaceError> {
-        let Some(layout) = Layout::of(database)? else { return Ok(None) };
+        let layout = match Layout::of(database) {
+            Ok(Some(layout)) => layout,
+            Ok(None) => return Ok(None),
+            // A plain one is none of this module's, wherever it is.
+            Err(PlaceError::Rights { .. }) if want.fast.is_none() && !has_home(database) => return Ok(None),
+            Err(e) => return Err(e),
+        };
         table::open(&layout.database, want, |entry| {
+            let plain = layout.state()? == layout::State::Plain;
+            let wanted = want.fast.as_ref().filter(|_| plain && !want.read_only);
+            if !plain || want.fast.is_some() {
+                // Before anything is made for it: these may be refused.
+                drop(layout.rights.take()?);
+            }
+            let _made = match wanted {
+                Some(fast) if want.create || layout.at_path()?.is_some() => {
+                    tier_file::prepare(&layout, fast)?
+                }
+                None if plain && want.fast.is_none() => return Ok(None),
+                _ => tier_file::Made::default(),
+            };
+            let rights = layout.rights.take()?;
             let opened = attach::open(&layout, want, fold)?;
-            Ok(opened.map(|opened| Place {
+            let inside = layout.inside();
+            drop(rights);
+            let Some(opened) = opened else { return Ok(None) };
+            Ok(Some(Place {
                 stamp: opened.stamp,
                 sigbus: OnceLock::new(),
                 home: opened.home,
@@ -131,6 +165,8 @@ impl Place {
                 database: layout.database.clone(),
                 spec: opened.record.spec,
                 opener: std::process::id(),
+                rights: layout.rights.clone(),
+                inside: Some(inside?),
                 _lock: Some(opened.lock),
                 _entry: entry,
             }))
@@ -156,6 +192,8 @@ impl Place {
             database: database.clone(),
             spec,
             opener: std::process::id(),
+            rights: Rights::Own,
+            inside: None,
             _lock: None,
             _entry: entry,
         })
@@ -193,12 +231,18 @@ impl Place {
         &self.database
     }
 
-    /// The directory of its own, for files nobody depends on; `None` for a home that is not one ([`Place::adopt`]).
-    pub(crate) fn own_directory(&self) -> Option<PathBuf> {
-        self._lock.as_ref()?;
-        let mut directory = self.database.clone().into_os_string();
-        directory.push(HOME_SUFFIX);
-        Some(directory.into())
+    /// Opens one of its files, with the rights of the database's owner.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn open_file(&self, role: Role, mode: OpenMode) -> tiersmith_store::Result<File> {
+        let name = self.name(role);
+        let _rights = self.rights.take().map_err(|e| Error::Io {
+            what: "cannot open",
+            path: name.to_path_buf(),
+            source: std::io::Error::new(std::io::ErrorKind::PermissionDenied, e),
+        })?;
+        self.home.open(name, mode)
     }
 
     /// Whether the tier only stands for persistent memory: every report must say so.
@@ -238,6 +282,7 @@ impl Place {
     pub fn detach(database: &Path, fold: Fold<'_>) -> Result<(), PlaceError> {
         let layout =
             Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+        let _rights = layout.rights.take()?;
         table::alone(&layout.database, || detach::detach(&layout, fold))
     }
 }
@@ -254,8 +299,16 @@ impl Place {
     pub fn detach_keeping_both(database: &Path, fold: Fold<'_>) -> Result<KeptBoth, PlaceError> {
         let layout =
             Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+        let _rights = layout.rights.take()?;
         table::alone(&layout.database, || keep_both::detach_keeping_both(&layout, fold))
     }
+}
+
+/// Whether a directory is where an attached database has its own, by the path alone.
+fn has_home(database: &Path) -> bool {
+    let mut home = database.to_path_buf().into_os_string();
+    home.push(HOME_SUFFIX);
+    Path::new(&home).symlink_metadata().is_ok()
 }
 
 #[cfg(test)]

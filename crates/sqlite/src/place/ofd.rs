@@ -12,11 +12,11 @@
 //!
 //! Read next: `attach.rs`, which holds the lock from before the first change to the last file closed.
 
-use std::ffi::c_int;
+use std::ffi::{OsStr, c_int};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
+use tiersmith_dir::Dir;
 use tiersmith_store::process::CloseOnFork;
 
 /// First byte of the range: SQLite's PENDING byte. RESERVED is the next, 510 bytes of SHARED follow.
@@ -66,12 +66,12 @@ pub(super) struct LockFile {
 }
 
 impl LockFile {
-    /// Opens `path` for reading and writing.
+    /// Opens the regular file `name` for reading and writing.
     ///
     /// # Errors
     /// What the system says.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).open(path)?;
+    pub(super) fn open(dir: &Dir, name: impl AsRef<OsStr>) -> io::Result<Self> {
+        let file = dir.open_file_rw(name)?;
         Ok(Self { _close_on_fork: CloseOnFork::new(file.as_fd()), file })
     }
 }

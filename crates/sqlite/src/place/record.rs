@@ -29,7 +29,7 @@ const VERSION: &str = "tiersmith-sqlite-attachment 2";
 /// That of version 1, whose WAL and journal have the names that a stock SQLite looks for.
 const VERSION_1: &str = "tiersmith-sqlite-attachment 1";
 /// No sound attachment file is longer.
-const RECORD_MAX: usize = 1 << 20;
+pub(super) const RECORD_MAX: u64 = 1 << 20;
 
 /// What the attachment file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,10 +45,10 @@ pub(super) struct Record {
 /// The stub's text for the database `name`, whose directory beside it is `home`.
 pub(super) fn stub(database: &Path, home: &Path, spec: &FastSpec) -> String {
     let short = |text: String| if text.len() > 800 { format!("{}...", cut(&text, 800)) } else { text };
-    let path = short(database.display().to_string());
-    let home = short(home.display().to_string());
+    let path = short(on_one_line(&database.display().to_string()));
+    let home = short(on_one_line(&home.display().to_string()));
     let emulated = if spec.emulate { "EMULATED: not persistent memory, " } else { "" };
-    let members = short(spec.member_list());
+    let members = short(on_one_line(&spec.member_list()));
     let mut text = format!(
         "{STUB}\n\n\
          The database {path}\n\
@@ -63,6 +63,12 @@ pub(super) fn stub(database: &Path, home: &Path, spec: &FastSpec) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Whoever names a file may not choose the lines of another, nor what a terminal does.
+fn on_one_line(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(plain).collect()
 }
 
 fn cut(text: &str, most: usize) -> &str {
@@ -112,7 +118,7 @@ impl Record {
     }
 
     fn read(bytes: &[u8]) -> Result<Self, String> {
-        if bytes.len() > RECORD_MAX {
+        if bytes.len() as u64 > RECORD_MAX {
             return Err(format!("it has {} bytes", bytes.len()));
         }
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
@@ -245,6 +251,18 @@ mod tests {
         }
         let message = Record::decode(b"\xff", Path::new("/d/attachment")).unwrap_err().to_string();
         assert!(message.contains("/d/attachment") && message.contains("give fast="), "{message}");
+    }
+
+    #[test]
+    fn a_stub_has_the_same_lines_whatever_the_paths_are() {
+        let lines = |path: &str| {
+            let spec = FastSpec { members: vec![format!("/fast{path}").into()], ..FastSpec::default() };
+            let text = stub(Path::new(path), Path::new(path), &spec);
+            assert!(!text.contains(['\u{1b}', '\r', '\u{85}']), "{text:?}");
+            text.lines().count()
+        };
+        let evil = "/tmp/x\nroot2::0:0::/:/bin/sh\n\u{1b}[2J\r\u{85}.db";
+        assert_eq!(lines(evil), lines("/tmp/x.db"));
     }
 
     #[test]

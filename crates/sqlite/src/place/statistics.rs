@@ -28,11 +28,12 @@ use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
+use tiersmith_dir::Dir;
 use tiersmith_store::events::{Totals, WaitClass};
 
 const HEADER: &str = "tiersmith sqlite statistics\t1";
@@ -117,8 +118,8 @@ impl Publishing {
     }
 
     fn write(&self, place: &Place, opening: &Opening) {
-        if let Some(directory) = place.own_directory()
-            && let Err(e) = replace(&directory, &self.text(place, opening))
+        if let Some(directory) = &place.inside
+            && let Err(e) = replace(directory, &self.text(place, opening))
         {
             log::debug!("{}: its statistics are not written: {e}", place.database().display());
         }
@@ -178,23 +179,21 @@ fn plain(text: &str) -> String {
 }
 
 /// Replaces the file. A reader has the old version or the new one; after a power cut it may be gone or empty.
-fn replace(directory: &Path, text: &str) -> io::Result<()> {
-    let new = directory.join(STATISTICS_NEW);
+fn replace(directory: &Dir, text: &str) -> io::Result<()> {
     // Left by a process that was killed; nobody else writes here, for one process has the database open.
-    match std::fs::remove_file(&new) {
+    match directory.remove(STATISTICS_NEW) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    // New, so no link is followed.
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
-    let owner = std::fs::metadata(directory)?;
+    let owner = directory.found()?;
+    let mut file = directory.make_file(STATISTICS_NEW, 0o600, None)?;
     let mine = file.metadata()?;
-    if (owner.uid(), owner.gid()) != (mine.uid(), mine.gid()) {
+    if (owner.user, owner.group) != (mine.uid(), mine.gid()) {
         // Whoever may not give it away keeps it.
-        let _ = std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()));
+        let _ = std::os::unix::fs::fchown(&file, Some(owner.user), Some(owner.group));
     }
     file.write_all(text.as_bytes())?;
-    std::fs::rename(&new, directory.join(STATISTICS))
+    directory.rename(STATISTICS_NEW, directory, STATISTICS)
 }
 
 /// What a process counted of a database it has, or had, open through Tiersmith.
@@ -265,9 +264,11 @@ pub struct CounterFigures {
 /// What the file system says, and a file that is not as this program writes it.
 pub fn statistics(database: &Path) -> Result<Option<Statistics>, PlaceError> {
     let layout = Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
-    let path = layout.in_home(STATISTICS);
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = match File::options().read(true).custom_flags(flags.bits().cast_signed()).open(&path) {
+    let _rights = layout.rights.take()?;
+    // It enters the directory.
+    let _ = layout.state()?;
+    let (path, Ok(inside)) = (layout.in_home(STATISTICS), layout.inside()) else { return Ok(None) };
+    let file = match inside.open_file(STATISTICS) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(PlaceError::io("cannot read", &path)(e)),

@@ -4,7 +4,7 @@
 
 use super::attach::{self, read_record};
 use super::error::PlaceError;
-use super::layout::{ATTACHMENT, Layout, State, stat};
+use super::layout::{ATTACHMENT, Layout, State, look};
 use super::{FastSpec, Want, table};
 use std::path::{Path, PathBuf};
 use tiersmith_store::{AttachedHome, TierStats};
@@ -86,7 +86,9 @@ pub fn status(database: &Path) -> Result<Status, PlaceError> {
     if let Some(place) = table::find(&layout.database) {
         return Ok(attached(&layout, place.spec().clone(), place.home()));
     }
-    let standing = match layout.state()? {
+    let state = layout.state()?;
+    let _rights = if state == State::Plain { None } else { Some(layout.rights.take()?) };
+    let standing = match state {
         State::Plain => Standing::Plain,
         State::Leftover | State::HalfAttached => Standing::AttachingCut,
         State::Attached => Standing::Attached,
@@ -123,7 +125,10 @@ pub fn status(database: &Path) -> Result<Status, PlaceError> {
 /// What the file system says, and [`PlaceError::Attachment`] for a file that cannot be read.
 pub fn attachment(database: &Path) -> Result<Option<(PathBuf, FastSpec)>, PlaceError> {
     let layout = Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
-    if stat(&layout.in_home(ATTACHMENT))?.is_none() {
+    let _ = layout.state()?;
+    let Ok(inside) = layout.inside() else { return Ok(None) };
+    let _rights = layout.rights.take()?;
+    if look(&inside, ATTACHMENT)?.is_none() {
         return Ok(None);
     }
     Ok(Some((layout.home.clone(), read_record(&layout)?.spec)))

@@ -1,0 +1,151 @@
+//! A process of root's that opens, attaches and detaches another account's database: it does what
+//! that account could do, and no more. (The commands: `crates/cli/tests/attached_attacks.rs`.)
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+mod support;
+
+use rusqlite::Connection;
+use rustix::process::{getegid, geteuid, getgroups};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use support::{Bench, fold};
+use tiersmith_sqlite::place::{Place, Want, status};
+
+/// An account that nobody needs to have.
+const MALLORY: u32 = 54_321;
+const SECRET: &str = "kept by root\n";
+
+/// A database of Mallory's in a directory of hers, and a file of root's beside it; `None` without
+/// root.
+fn hers(test: &str) -> Option<(Bench, PathBuf)> {
+    if !geteuid().is_root() {
+        println!("skipped: {test}, because only root can act for another account");
+        return None;
+    }
+    let bench = Bench::new();
+    bench.fill(10);
+    for path in [bench.path(), &bench.database()] {
+        chown(path, Some(MALLORY), Some(MALLORY)).unwrap();
+    }
+    let secret = bench.path().with_extension("secret");
+    fs::write(&secret, SECRET).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    Some((bench, secret))
+}
+
+/// It is removed, too.
+fn assert_untouched(secret: &Path, how: &str) {
+    let found = secret.symlink_metadata().unwrap();
+    let bytes = fs::read_to_string(secret).unwrap();
+    fs::remove_file(secret).unwrap();
+    assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (0, 0, 0o600), "{how}");
+    assert_eq!(bytes, SECRET, "{how}");
+}
+
+fn all_below(path: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(path).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all_below(&path, found);
+        }
+        found.push(path);
+    }
+}
+
+#[test]
+fn what_a_process_of_roots_makes_for_an_account_is_the_accounts() {
+    let Some((bench, secret)) = hers("what_a_process_of_roots_makes_for_an_account_is_the_accounts") else {
+        return;
+    };
+    tiersmith_sqlite::register().unwrap();
+    let before = (geteuid(), getegid(), getgroups().unwrap());
+    for journal in ["WAL", "DELETE"] {
+        let db = Connection::open(bench.uri()).unwrap();
+        db.execute_batch(&format!("PRAGMA journal_mode = {journal}; INSERT INTO t VALUES (1)")).unwrap();
+        let mut made = Vec::new();
+        all_below(bench.path(), &mut made);
+        assert!(made.len() >= 6, "{made:?}");
+        for path in made {
+            assert_eq!(path.symlink_metadata().unwrap().uid(), MALLORY, "{journal}: {}", path.display());
+        }
+    }
+    Place::detach(&bench.database(), &fold).unwrap();
+    assert_eq!(bench.database().metadata().unwrap().uid(), MALLORY);
+    assert_eq!((geteuid(), getegid(), getgroups().unwrap()), before, "the thread has its own rights again");
+    assert_untouched(&secret, "nothing planted");
+}
+
+#[test]
+fn a_file_of_roots_under_a_name_of_an_attached_database_is_not_opened() {
+    let test = "a_file_of_roots_under_a_name_of_an_attached_database_is_not_opened";
+    tiersmith_sqlite::register().unwrap();
+    for name in ["db", "wal", "journal", "attachment.new", "stub.new", "statistics.new", "statistics"] {
+        for by_hard_link in [true, false] {
+            let Some((bench, secret)) = hers(test) else { return };
+            drop(Connection::open(bench.uri()).unwrap().execute_batch("INSERT INTO t VALUES (1)"));
+            let path = bench.home().join(name);
+            let _ = fs::remove_file(&path);
+            if by_hard_link {
+                fs::hard_link(&secret, &path).unwrap();
+            } else {
+                symlink(&secret, &path).unwrap();
+            }
+            for journal in ["WAL", "DELETE"] {
+                let Ok(db) = Connection::open(bench.uri()) else { continue };
+                drop(db.execute_batch(&format!(
+                    "PRAGMA journal_mode = {journal}; INSERT INTO t SELECT n FROM t; PRAGMA wal_checkpoint"
+                )));
+            }
+            let how = format!("{name}, {}", if by_hard_link { "a hard link" } else { "a link" });
+            assert_untouched(&secret, &how);
+        }
+    }
+}
+
+#[test]
+fn detach_writes_a_missing_stub_through_no_link() {
+    for by_hard_link in [true, false] {
+        let Some((bench, secret)) = hers("detach_writes_a_missing_stub_through_no_link") else { return };
+        drop(bench.attach().unwrap().unwrap());
+        fs::remove_file(bench.database()).unwrap();
+        let stub = bench.home().join("stub.new");
+        if by_hard_link {
+            fs::hard_link(&secret, &stub).unwrap();
+        } else {
+            symlink(&secret, &stub).unwrap();
+        }
+        let _ = status(&bench.database());
+        let _ = Place::detach_keeping_both(&bench.database(), &fold);
+        let _ = Place::detach(&bench.database(), &fold);
+        assert_untouched(&secret, "stub.new");
+    }
+}
+
+#[test]
+fn what_lies_at_a_name_of_stock_sqlite_is_no_pipe_to_wait_for() {
+    for ending in ["-wal", "-journal", "-shm"] {
+        let bench = Bench::new();
+        bench.fill(10);
+        let pipe = bench.file(&format!("app.db{ending}"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let refused = bench.attach_at_once().unwrap_err().to_string();
+        assert!(refused.contains(ending) && refused.contains("no ordinary file"), "{refused}");
+    }
+}
+
+#[test]
+fn two_owners_are_refused_and_a_plain_database_is_nobodys_business() {
+    let Some((bench, secret)) = hers("two_owners_are_refused_and_a_plain_database_is_nobodys_business")
+    else {
+        return;
+    };
+    chown(bench.database(), Some(0), Some(0)).unwrap();
+    assert!(bench.open().unwrap().is_none(), "a plain one is for SQLite");
+    let want = Want { fast: Some(bench.fast()), create: true, read_only: false };
+    let refused = Place::open(&bench.database(), &want, &fold).unwrap_err().to_string();
+    assert!(refused.contains("54321") && refused.contains("chown"), "{refused}");
+    assert!(!bench.home().exists() && !bench.tier().exists());
+    assert_untouched(&secret, "two owners");
+}
