@@ -1,18 +1,15 @@
 //! `tiersmith attach` of a single SQLite file: no mount, no daemon. The program that uses the
 //! database opens it through the VFS.
 //!
-//! Root attaches for the database's owner, and as the owner (`as_owner.rs`): what is made is the
-//! owner's, and names in directories of the owner lead root nowhere. Only the tier's file is made
-//! by root, in the directory that the command line names.
+//! Root attaches for the database's owner, and with the owner's rights (`tiersmith_sqlite::place`):
+//! what is made is the owner's, and names in directories of the owner lead root nowhere. Only the
+//! tier's file is made by root, in the directory that the command line names.
 
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tiersmith_sqlite::place::{FastSpec, Standing, status};
 
-use super::as_owner::AsOwner;
 use super::attach::Attach;
 use super::{print, print_json};
 use crate::Outcome;
@@ -31,11 +28,10 @@ pub(super) fn run(wish: &Attach) -> Result<Outcome> {
         )));
     }
     tiersmith_sqlite::register()?;
-    let owner = AsOwner::of(&wish.home)?;
     let before = status(&wish.home)?;
     let attached = before.standing == Standing::Attached;
     match &wish.fast {
-        Some(fast) => attach(wish, &before.database, fast, &owner, attached)?,
+        Some(fast) => attach(wish, &before.database, fast, attached)?,
         None if attached => {}
         None => {
             return Err(Error::Usage(format!(
@@ -66,33 +62,24 @@ pub(super) fn run(wish: &Attach) -> Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-fn attach(wish: &Attach, database: &Path, fast: &Path, owner: &AsOwner, again: bool) -> Result<()> {
+fn attach(wish: &Attach, database: &Path, fast: &Path, again: bool) -> Result<()> {
     let found = std::fs::metadata(database).map_err(|source| Error::Io {
         what: "look at",
         path: database.to_path_buf(),
         source,
     })?;
-    let (member, made) = owner.as_before(|| {
-        let member = member(fast, database)?;
-        let made = make(&member, owner)?;
-        if !made {
-            // In a directory where others may write, they may have made it.
-            mounted::trusted(&member, &found, !again)?;
-        }
-        Ok::<_, Error>((member, made))
-    })??;
+    let member = member(fast, database)?;
+    if member.symlink_metadata().is_ok() {
+        // In a directory where others may write, they may have made it.
+        mounted::trusted(&member, &found, !again)?;
+    }
     let spec = FastSpec {
-        members: vec![member.clone()],
+        members: vec![member],
         size: Some(wish.size.bytes()),
         emulate: wish.emulate,
         ..FastSpec::default()
     };
-    let attached = tiersmith_sqlite::attach(database, spec);
-    if attached.is_err() && made && std::fs::metadata(&member).is_ok_and(|found| found.len() == 0) {
-        // The error says more than one from here would.
-        let _ = owner.as_before(|| std::fs::remove_file(&member));
-    }
-    Ok(attached?)
+    Ok(tiersmith_sqlite::attach(database, spec)?)
 }
 
 /// The tier's file: as it is named, or in the directory that is named, called after the database's
@@ -115,18 +102,4 @@ fn member(fast: &Path, database: &Path) -> Result<PathBuf> {
             fast.display()
         ))),
     }
-}
-
-/// Makes the tier's file, empty and private, for the database's owner. Whether it was made.
-fn make(member: &Path, owner: &AsOwner) -> Result<bool> {
-    let io = |what| move |source| Error::Io { what, path: member.to_path_buf(), source };
-    let file = match File::options().write(true).create_new(true).mode(0o600).open(member) {
-        Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
-        Err(e) => return Err(io("make the tier")(e)),
-    };
-    if let Some((user, group)) = owner.ids() {
-        std::os::unix::fs::fchown(&file, Some(user), Some(group)).map_err(io("give the database's owner"))?;
-    }
-    Ok(true)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tiersmith_sqlite::place::{Standing, attachment};
+use tiersmith_sqlite::place::{Standing, as_owner, attachment};
 use tiersmith_store::check::{CheckOptions, check};
 
 use super::home::{Home, Subject};
@@ -53,11 +53,14 @@ enum What {
 
 impl Check {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let (home, members, recovered) = match self.cold_database()?.map_or_else(|| self.subject(), Ok)? {
-            What::Cold(home, members) => (home, members, false),
+        let (home, members, recovered, database) = match self
+            .cold_database()?
+            .map_or_else(|| self.subject(), Ok)?
+        {
+            What::Cold(home, members) => (home, members, false, Some(self.home.path.clone())),
             What::Subject(Subject::Directory) => {
                 self.refuse_served()?;
-                (Place::find(&self.home.path)?.path().to_path_buf(), self.home.members()?, false)
+                (Place::find(&self.home.path)?.path().to_path_buf(), self.home.members()?, false, None)
             }
             What::Subject(Subject::Database(status)) => {
                 let spec =
@@ -67,7 +70,8 @@ impl Check {
                             status.database.display()
                         ))
                     })?;
-                (status.home.clone(), spec.members.clone(), status.trouble.is_none())
+                let recovered = status.trouble.is_none();
+                (status.home.clone(), spec.members.clone(), recovered, Some(status.database.clone()))
             }
         };
         let options = CheckOptions {
@@ -77,7 +81,12 @@ impl Check {
             read_dirty: !self.quick,
             ..CheckOptions::default()
         };
-        let report = check(Some(&home), &members, &options)?;
+        let check = || check(Some(&home), &members, &options);
+        let report = match database {
+            // What it reads, the database's owner has named.
+            Some(database) => as_owner(&database, check)??,
+            None => check()?,
+        };
         print(&if self.json { format!("{}\n", report.to_json()) } else { format!("{report}\n") })?;
         Ok(if report.is_sound() { Outcome::Good } else { Outcome::Findings })
     }

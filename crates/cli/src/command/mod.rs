@@ -1,6 +1,5 @@
 //! The commands, and what their outputs share.
 
-mod as_owner;
 pub(crate) mod attach;
 mod attach_sqlite;
 mod awr;

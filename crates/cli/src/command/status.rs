@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tiersmith_sqlite::place::{Placement, Standing, Status as PlaceStatus};
+use tiersmith_sqlite::place::{FastSpec, Placement, Standing, Status as PlaceStatus, as_owner};
 use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Finding, Severity, check};
 
 use super::home::{Home, Subject};
@@ -62,7 +62,9 @@ impl Status {
         // It cannot be opened: `check` tells whether that is because of its tier, and what it
         // means.
         let tier = status.spec.as_ref().filter(|_| status.trouble.is_some() && status.blocks.is_none());
-        let report = tier.and_then(|spec| look_at(Some(&status.home), &spec.members).ok());
+        // What it reads, the database's owner has named.
+        let look = |spec: &FastSpec| look_at(Some(&status.home), &spec.members);
+        let report = tier.and_then(|spec| as_owner(&status.database, || look(spec)).ok()?.ok());
         let report = report.filter(|report| !report.is_sound());
         if self.json {
             let spec = status.spec.as_ref().map(|spec| {
