@@ -5,7 +5,7 @@
 mod daemon;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -497,6 +497,57 @@ fn a_detach_that_cannot_remove_its_leavings_says_that_it_is_detached() {
     fs::remove_dir(&log).unwrap();
     good(&["detach", site.home_str()]);
     assert_untouched(&site);
+}
+
+#[test]
+fn a_tier_that_the_homes_owner_forged_writes_nothing_into_a_file_of_root() {
+    if !is_root() {
+        eprintln!("skipped: a forged tier, because only root can be made to write a file of root");
+        return;
+    }
+    if !can_mount("a forged tier") {
+        return;
+    }
+    let site = Site::postgres_like();
+    open_to_all(&site);
+    give(site.path());
+    let (home, secret) = (site.home_str(), "base/1/1259");
+    for path in [site.home.clone(), site.home.join("base"), site.home.join("base/1")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    std::os::unix::fs::chown(site.home.join(secret), Some(0), Some(0)).unwrap();
+    fs::set_permissions(site.home.join(secret), fs::Permissions::from_mode(0o600)).unwrap();
+    let attached = site.attach(&[]);
+    let member = attached["members"][0].as_str().unwrap().to_owned();
+    let found = fs::metadata(&member).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o7777), (0, 0o600), "whose the tier is");
+    // With right checksums: a tier that says of root's file what root wrote some other time.
+    let file = fs::OpenOptions::new().write(true).open(site.home.join(secret)).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xee; 8192], 0).unwrap();
+    drop(file);
+    site.kill_daemon(&attached);
+    let (forged, real) = (site.path().join("forged"), site.path().join("real"));
+    fs::copy(&member, &forged).unwrap();
+    give(&forged);
+    // The directory is the owner's, who may do this.
+    fs::rename(&member, &real).unwrap();
+    fs::rename(&forged, &member).unwrap();
+    let at_home = site.path().join("db.tiersmith-home/home").join(secret);
+    let before = fs::read(&at_home).unwrap();
+    for arguments in [&["attach", home][..], &["attach", home, "--fast", site.fast_str()], &["detach", home]]
+    {
+        let said = refused(arguments);
+        assert!(said.contains("belongs to user 65534") && said.contains("put a copy"), "{said}");
+        assert_eq!(fs::read(&at_home).unwrap(), before, "{arguments:?} wrote root's file");
+    }
+    // Root's own may have another name, or be open to others: then it was not root alone who had it.
+    fs::remove_file(&member).unwrap();
+    fs::hard_link(&real, &member).unwrap();
+    assert!(refused(&["attach", home]).contains("another name"));
+    fs::remove_file(&real).unwrap();
+    good(&["attach", home]);
+    good(&["detach", home]);
+    assert_eq!(fs::read(site.home.join(secret)).unwrap()[..8192], [0xee; 8192]);
 }
 
 fn has_fusermount() -> bool {

@@ -47,6 +47,9 @@ pub struct OpenOptions {
     pub prefault: bool,
     /// Ask for huge pages.
     pub huge_pages: bool,
+    /// Whose the backing must be, if not root's, and nobody else may write to it: who can change it decides what this process reads. What was
+    /// opened is asked, not its path. `None`: whose it is does not matter.
+    pub owner: Option<u32>,
 }
 
 impl OpenOptions {
@@ -60,6 +63,7 @@ impl OpenOptions {
             preallocate: true,
             prefault: false,
             huge_pages: true,
+            owner: None,
         }
     }
 }

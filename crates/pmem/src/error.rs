@@ -25,6 +25,19 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// Somebody who is not to be trusted could change the backing.
+    #[error(
+        "{path} {found}, so others could decide what is written from it with the rights of this process; work as that user, or, if \
+         nobody else has written to it, put a copy in its place that belongs to user {wanted} alone (mode 600)", path = .path.display()
+    )]
+    OfAnother {
+        /// What was opened.
+        path: PathBuf,
+        /// Whose it is, or who else can change it.
+        found: String,
+        /// Whose it must be.
+        wanted: u32,
+    },
     /// Another process has the backing open.
     #[error("{path} is in use by another process; stop that process (find it with `fuser -v {path}`) or give another path", path = .path.display())]
     Owned {

@@ -62,6 +62,9 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
     // Before the lock, of which a child must have no part.
     let _kept = CloseOnFork::new(file.as_fd());
     let metadata = file.metadata().map_err(|source| io_error("reading the metadata of", path, source))?;
+    if let Some(wanted) = options.owner {
+        only_of(wanted, path, &metadata)?;
+    }
     let device = if metadata.file_type().is_char_device() {
         Some(DaxDevice::find(sysfs, path, metadata.rdev())?)
     } else if metadata.is_file() {
@@ -197,6 +200,22 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<(File, bool), Error> 
         }
     }
     Err(Error::Owned { path: path.to_owned() })
+}
+
+/// Refuses what somebody besides root and the user `wanted` can change.
+fn only_of(wanted: u32, path: &Path, metadata: &std::fs::Metadata) -> Result<(), Error> {
+    // The group of a device is the system's own.
+    let others = if metadata.is_file() { 0o022 } else { 0o002 };
+    let found = if metadata.uid() != wanted && metadata.uid() != 0 {
+        format!("belongs to user {}", metadata.uid())
+    } else if metadata.mode() & others != 0 {
+        format!("may be written by others (mode {:04o})", metadata.mode() & 0o7777)
+    } else if metadata.is_file() && metadata.nlink() != 1 {
+        "has another name".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::OfAnother { path: path.to_owned(), found, wanted })
 }
 
 fn open_error(path: &Path, source: io::Error) -> Error {

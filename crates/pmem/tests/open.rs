@@ -269,3 +269,28 @@ fn a_link_is_refused_and_what_it_leads_to_stays_as_it_was() {
     assert!(refused(&directory.path().join("dangling"), &options()).to_string().contains("symbolic link"));
     assert!(!directory.path().join("new").exists());
 }
+
+#[test]
+fn what_somebody_else_could_change_is_refused_where_an_owner_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let me = rustix::process::geteuid().as_raw();
+    let of = |user| OpenOptions { owner: Some(user), ..options() };
+    drop(Mapping::open(&path, &of(me)).unwrap());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+    assert!(refused(&path, &of(me)).to_string().contains("mode 0620"));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::hard_link(&path, directory.path().join("other")).unwrap();
+    assert!(refused(&path, &of(me)).to_string().contains("another name"));
+    fs::remove_file(directory.path().join("other")).unwrap();
+    drop(Mapping::open(&path, &of(me)).unwrap());
+    if me != 0 {
+        eprintln!("skipped: a file of somebody else, because only root can give one away");
+        return;
+    }
+    // Root is trusted by everybody.
+    drop(Mapping::open(&path, &of(2001)).unwrap());
+    std::os::unix::fs::chown(&path, Some(2001), None).unwrap();
+    assert!(refused(&path, &of(0)).to_string().contains("belongs to user 2001"));
+    drop(Mapping::open(&path, &options()).unwrap());
+}

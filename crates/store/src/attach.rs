@@ -118,7 +118,7 @@ fn map_and_attach(
     let path = real.path().to_path_buf();
     let mut mapped = Vec::new();
     for spec in tiers {
-        let members = open::map_members(spec).map_err(name_owner)?;
+        let members = open::map_members(spec, options.members_of).map_err(name_owner)?;
         mapped.push((spec.clone(), members));
     }
     let profile = match &options.profile {
@@ -129,9 +129,14 @@ fn map_and_attach(
     if let Some(model) = &options.home_model {
         home = model.wrap(home);
     }
+    let members_of = options.members_of;
     let beside = |spec: &TierSpec| {
         let member = spec.members.first()?;
         let dir = BesideMember::new(member, spec.medium == Medium::Persistent)?;
+        let dir = match members_of {
+            Some(user) => dir.of(user),
+            None => dir,
+        };
         Some(Arc::new(dir) as Arc<dyn LentDir>)
     };
     attach_mapped(home, &path, mapped, &beside, profile, options, started)

@@ -172,6 +172,9 @@ pub struct Options {
     /// Home files that are held open at most; the others are opened when they are needed. `None`:
     /// half of what the process may open (`RLIMIT_NOFILE`).
     pub home_files_open: Option<usize>,
+    /// Whose the members of the tiers must be, if not root's: who can change a tier decides what is written to the home. `None`: whose they
+    /// are does not matter, because who owns them could write to each file of the home.
+    pub members_of: Option<u32>,
     /// A file that is one with its logs; `None`: a file without newer blocks in the tier may be another than it was, its clean copies are
     /// dropped then.
     pub bound: Option<Bound>,
@@ -199,6 +202,7 @@ impl Default for Options {
             redo_keep_bytes: 256 << 20,
             lent_max_bytes: 1 << 30,
             home_files_open: None,
+            members_of: None,
             bound: None,
             home_model: None,
             admit: true,

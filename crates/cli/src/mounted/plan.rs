@@ -166,7 +166,7 @@ impl Plan {
             RealHome::open(path)
                 .map_err(|e| tiersmith_store::Error::Home { path: path.into(), reason: e.to_string() })?;
         }
-        let (tiers, made) = tiers(wish, note.as_ref(), &place, &owner)?;
+        let (tiers, made) = tiers(wish, note.as_ref(), &place)?;
         if made.is_some() || door.get(key::MADE).is_some() {
             let _ = noted.insert(key::MADE.to_owned(), "yes".to_owned());
         }
@@ -176,6 +176,7 @@ impl Plan {
             door: noted,
             home_model,
             lent_max_bytes,
+            members_of: Some(tier::whose()),
             ..tiersmith_store::Options::default()
         };
         Ok(Plan {
@@ -388,12 +389,7 @@ fn medium(emulate: bool, volatile: bool) -> Medium {
     }
 }
 
-fn tiers(
-    wish: &Attach,
-    note: Option<&Attachment>,
-    place: &Place,
-    owner: &Metadata,
-) -> Result<(Vec<TierSpec>, Option<Made>)> {
+fn tiers(wish: &Attach, note: Option<&Attachment>, place: &Place) -> Result<(Vec<TierSpec>, Option<Made>)> {
     let medium = medium(wish.emulate, wish.volatile);
     if let Some(note) = note.filter(|note| !note.tiers.is_empty()) {
         return Ok((noted_tiers(place, note, wish.fast.as_slice(), medium)?, None));
@@ -404,7 +400,7 @@ fn tiers(
             place.path().display()
         )));
     };
-    let wished = Wish { fast, size: wish.size.bytes(), medium, home: place.path(), owner };
+    let wished = Wish { fast, size: wish.size.bytes(), medium, home: place.path() };
     let (spec, made) = wished.spec()?;
     Ok((vec![spec], made))
 }
@@ -433,7 +429,6 @@ pub(crate) fn noted_tiers(
     fast: &[PathBuf],
     medium: Medium,
 ) -> Result<Vec<TierSpec>> {
-    let owner = owner_of(note)?;
     let mut specs = Vec::new();
     for tier in &note.tiers {
         // A note of before it said what the medium was leaves that to the user.
@@ -449,17 +444,17 @@ pub(crate) fn noted_tiers(
     for spec in &specs {
         for member in &spec.members {
             match member.symlink_metadata() {
-                found if named_by_other && !found.as_ref().is_ok_and(|m| tier::is_owners(m, &owner)) => {
+                _ if named_by_other => {
                     return Err(Error::Usage(format!(
-                        "the note of {} was not written by root or you, and names the tier {}, which is not a file of the home's owner \
-                         alone; if it is the right one, say --fast with it or with its directory. Nothing was changed",
+                        "the note of {} was not written by root or you, and names the tier {}; if that is the right one, say --fast with \
+                         it or with its directory. Nothing was changed",
                         place.path().display(),
                         member.display()
                     )));
                 }
-                Ok(_) => tier::trusted(member, &owner, false)?,
+                Ok(_) => tier::ours(member, false)?,
                 // Clean copies only, gone with a reboot: the tier is made again.
-                Err(_) if spec.medium == Medium::Volatile => tier::make_again(member, place.path(), &owner)?,
+                Err(_) if spec.medium == Medium::Volatile => tier::make_again(member, place.path())?,
                 Err(_) => {
                     return Err(Error::Usage(format!(
                         "{} is attached to the tier on {}, which is not there; mount the fast storage it is on and try again (if it was \
@@ -485,6 +480,7 @@ pub(crate) fn as_noted(note: &Attachment) -> tiersmith_store::Options {
         profile: note.profile.as_deref().and_then(|name| Profile::named(name).ok()),
         profile_file,
         door,
+        members_of: Some(tier::whose()),
         ..tiersmith_store::Options::default()
     }
 }

@@ -1,17 +1,23 @@
 //! The tier's file: where it is, that nobody else can read it, and that it goes again when the first attach fails.
 //!
 //! In a directory the file is called after the home's path with dashes for slashes, so that one directory serves many homes. It is made
-//! before the store formats it, with mode 0600 and the home's owner, so that no byte of the database is ever in a file others can read.
+//! before the store formats it, with mode 0600, so that no byte of the database is ever in a file others can read.
+//!
+//! It belongs to who runs the daemon, not to the home's owner: a daemon writes what its tier says into any file of the home, with its own
+//! rights. A tier of somebody else is refused, also one that an earlier version gave to the home's owner: only a person can say whether
+//! that user has changed it. The directory may be anybody's; who owns it can take the file away, but cannot put another of root's there.
 //!
 //! **Invariants**: a file that had bytes is never removed here. One that is empty counts as made here, whichever of several attaches at once has
 //! made it; it goes again only while this process has the home locked and the home is plain, so it is never the tier of an attach that succeeded.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::ffi::OsString;
+use std::fs::Metadata;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tiersmith_dir::Dir;
 use tiersmith_store::home::{Home, RealHome};
 use tiersmith_store::{Medium, TierSpec, attachment};
 
@@ -23,7 +29,8 @@ const UNDECIDED: Duration = Duration::from_secs(10);
 /// A member made here; gone again unless [`Made::keep`] is called or somebody else uses it.
 #[derive(Debug)]
 pub(super) struct Made {
-    path: PathBuf,
+    dir: Dir,
+    name: OsString,
     home: PathBuf,
     keep: bool,
 }
@@ -37,7 +44,7 @@ impl Made {
     pub(super) fn remove(mut self) {
         self.keep = true;
         // The error that led here says more than one from here would.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = self.dir.remove(&self.name);
     }
 
     /// The home's lock, when nobody else has it and it is not attached.
@@ -63,7 +70,7 @@ impl Drop for Made {
         if !self.keep
             && let Some(_locked) = self.lock_plain()
         {
-            let _ = std::fs::remove_file(&self.path);
+            let _ = self.dir.remove(&self.name);
         }
     }
 }
@@ -74,9 +81,7 @@ pub(super) struct Wish<'a> {
     pub(super) fast: &'a Path,
     pub(super) size: u64,
     pub(super) medium: Medium,
-    /// The home, and what the system says of its directory.
     pub(super) home: &'a Path,
-    pub(super) owner: &'a Metadata,
 }
 
 impl Wish<'_> {
@@ -122,34 +127,21 @@ impl Wish<'_> {
     }
 
     fn file(&self, path: PathBuf) -> Result<(PathBuf, Option<Made>)> {
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        match made {
-            Ok(file) => {
-                let made = self.made(&path);
-                self.give_to_owner(&file, &path)?;
-                Ok((path, Some(made)))
-            }
+        let cannot = |source| Error::Io { what: "make the tier", path: path.clone(), source };
+        let (dir, name) = Dir::holding(&path).map_err(cannot)?;
+        match dir.make_file(&name, 0o600, None) {
+            Ok(_) => {}
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                trusted(&path, self.owner, true)?;
+                ours(&path, true)?;
                 // Made an instant ago by another attach of this home, of which one will win; whoever does removes it at the end.
-                let empty = path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() == 0);
-                let made = empty.then(|| self.made(&path));
-                Ok((path, made))
+                if !dir.look(&name).map_err(cannot)?.is_some_and(|found| found.is_file() && found.size == 0) {
+                    return Ok((path, None));
+                }
             }
-            Err(source) => Err(Error::Io { what: "make the tier", path, source }),
+            Err(source) => return Err(cannot(source)),
         }
-    }
-
-    fn made(&self, path: &Path) -> Made {
-        Made { path: path.into(), home: self.home.into(), keep: false }
-    }
-
-    fn give_to_owner(&self, file: &File, path: &Path) -> Result<()> {
-        if !rustix::process::geteuid().is_root() {
-            return Ok(());
-        }
-        std::os::unix::fs::fchown(file, Some(self.owner.uid()), Some(self.owner.gid()))
-            .map_err(|source| Error::Io { what: "give to the home's owner", path: path.into(), source })
+        let made = Made { dir, name, home: self.home.into(), keep: false };
+        Ok((path, Some(made)))
     }
 }
 
@@ -157,8 +149,8 @@ impl Wish<'_> {
 ///
 /// # Errors
 /// When it cannot be made.
-pub(super) fn make_again(member: &Path, home: &Path, owner: &Metadata) -> Result<()> {
-    let wish = Wish { fast: member, size: 0, medium: Medium::Volatile, home, owner };
+pub(super) fn make_again(member: &Path, home: &Path) -> Result<()> {
+    let wish = Wish { fast: member, size: 0, medium: Medium::Volatile, home };
     let (_, made) = wish.file(member.to_path_buf())?;
     if let Some(made) = made {
         made.keep();
@@ -166,31 +158,56 @@ pub(super) fn make_again(member: &Path, home: &Path, owner: &Metadata) -> Result
     Ok(())
 }
 
+/// Whose a tier must be, if not root's: this user's.
+pub(super) fn whose() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Refuses a member that somebody other than root and this user could have changed; with `private`, also one that others may read. The
+/// store asks again what it has opened: in a directory of somebody else, a path may lead elsewhere by then.
+///
+/// # Errors
+/// Says whose it is, and what to do.
+pub(super) fn ours(path: &Path, private: bool) -> Result<()> {
+    let whose = whose();
+    refuse_others(path, &[0, whose], private, |user| {
+        format!(
+            "it belongs to user {user}, who could have put anything into it, and what a tier holds is written into the home with the rights \
+             of user {whose}. Work as user {user} (setpriv, sudo -u); or, if only Tiersmith has written to it, put a copy of user {whose} in \
+             its place (cp, chmod 600, mv) and try again. Nothing was changed, and nothing is lost"
+        )
+    })
+}
+
 /// Refuses a member that somebody other than root, this user and the home's owner could have made up; with `private`, also one that others may read.
 ///
 /// # Errors
 /// Says whose it is, and what to do.
 pub(crate) fn trusted(path: &Path, home: &Metadata, private: bool) -> Result<()> {
+    let whose = whose();
+    refuse_others(path, &[0, whose, home.uid()], private, |user| {
+        format!(
+            "it belongs to user {user}, who is neither the home's owner nor you; remove it, or name another place"
+        )
+    })
+}
+
+fn refuse_others(path: &Path, owners: &[u32], private: bool, why: impl FnOnce(u32) -> String) -> Result<()> {
     let found = std::fs::symlink_metadata(path).map_err(|source| Error::Io {
         what: "find the tier",
         path: path.into(),
         source,
     })?;
-    if found.file_type().is_char_device() || found.file_type().is_block_device() {
-        return Ok(());
-    }
     let refuse = |why: String| Err(Error::Usage(format!("cannot use {} as a tier: {why}", path.display())));
-    if !found.is_file() {
+    let device = found.file_type().is_char_device() || found.file_type().is_block_device();
+    if !found.is_file() && !device {
         return refuse("it is neither a file nor a device".into());
     }
-    let owners = [0, rustix::process::geteuid().as_raw(), home.uid()];
     if !owners.contains(&found.uid()) {
-        return refuse(format!(
-            "it belongs to user {}, who is neither the home's owner nor you; remove it, or name another place",
-            found.uid()
-        ));
+        return refuse(why(found.uid()));
     }
-    if private && found.mode() & 0o077 != 0 {
+    // A device has the mode that the system gives it.
+    if private && !device && found.mode() & 0o077 != 0 {
         return refuse(format!(
             "others may open it (mode {:04o}); chmod 600 it first",
             found.mode() & 0o7777
@@ -199,13 +216,8 @@ pub(crate) fn trusted(path: &Path, home: &Metadata, private: bool) -> Result<()>
     Ok(())
 }
 
-/// Whether it is a file that nobody but the home's owner can open or has another name for.
-pub(super) fn is_owners(found: &Metadata, home: &Metadata) -> bool {
-    found.is_file() && found.uid() == home.uid() && found.mode() & 0o077 == 0 && found.nlink() == 1
-}
-
 /// The home's path with dashes, and `.tier`.
-pub(crate) fn file_name(home: &Path) -> std::ffi::OsString {
+pub(crate) fn file_name(home: &Path) -> OsString {
     let mut name: Vec<u8> =
         home.as_os_str().as_bytes().iter().map(|b| if *b == b'/' { b'-' } else { *b }).collect();
     while name.first() == Some(&b'-') {
@@ -215,7 +227,7 @@ pub(crate) fn file_name(home: &Path) -> std::ffi::OsString {
     let cut = name.len().saturating_sub(240);
     let mut name = name.split_off(cut);
     name.extend_from_slice(b".tier");
-    std::ffi::OsString::from_vec(name)
+    OsString::from_vec(name)
 }
 
 #[cfg(test)]
@@ -234,13 +246,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("db");
         std::fs::create_dir(&home).unwrap();
-        let owner = std::fs::metadata(&home).unwrap();
         let fast = dir.path().join("fast");
         std::fs::create_dir(&fast).unwrap();
-        let wish = Wish { fast: &fast, size: 8 << 20, medium: Medium::Emulated, home: &home, owner: &owner };
+        let wish = Wish { fast: &fast, size: 8 << 20, medium: Medium::Emulated, home: &home };
         let (spec, made) = wish.spec().unwrap();
         let metadata = std::fs::metadata(&spec.members[0]).unwrap();
-        assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o600, owner.uid()));
+        assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o600, whose()));
         drop(made);
         assert!(!spec.members[0].exists());
         let (_, made) = wish.spec().unwrap();
@@ -256,8 +267,7 @@ mod tests {
         let (home, fast) = (real.join("db"), real.join("fast"));
         std::fs::create_dir(&home).unwrap();
         std::fs::create_dir(&fast).unwrap();
-        let owner = std::fs::metadata(&home).unwrap();
-        let wish = Wish { fast: &fast, size: 24 << 20, medium: Medium::Emulated, home: &home, owner: &owner };
+        let wish = Wish { fast: &fast, size: 24 << 20, medium: Medium::Emulated, home: &home };
         // Two attaches at once: this one made the file, the other one found it empty and was faster to the home's lock.
         let (spec, made) = wish.spec().unwrap();
         let (others, others_made) = wish.spec().unwrap();
@@ -287,9 +297,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
-        let owner = std::fs::metadata(&home).unwrap();
-        let inside =
-            Wish { fast: &home, size: 8 << 20, medium: Medium::Emulated, home: &home, owner: &owner };
+        let inside = Wish { fast: &home, size: 8 << 20, medium: Medium::Emulated, home: &home };
         assert!(inside.spec().unwrap_err().to_string().contains("inside the home"));
         assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0, "something was left");
         let open = home.join("open.tier");

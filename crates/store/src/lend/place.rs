@@ -2,7 +2,7 @@
 //!
 //! A plain file is called by the uuid of its tier, the id of its file there and the number of its loan ([`PlainName`]), so that one of another tier, of
 //! an older loan, or of a copy of the tier that went another way is never taken for it. The directory is `MEMBER.lent`, mode 0700; a plain file
-//! has mode 0600 and the owner of the member, who is the owner of the home.
+//! has mode 0600 and the owner of the member: a daemon's own user ([`crate::Options::members_of`]).
 //!
 //! # What makes a write of the kernel durable
 //! The kernel opens the plain file for itself, with the flags the program used: flags of our own descriptor do not reach it. What reaches it is
@@ -180,6 +180,11 @@ impl BesideMember {
         let member = std::path::absolute(member).ok()?;
         let found = std::fs::metadata(&member).ok().filter(std::fs::Metadata::is_file)?;
         Some(Self { path: directory_of(&member), owner: (found.uid(), found.gid()), syncs })
+    }
+
+    /// Plain files are this user's, whosoever has put a file in the member's place by now.
+    pub(crate) fn of(self, user: u32) -> Self {
+        Self { owner: (user, rustix::process::getegid().as_raw()), ..self }
     }
 
     fn directory(&self) -> io::Result<OwnedFd> {
@@ -455,6 +460,28 @@ mod tests {
         std::fs::set_permissions(&lent, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(place.open(name(1)).unwrap_err().to_string().contains("lets others in"));
         assert!(place.make(name(4), 4096).is_err());
+    }
+
+    #[test]
+    fn plain_files_of_who_put_a_member_in_the_place_of_ours_are_not_opened() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: plain files of another user, because it needs root");
+            return;
+        }
+        let (dir, place) = place();
+        if place.make(name(1), 4096).is_err() {
+            eprintln!("skipped: plain files, because the file system cannot reserve space");
+            return;
+        }
+        for of_another in ["tier", "tier.lent", &format!("tier.lent/{}", name(1))] {
+            std::os::unix::fs::chown(dir.path().join(of_another), Some(2001), None).unwrap();
+        }
+        let member = dir.path().join("tier");
+        // A tier of whoever it is may have theirs; a daemon's may not.
+        BesideMember::new(&member, false).unwrap().open(name(1)).unwrap();
+        let ours = BesideMember::new(&member, false).unwrap().of(0);
+        assert!(ours.open(name(1)).unwrap_err().to_string().contains("belongs to user 2001"));
+        assert!(ours.make(name(2), 4096).is_err());
     }
 
     #[test]

@@ -62,8 +62,8 @@ pub(crate) fn refuse_twice(tiers: &[TierSpec]) -> Result<()> {
 }
 
 /// Maps the members a specification names. A device is mapped whole, a file in the length it has; one that is empty or missing gets
-/// the size of the specification.
-pub(crate) fn map_members(spec: &TierSpec) -> Result<Vec<Member>> {
+/// the size of the specification. `owner` as in [`crate::Options::members_of`].
+pub(crate) fn map_members(spec: &TierSpec, owner: Option<u32>) -> Result<Vec<Member>> {
     let access = match spec.medium {
         Medium::Persistent => Access::Dax,
         Medium::Emulated => Access::Emulated,
@@ -85,6 +85,7 @@ pub(crate) fn map_members(spec: &TierSpec) -> Result<Vec<Member>> {
             options.max_len = spec.max_size.max(options.len);
             options.create = existing == 0 && !device;
             options.preallocate = spec.preallocate;
+            options.owner = owner;
             Ok(Member { mapping: Arc::new(Mapping::open(path, &options)?), path: path.clone() })
         })
         .collect()
