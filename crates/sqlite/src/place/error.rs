@@ -136,8 +136,8 @@ pub enum PlaceError {
     },
     /// The file holds something else than a database.
     #[error(
-        "{} is not an SQLite database (it does not begin with \"SQLite format 3\"); give the path of a database, or of a file that does not \
-         exist yet",
+        "{} is not an SQLite database (it does not begin with \"SQLite format 3\"); give the path of a database, of a file that does \
+         not exist yet or, to the commands of tiersmith, of a database's directory",
         database.display()
     )]
     NotADatabase {
