@@ -98,8 +98,8 @@ impl Dir {
     }
 
     /// Opens the directory that holds what `path` leads to, and gives its name there: as
-    /// [`Dir::holding`], but a link at `path` itself is followed too, where it is trusted. What has the
-    /// name is not asked, so that it may be the mount of a server that hangs.
+    /// [`Dir::holding`], but a link at `path` itself is followed too, where it is trusted. What has
+    /// the name is not asked, so that it may be the mount of a server that hangs.
     ///
     /// # Errors
     /// As [`Dir::holding`].
