@@ -409,7 +409,7 @@ fn who_may_not_open_dev_fuse_is_told_so() {
     let arguments = attach_arguments(&site);
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).arg(&device).arg(env!("CARGO_BIN_EXE_tiersmith"));
-    command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let said = text(&output(command.spawn().unwrap(), &arguments));
     let _ = fs::remove_file(&device);
     if said.contains("setpriv") || said.contains("unshare") || said.contains("mknod") {

@@ -1,5 +1,5 @@
-//! What a home's owner can put in the way of root's commands: pipes, sockets, links and lists at the
-//! names they look at, and a false daemon. Each command ends within seconds, with a sentence.
+//! What a home's owner can put in the way of root's commands: pipes, sockets, links and lists at
+//! the names they look at, and a false daemon. Each command ends within seconds, with a sentence.
 //!
 //! Deliberately absent: names that change while a command runs.
 

@@ -1,17 +1,17 @@
 //! What the daemon gives up, so that whoever takes it over through a bug gains less.
 //!
-//! | when | what | why then |
-//! |---|---|---|
-//! | before its first thread ([`drop_capabilities`]) | capabilities it has no use for, in every set and in the bounding set | they are a thread's own |
-//! | when the mount is up ([`confine`]) | new privileges, core dumps and debuggers, calls it has no use for ([`DENIED`]) | a filter can be laid on all threads at once; until then a helper may be needed to mount |
+//! - Before its first thread ([`drop_capabilities`]): the capabilities it has no use for, in every set
+//!   and in the bounding set. They are a thread's own, and inherited.
+//! - When the mount is up ([`confine`]): new privileges, core dumps and debuggers, and the calls it
+//!   has no use for ([`DENIED`]). The filter is laid on all threads at once.
 //!
 //! A denied call fails with EPERM and ends nothing. Of sockets only local ones are left.
 //!
 //! Without root there is nothing to give up: the daemon has its user's rights, and `fusermount3`,
 //! which gains root's to mount and unmount, is what no-new-privileges would stop.
 //!
-//! **Deliberately absent**: Landlock. Under it the daemon could not see who holds files of the mount,
-//! and the places it works in (home, tier, lent files, log) can be anywhere.
+//! **Deliberately absent**: Landlock. Under it the daemon could not see who holds files of the
+//! mount, and the places it works in (home, tier, lent files, log) can be anywhere.
 
 use std::fmt;
 

@@ -1,10 +1,10 @@
-//! What a detach leaves beside a plain home and has still to remove: tier, socket, log, and the list
-//! that says which tier.
+//! What a detach leaves beside a plain home and has still to remove: tier, socket, log, and the
+//! list that says which tier.
 //!
-//! The list, `HOME.tiersmith-detach`, lies where the home's owner may rename it, keep it, and put it
-//! back later or beside another home. So it is no order to remove a path. It names the home, and for
-//! each member of the tier its inode and attachment; and a file goes only if it is that inode, and
-//! its own superblock says that it is a free tier of this home and that attachment.
+//! The list, `HOME.tiersmith-detach`, lies where the home's owner may rename it, keep it, and put
+//! it back later or beside another home. So it is no order to remove a path. It names the home, and
+//! for each member of the tier its inode and attachment; and a file goes only if it is that inode,
+//! and its own superblock says that it is a free tier of this home and that attachment.
 //!
 //! **Invariant**: what is removed is named in a directory held open, and was looked at when open.
 //! **Deliberately absent**: when it may be removed (`give_back.rs`).
@@ -77,8 +77,8 @@ impl ToRemove {
     pub(super) fn write(&self, place: &Place) -> Result<()> {
         let cannot = |source| Error::Io { what: "write", path: place.to_remove(), source };
         let text = serde_json::to_vec(self).map_err(|e| cannot(e.into()))?;
-        // What has the name is of an earlier detach, or somebody's. Ended on its way, this leaves a part
-        // of a list and an attached home, whose next detach comes here again.
+        // What has the name is of an earlier detach, or somebody's. Ended on its way, this leaves a
+        // part of a list and an attached home, whose next detach comes here again.
         let _ = place.dir().remove(place.to_remove_name());
         let mut file = place.dir().make_file(place.to_remove_name(), 0o600, None).map_err(cannot)?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(cannot)
@@ -271,7 +271,8 @@ mod tests {
         let site = Site::new();
         let (place, home, list) = site.detached("db", "db.tier");
         let (other, others_home, _) = site.detached("other", "other.tier");
-        // The list of one home put beside another one, and beside its own with the path of another tier.
+        // The list of one home put beside another one, and beside its own with the path of another
+        // tier.
         list.write(&other).unwrap();
         assert_eq!(remove(&other, &others_home).unwrap().left.len(), 1);
         std::fs::rename(site.real.join("db.tier"), site.real.join("kept.tier")).unwrap();

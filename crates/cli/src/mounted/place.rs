@@ -55,8 +55,8 @@ impl Place {
     /// The place of a home that is known as `path`.
     ///
     /// # Errors
-    /// When there is no such parent directory, or the path has no last name, or it is a directory that was moved aside; when root's way there
-    /// leads through a directory or a link of somebody else.
+    /// When there is no such parent directory, or the path has no last name, or it is a directory that
+    /// was moved aside; when root's way there leads through a directory or a link of somebody else.
     pub(crate) fn find(path: &Path) -> Result<Place> {
         let (whole, parent, name) = Place::resolve(path)?;
         let cannot = |source| Error::Io { what: "find", path: path.into(), source };
@@ -134,8 +134,8 @@ impl Place {
     }
 
     /// That the attached home is in the directory that is open here. Its path may have led elsewhere
-    /// when the store followed it, where somebody else owns a directory above it: then the home's vault
-    /// is not in this one, and nothing of the daemon's is made here.
+    /// when the store followed it, where somebody else owns a directory above it: then the home's
+    /// vault is not in this one, and nothing of the daemon's is made here.
     ///
     /// # Errors
     /// Says so.
