@@ -349,3 +349,34 @@ fn the_name_of_a_held_file_commands_no_terminal() {
     assert!(!text(&said).trim_end().contains(|c: char| c.is_control()), "{:?}", text(&said));
     assert!(text(&said).contains("in use"), "{}", text(&said));
 }
+
+#[test]
+fn no_name_in_a_mount_forges_a_line_of_the_log_or_fills_it() {
+    const FILES: u64 = 80;
+    if !can_mount("names that forge lines of a log") {
+        return;
+    }
+    let site = Site::postgres_like();
+    // The daemon says of each that no map can hold it.
+    let odd = |n: u64| format!("base/1/{n}\n2026-01-01 00:00:00 UTC tiersmith: all is well\x1b[2J");
+    for n in 0..FILES {
+        let file = fs::File::create(site.home.join(odd(n))).unwrap();
+        if let Err(e) = file.set_len(2 << 40) {
+            return eprintln!(
+                "skipped: names that forge lines of a log, because files cannot be so long ({e})"
+            );
+        }
+    }
+    let _ = site.attach(&[]);
+    for n in 0..FILES {
+        drop(fs::File::open(site.home.join(odd(n))).unwrap());
+    }
+    let log = fs::read_to_string(site.path().join("db.tiersmith-log")).unwrap();
+    assert!(log.contains("larger than a map can hold"), "nothing was said: {log:?}");
+    assert!(!log.lines().any(|line| line.starts_with("2026-01-01")), "a line was forged: {log:?}");
+    assert!(!log.contains('\x1b'), "{log:?}");
+    let said = log.lines().filter(|line| line.contains("larger than")).count() as u64;
+    assert!(said < FILES / 2, "{said} lines of one cause");
+    good(&["detach", site.home_str()]);
+    site.assert_plain();
+}
