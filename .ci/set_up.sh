@@ -3,8 +3,13 @@
 # What it is not: it runs nothing of the project. It changes the machine only where something is missing, and says so.
 # shellcheck shell=bash
 
+# shellcheck source=.ci/verify.sh
+. "${BASH_SOURCE[0]%/*}/verify.sh"
+
 # The oldest compiler that builds the workspace (crates/pmem/Cargo.toml says why).
 RUST_OLDEST=1.89
+# Its installer, whose checksums are in .ci/checksums.
+RUSTUP=1.28.2
 # The one the project is written and checked with: lints and formatting differ from one to the next.
 RUST_CHECKED=1.95.0
 
@@ -34,14 +39,15 @@ set_up_c_compiler() {
     have cc || install_packages gcc libc6-dev
 }
 
-# The official installer, from where https://sh.rustup.rs would take it.
+# The official installer, from where https://sh.rustup.rs would take it, of a version that is known.
 install_rust() {
     local place url
     echo "installing Rust with rustup into $1"
     have curl || install_packages curl ca-certificates
     place=$(mktemp -d)
-    url=https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init
+    url=https://static.rust-lang.org/rustup/archive/$RUSTUP/$(uname -m)-unknown-linux-gnu/rustup-init
     if ! { curl --proto '=https' --tlsv1.2 -sSf -o "$place/rustup-init" "$url" &&
+        verify "$place/rustup-init" "rustup-init-$RUSTUP-$(uname -m)" &&
         chmod +x "$place/rustup-init" &&
         "$place/rustup-init" -y -q --no-modify-path --profile minimal -c rustfmt -c clippy \
             --default-toolchain "$RUST_CHECKED" >"$place/said" 2>&1; }; then
