@@ -1,12 +1,13 @@
-//! Races for root: an unprivileged account exchanges every name that a command of root looks at, while it
-//! runs. Nothing of root's or of a third account's is changed, read, given away or mounted over, and each
-//! command ends.
+//! Races for root: an unprivileged account exchanges every name that a command of root looks at,
+//! while it runs. Nothing of root's or of a third account's is changed, read, given away or mounted
+//! over, and each command ends.
 //!
-//! A short run is a test. `./check --races SECONDS` goes on for longer, with a last line
-//! `races: N commands, M swaps, V violations`. TIERSMITH_SEED is the first seed: a seed draws the command,
+//! A short run is a test. `./check --races SECONDS` goes on for longer, with a last line `races: N
+//! commands, M swaps, V violations`. TIERSMITH_SEED is the first seed: a seed draws the command,
 //! the names and what is put there, so that one repeats what is tried, though not its moments.
 //!
-//! Read next: `races/names.rs` and `races/commands.rs`, the lists; `races/attacker.rs`; `races/watch.rs`.
+//! Read next: `races/names.rs` and `races/commands.rs`, the lists; `races/attacker.rs`;
+//! `races/watch.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -62,7 +63,8 @@ struct Tally {
 }
 
 impl Tally {
-    /// One attacked command. `false`: something was not as it must be, and the stage is not to be used again.
+    /// One attacked command. `false`: something was not as it must be, and the stage is not to be
+    /// used again.
     fn race(
         &mut self,
         stage: &Stage,

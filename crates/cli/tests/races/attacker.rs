@@ -1,9 +1,9 @@
 //! The attacker: a thread with the rights of an unprivileged account, which exchanges names while
 //! root works. Credentials belong to threads, so the kernel judges it as it judges that account.
 //!
-//! What it does is drawn from a seed before root's command begins: which names, and what is put there.
-//! When it does it follows the command: after a number of its steps that can be seen from outside
-//! (inotify), or as fast as the kernel lets it.
+//! What it does is drawn from a seed before root's command begins: which names, and what is put
+//! there. When it does it follows the command: after a number of its steps that can be seen from
+//! outside (inotify), or as fast as the kernel lets it.
 
 use std::fs;
 use std::os::fd::OwnedFd;

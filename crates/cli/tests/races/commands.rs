@@ -15,7 +15,8 @@ enum Begins {
     Mounted,
     /// Attached; the daemon was killed.
     Killed,
-    /// Detached; what that detach wrote of its work was stolen, and another home's tier has the name.
+    /// Detached; what that detach wrote of its work was stolen, and another home's tier has the
+    /// name.
     Robbed,
     Attached,
     /// The database was written past Tiersmith.

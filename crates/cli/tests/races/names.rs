@@ -81,7 +81,8 @@ pub(crate) const DIRECTORIES: [&str; 13] = [
     "work/db/global",
 ];
 
-/// The names that commands on the database file look at, or those that commands on the directory do.
+/// The names that commands on the database file look at, or those that commands on the directory
+/// do.
 pub(crate) fn of(subject: &str) -> Vec<&'static str> {
     let is_app = |name: &str| name.contains("/app.");
     let both = |name: &str| name == "work" || name == "fast";

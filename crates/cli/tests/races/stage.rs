@@ -1,5 +1,5 @@
-//! Where a race is run: root's directories with canaries, another account's, and the attacker's own with
-//! a home and a database in it.
+//! Where a race is run: root's directories with canaries, another account's, and the attacker's own
+//! with a home and a database in it.
 //!
 //! ```text
 //! STAGE/roots/      root's: the same names as in the attacker's directory, and a few more
@@ -89,7 +89,8 @@ impl Stage {
         fs::set_permissions(&note, fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// Ends what runs, and takes away what is mounted in the attacker's directory or by a race elsewhere.
+    /// Ends what runs, and takes away what is mounted in the attacker's directory or by a race
+    /// elsewhere.
     pub(crate) fn clear(&self) {
         self.kill_daemons();
         let canary = self.path.join("roots/work/db");
@@ -120,7 +121,8 @@ impl Stage {
         }
     }
 
-    /// Runs the program as root, in the directory that the attacker's is in; looks at it now and then.
+    /// Runs the program as root, in the directory that the attacker's is in; looks at it now and
+    /// then.
     pub(crate) fn run(&self, arguments: &[String], mut look: impl FnMut()) -> Ended {
         let said = self.path.join("said");
         let out = fs::File::create(&said).unwrap();

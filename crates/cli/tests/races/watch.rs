@@ -101,7 +101,8 @@ impl Watch {
     }
 }
 
-/// All that is not the attacker's; of root's directory for tiers only what was put there as a canary.
+/// All that is not the attacker's; of root's directory for tiers only what was put there as a
+/// canary.
 fn canaries(stage: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut found = files_below(&stage.join("roots"));
     found.extend(files_below(&stage.join("stranger")));
