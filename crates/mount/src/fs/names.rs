@@ -137,15 +137,19 @@ impl Fs {
         let wide = if self.root_user { mode } else { mode | 0o600 };
         match self.make_file(who, &at, wide, umask) {
             Ok(fd) => {
-                let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
+                let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask()).inspect_err(|_| {
+                    let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
+                })?;
                 let node = self.table.lock().enter(parent, name, &found);
                 let opened = self.open_at(&node, &at, fd, true, true).and_then(|opened| {
                     if wide != mode {
                         rustix::fs::fchmod(opened.home_fd()?, Mode::from_raw_mode(mode & !umask & 0o7777))?;
                     }
-                    self.settle_directory(&at.dir).map(|()| opened)
+                    self.settle_directory(&at.dir)?;
+                    let found = rustix::fs::statx(opened.home_fd()?, "", AtFlags::EMPTY_PATH, mask())?;
+                    Ok((opened, found))
                 });
-                let opened = match opened {
+                let (opened, found) = match opened {
                     Ok(opened) => opened,
                     Err(e) => {
                         self.forget(node.id, 1);
@@ -154,7 +158,6 @@ impl Fs {
                         return Err(e);
                     }
                 };
-                let found = rustix::fs::statx(opened.home_fd()?, "", AtFlags::EMPTY_PATH, mask())?;
                 let attr = attr_of(&self.home, &found);
                 let handle = self.hand_out(&node, opened, flags);
                 Ok((Entry { node: node.id, attr }, handle))
