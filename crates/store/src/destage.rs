@@ -216,7 +216,7 @@ impl Inner {
             let mut guard = tier.lock_lane(placed.id, block);
             if leaf.get(index) == entry {
                 let clean = Entry::cached(entry.frame());
-                tier.replace_entry(&mut guard, placed.address(leaf, index, block), clean);
+                tier.replace_entry(&mut guard, placed.address_of_held(leaf, index, block), clean);
                 leaf.set(index, clean);
             }
         }
@@ -389,6 +389,8 @@ impl Inner {
             // A quarter free is the mark: below it dirty blocks go home until an eighth more could be free.
             let free = tier.allocator.free_frames();
             if free < total / 4 {
+                self.give_back_pages(tier, total / 4 - free);
+                let free = tier.allocator.free_frames().min(total / 4);
                 let short = total / 4 + total / 8 - free;
                 let mut got = self.evict(tier, total / 4 - free);
                 for file in &files {

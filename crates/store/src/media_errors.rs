@@ -113,7 +113,7 @@ impl Placed {
         let Some((leaf, index)) = self.map.leaf(block) else { return };
         let mut guard = self.tier.lock_lane(self.id, block);
         if leaf.get(index) == entry {
-            self.tier.replace_entry(&mut guard, self.address(leaf, index, block), Entry::HOME);
+            self.tier.replace_entry(&mut guard, self.address_of_held(leaf, index, block), Entry::HOME);
             self.evictions.fetch_add(1, Ordering::AcqRel);
             leaf.set(index, Entry::HOME);
             self.tier.fence();
@@ -194,8 +194,9 @@ fn in_leaf(
     at: u64,
 ) -> Option<(String, &'static str)> {
     let first = number * PAGE_WORDS;
-    let page = leaf.word_at(0);
-    if page.member() == member && (page.offset()..page.offset() + FRAME as u64).contains(&at) {
+    let inside =
+        |page: WordAt| page.member() == member && (page.offset()..page.offset() + FRAME as u64).contains(&at);
+    if leaf.word_at(0).is_some_and(inside) {
         return Some((format!("the map page of blocks {first} to {}", first + PAGE_WORDS - 1), ""));
     }
     (0..PAGE_WORDS).find_map(|index| {

@@ -19,7 +19,7 @@ use crate::departed::as_home_says;
 use crate::door::times::Times;
 use crate::error::{Error, Result};
 use crate::file::latch::Latch;
-use crate::file::map::FileMap;
+use crate::file::map::{FileMap, Kept};
 use crate::file::scan::Scans;
 use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS, Place, seal_value};
@@ -553,6 +553,7 @@ impl Inner {
         for block in 0..placed.size().div_ceil(bytes as u64) {
             let block = BlockIndex(block);
             let mut turn = None;
+            let mut kept = Kept::default();
             while placed.map.get(block) == Entry::HOME {
                 let start = placed.block_size.start_of(block);
                 if start >= placed.size() {
@@ -566,7 +567,7 @@ impl Inner {
                     self.own_redo_block(file, placed, block, None)?;
                     continue;
                 }
-                while !placed.make_leaf(block)? {
+                while !placed.make_leaf(block, &mut kept)? {
                     self.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
                 }
                 let evictions = placed.evictions.load(Ordering::Acquire);

@@ -51,6 +51,8 @@ pub enum Planted {
     RecoveryWithoutSync,
     /// A new map page is linked before its contents are durable.
     MapPageLinkedFirst,
+    /// A map page that says nothing is free for others while the durable pointer to it is still there.
+    MapPageFreedEarly,
     /// A file slot is put in use before its contents are durable.
     SlotInUseFirst,
     /// A redo file grows by a piece that still holds what it held before.
@@ -80,7 +82,7 @@ pub enum Planted {
 impl Planted {
     /// All planted bugs that cutting the power shows. [`Planted::SentinelUnchecked`] shows when a
     /// server has run between two attaches (`tests/hostile_offline.rs`).
-    pub const ALL: [Planted; 32] = [
+    pub const ALL: [Planted; 33] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -102,6 +104,7 @@ impl Planted {
         Planted::UnlinkFreesFirst,
         Planted::RecoveryWithoutSync,
         Planted::MapPageLinkedFirst,
+        Planted::MapPageFreedEarly,
         Planted::SlotInUseFirst,
         Planted::RedoPieceNotZeroed,
         Planted::PunchHomeFirst,

@@ -19,7 +19,7 @@ use crate::address::{BlockIndex, FRAME, Frame, WordAt};
 use crate::attach::Bound;
 use crate::attached::Inner;
 use crate::error::{Error, HomeStamp, Result};
-use crate::file::map::{FileMap, Leaf};
+use crate::file::map::FileMap;
 use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value};
 use crate::format::get_u64;
@@ -374,7 +374,7 @@ impl MapReader<'_> {
 
     fn leaf(&mut self, map: &FileMap, number: u64, page: Frame, purpose: Purpose) -> Result<()> {
         let base = self.tier.page_at(page);
-        let leaf = Leaf::new(base);
+        let leaf = map.adopt_leaf(number, base);
         for (n, word) in self.words(page)?.into_iter().enumerate() {
             let block = number * PAGE_WORDS + n as u64;
             let at = base.plus(n as u64 * 8);
@@ -397,7 +397,6 @@ impl MapReader<'_> {
             }
             leaf.set(n, entry);
         }
-        map.adopt_leaf(number, leaf);
         Ok(())
     }
 

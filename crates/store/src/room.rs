@@ -1,7 +1,8 @@
 //! Waiting for free fast blocks: promise 6, full is not fatal.
 //!
 //! Whoever finds the tier full comes here, with no lock but `sizing` of its file. One at a time has the turn to make room, in this order: pieces
-//! that lanes hold back, growth by a step, clean blocks, dirty blocks after destaging. The others wait for their turn and look again.
+//! that lanes hold back, growth by a step, empty map pages, clean blocks, dirty blocks after destaging, and the map pages that those leave
+//! empty. The others wait for their turn and look again.
 //! The time is the event `free buffer waits`.
 //!
 //! # Who made room gets it
@@ -115,7 +116,12 @@ impl Inner {
         }
         // Some clean blocks, then all of them: a unit changes its purpose only when the whole of it is free.
         for want in [(frames * 4).max(64), u64::MAX] {
+            self.give_back_pages(tier, want);
+            if has_room() {
+                return Ok(());
+            }
             self.evict(tier, want);
+            self.give_back_pages(tier, want);
             tier.reclaim_lanes();
             if has_room() {
                 return Ok(());
@@ -132,9 +138,7 @@ impl Inner {
             if most == u64::MAX && moved == 0 {
                 idle += 1;
                 if idle >= IDLE_ROUNDS && (idle >= IDLE_ROUNDS_BUSY || self.frames_in_hand(tier) == 0) {
-                    return Err(failed.unwrap_or_else(|| {
-                        self.full(tier, "all that is left is pinned, or in use by readers")
-                    }));
+                    return Err(failed.unwrap_or_else(|| self.full(tier, &self.why_full(tier))));
                 }
                 std::thread::sleep(IDLE_PAUSE);
             } else {
@@ -166,7 +170,20 @@ impl Inner {
                 Err(e) => failed = Some(e),
             }
         }
-        (moved + self.evict(tier, u64::MAX), failed)
+        (moved + self.evict(tier, u64::MAX) + self.give_back_pages(tier, u64::MAX), failed)
+    }
+
+    /// Gives back about `want` map pages of which every block is at home, of files that are not pinned: an open file gets its page
+    /// again with its next block. Returns how many there were.
+    pub(crate) fn give_back_pages(&self, tier: &Arc<Tier>, want: u64) -> u64 {
+        let mut given = 0;
+        for file in self.all_files() {
+            let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier)) else { continue };
+            if given < want && !placed.pinned.load(Ordering::Relaxed) {
+                given += placed.give_back_pages(want - given);
+            }
+        }
+        given
     }
 
     /// Frames that are neither free nor in a map: those of writes and removals under way. As good as a look at many counters can be while
@@ -182,6 +199,20 @@ impl Inner {
         let extents = tier.table_counts().extent_bytes / crate::address::FRAME as u64;
         let known = tier.allocator.free_frames() + extents + on_tier.sum::<u64>();
         tier.allocator.total_frames().saturating_sub(known)
+    }
+
+    /// What fills a tier of which nothing can be moved.
+    fn why_full(&self, tier: &Arc<Tier>) -> String {
+        let files = self.all_files();
+        let here = files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier));
+        let pages: u64 = here.map(|p| p.map.page_count() as u64).sum();
+        let total = tier.allocator.total_frames();
+        if pages > total / 2 {
+            return format!(
+                "block maps of open files fill it: they take {pages} of its {total} frames of 4 KiB"
+            );
+        }
+        "all that is left is pinned, or in use by readers".into()
     }
 
     pub(crate) fn full(&self, tier: &Tier, reason: &str) -> Error {

@@ -107,6 +107,8 @@ pub struct TierStats {
     pub file_slots: u64,
     /// Slots there can be, when the table has grown as far as it may.
     pub file_slots_most: u64,
+    /// Files that can have blocks in the tier at once: each takes a map page, and a block.
+    pub mapped_files_most: u64,
     /// Files whose class belongs into this tier and that are open without it, because there was no
     /// slot or they are too large: redo goes straight home, data is only read.
     pub files_outside: u64,
@@ -161,6 +163,7 @@ impl Stats {
                     files: 0,
                     file_slots: table.slots,
                     file_slots_most: table.most,
+                    mapped_files_most: table.most.min(table.maps_most / 2),
                     files_outside: 0,
                     slot_refused: tier.table.lock().refused.as_ref().map(|r| r.message.clone()),
                     media: tier.members.iter().map(|m| m.mapping.report().to_string()).collect(),

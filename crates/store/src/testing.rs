@@ -4,6 +4,7 @@ use crate::address::{BlockIndex, FRAME};
 use crate::attach::{Options, TierSpec, attach_mapped};
 use crate::attached::{AttachedHome, File};
 use crate::error::{Error, Result};
+use crate::file::map::Kept;
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
 use crate::home::{Home, RealHome};
 use crate::lend::in_home::InHome;
@@ -151,7 +152,8 @@ pub fn fabricate_entries(file: &File, blocks: u64) -> Result<()> {
         reason: format!("{blocks} blocks were to be fabricated"),
     };
     for first in (0..blocks).step_by(PAGE_WORDS as usize) {
-        if !placed.make_leaf(BlockIndex(first))? {
+        let mut kept = Kept::default();
+        if !placed.make_leaf(BlockIndex(first), &mut kept)? {
             return Err(full());
         }
         let (leaf, _) = placed.map.leaf(BlockIndex(first)).expect("BUG: make_leaf has made it");
@@ -166,7 +168,7 @@ pub fn fabricate_entries(file: &File, blocks: u64) -> Result<()> {
             let place = Place::Block(first + index as u64);
             words.extend_from_slice(&seal(tier.seed, placed.id, place, Entry::dirty(*piece)).to_le_bytes());
         }
-        let at = leaf.word_at(0);
+        let at = leaf.word_at(0).expect("BUG: its page is kept");
         tier.mapping(at.member()).nt_write(at.offset(), &words);
     }
     let mut meta = placed.meta.lock();

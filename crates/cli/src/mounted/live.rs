@@ -126,6 +126,9 @@ pub(crate) struct LiveTable {
     pub(crate) slots: u64,
     /// Slots there can be, when the table has grown as far as it may.
     pub(crate) slots_most: u64,
+    /// Files that can have blocks in the tier at once.
+    #[serde(default)]
+    pub(crate) mapped_most: u64,
     /// Files that are open without one: redo goes straight home, data is only read.
     pub(crate) outside: u64,
     /// Why the last file that needed a slot got none; absent since one got one.
@@ -138,6 +141,7 @@ impl LiveTable {
             files: tier.files,
             slots: tier.file_slots,
             slots_most: tier.file_slots_most,
+            mapped_most: tier.mapped_files_most,
             outside: tier.files_outside,
             refused: tier.slot_refused.clone(),
         }
@@ -145,7 +149,16 @@ impl LiveTable {
 
     /// How many files fit.
     pub(crate) fn fits(&self) -> String {
-        format!("{} files at a time, and {} when the file table has grown", self.slots, self.slots_most)
+        let Self { slots, slots_most, mapped_most, .. } = self;
+        let fits = format!("{slots} files at a time, and {slots_most} when the file table has grown");
+        // 0: an older daemon does not say.
+        if *mapped_most == 0 || mapped_most >= slots_most {
+            return fits;
+        }
+        format!(
+            "{fits}, of which {mapped_most} can have blocks in the tier at once: each takes a block and a page of 4 KiB \
+             for its block map"
+        )
     }
 
     /// What is to be mended, for people.

@@ -62,7 +62,7 @@ impl Known {
             id: placed.id,
             seed: placed.tier.seed,
             slot_at: placed.slot.get().unwrap().at.offset() as usize,
-            entries: (0..4).map(|n| leaf.word_at(n)).collect(),
+            entries: (0..4).map(|n| leaf.word_at(n).unwrap()).collect(),
             first: leaf.get(0),
         }
     }

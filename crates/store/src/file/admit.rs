@@ -7,6 +7,7 @@
 //! Deliberately absent: any promise that what was read is admitted. What waits when the home is closed, when a file is being cut or
 //! destaged, or when home cannot be read, is forgotten.
 
+use super::map::Kept;
 use super::{FileState, Placed};
 use crate::address::BlockIndex;
 use crate::attached::Inner;
@@ -150,7 +151,8 @@ impl Inner {
         part: &[u8],
         evictions: u64,
     ) -> Result<()> {
-        if !self.may_admit(placed) || !placed.make_leaf(block)? {
+        let mut kept = Kept::default();
+        if !self.may_admit(placed) || !placed.make_leaf(block, &mut kept)? {
             return Ok(());
         }
         let bytes = placed.block_size.bytes();
@@ -166,7 +168,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy. `false` when there is no free piece.
+    /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy. `false` when there is no free piece, or no map page.
     pub(crate) fn admit_block(
         &self,
         placed: &Placed,
@@ -194,8 +196,8 @@ impl Inner {
         } else {
             data
         };
+        let Some(address) = placed.address(leaf, index, block) else { return false };
         let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else { return false };
-        let address = placed.address(leaf, index, block);
         if tier.planted.is(Planted::AdmitPointerFirst) {
             tier.replace_entry(&mut guard, address, Entry::cached(frame));
             tier.fence();

@@ -1,6 +1,7 @@
 //! Writing several whole blocks of a data file, all or none ([`crate::tier::batch`]).
 
-use super::FileState;
+use super::map::Kept;
+use super::{FileState, Placed};
 use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::format::entry::Entry;
@@ -28,7 +29,7 @@ impl Inner {
                 ));
             }
         };
-        let (tier, size) = (&placed.tier, placed.block_size);
+        let size = placed.block_size;
         let mut sorted: Few<(u64, &[u8])> = blocks.iter().copied().collect();
         sorted.sort_by_key(|(offset, _)| *offset);
         for (n, (offset, data)) in sorted.iter().enumerate() {
@@ -55,9 +56,26 @@ impl Inner {
         if sorted.last().is_some_and(|(offset, data)| offset + data.len() as u64 > placed.size()) {
             self.finish_earlier_cut(file, placed)?;
         }
+        let mut kept = Kept::default();
+        while !self.try_batch(placed, &sorted, &mut kept)? {
+            // Somebody made room meanwhile, and took an empty map page of ours.
+            kept.keep_all();
+        }
+        let _ = self.events.record_n(waits::BATCH_WRITE, start, (sorted.len() * size.bytes()) as u64);
+        Ok(())
+    }
+
+    /// `false`, and nothing is written, when a map page has gone that was there. The caller holds `sizing`.
+    fn try_batch<'a>(
+        &self,
+        placed: &'a Placed,
+        sorted: &[(u64, &[u8])],
+        kept: &mut Kept<'a>,
+    ) -> Result<bool> {
+        let (tier, size) = (&placed.tier, placed.block_size);
         let mut turn = None;
-        for (offset, _) in &sorted {
-            while !placed.make_leaf(size.block_of(*offset))? {
+        for (offset, _) in sorted {
+            while !placed.make_leaf(size.block_of(*offset), kept)? {
                 self.make_room(tier, Purpose::Pages, &mut turn)?;
             }
         }
@@ -88,20 +106,24 @@ impl Inner {
                 tier.mapping(member).nt_write_hashed(at, data, tier.seed)
             })
             .collect();
-        let leaves: Few<_> = sorted
-            .iter()
-            .map(|(offset, _)| {
-                let block = size.block_of(*offset);
-                let (leaf, index) = placed.map.leaf(block).expect("BUG: make_leaf has made it");
-                (leaf, index, placed.address(leaf, index, block))
-            })
-            .collect();
+        let blocks = || sorted.iter().map(|(offset, _)| size.block_of(*offset));
         let (number, mut slot) = tier.lock_batch(placed.id);
         // Each once and in order, so that two batches never wait for each other.
-        let mut numbers: Few<u32> = leaves.iter().map(|(_, _, a)| tier.lane_of(placed.id, a.block)).collect();
+        let mut numbers: Few<u32> = blocks().map(|block| tier.lane_of(placed.id, block)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let mut lanes: Few<_> = numbers.into_iter().map(|n| tier.lock_lane_number(n)).collect();
+        let leaves: Option<Few<_>> = blocks()
+            .map(|block| {
+                let (leaf, index) = placed.map.leaf(block).expect("BUG: make_leaf has made it");
+                Some((leaf, index, placed.address(leaf, index, block)?))
+            })
+            .collect();
+        let Some(leaves) = leaves else {
+            drop((lanes, slot));
+            tier.give_batch(size, space);
+            return Ok(false);
+        };
         for (_, _, address) in &leaves {
             let number = tier.lane_of(placed.id, address.block);
             let guard =
@@ -141,7 +163,6 @@ impl Inner {
         drop(lanes);
         tier.keep_for_batches(&mut slot, size, old);
         drop(slot);
-        let _ = self.events.record_n(waits::BATCH_WRITE, start, (sorted.len() * size.bytes()) as u64);
-        Ok(())
+        Ok(true)
     }
 }

@@ -30,10 +30,11 @@ use crate::format::slot::{ROOTS_AT, StateLine};
 use crate::home::{HomeHandle, HomeStat};
 use crate::lend::Loan;
 use crate::profile::FileClass;
+use crate::tier::alloc::Purpose;
 use crate::tier::table::Slot;
 use crate::tier::{BlockAddress, Tier};
 use latch::Latch;
-use map::{FileMap, Leaf};
+use map::{FileMap, Kept, Leaf};
 use parking_lot::Mutex;
 use redo::RedoOrder;
 use scan::Scans;
@@ -130,8 +131,16 @@ impl Placed {
         self.size.load(Ordering::Acquire)
     }
 
-    pub(crate) fn address(&self, leaf: &Leaf, index: usize, block: BlockIndex) -> BlockAddress {
-        BlockAddress { file: self.id, block, at: leaf.word_at(index), size: self.block_size }
+    /// Where a block's entry is; `None` when its leaf has no page. Asked under the lane's lock ([`map`]).
+    #[inline]
+    pub(crate) fn address(&self, leaf: &Leaf, index: usize, block: BlockIndex) -> Option<BlockAddress> {
+        let at = leaf.word_at(index)?;
+        Some(BlockAddress { file: self.id, block, at, size: self.block_size })
+    }
+
+    /// The same of a block whose entry is not `Home`.
+    pub(crate) fn address_of_held(&self, leaf: &Leaf, index: usize, block: BlockIndex) -> BlockAddress {
+        self.address(leaf, index, block).expect("BUG: the leaf of a block that is not `Home` has a page")
     }
 
     /// Where the bytes of an entry's block begin: member and offset.
@@ -166,10 +175,24 @@ impl Placed {
         self.slot.get().is_some()
     }
 
-    /// Makes the leaf of a block; see [`FileMap::make_leaf`].
-    pub(crate) fn make_leaf(&self, block: BlockIndex) -> Result<bool> {
+    /// Makes the leaf of a block and its page; see [`FileMap::make_leaf`].
+    pub(crate) fn make_leaf<'a>(&'a self, block: BlockIndex, kept: &mut Kept<'a>) -> Result<bool> {
         let slot = self.slot.get().expect("BUG: a file that is written or admitted has a slot");
-        self.map.make_leaf(&self.tier, self.id, slot.at.plus(ROOTS_AT), block)
+        self.map.make_leaf(&self.tier, self.id, slot.at.plus(ROOTS_AT), block, kept)
+    }
+
+    /// Gives back up to `most` map pages that say nothing. Returns how many there were; none when somebody moves the file's blocks.
+    pub(crate) fn give_back_pages(&self, most: u64) -> u64 {
+        if !self.map.has_spare() {
+            return 0;
+        }
+        let Some(_moving) = self.moving.try_lock() else { return 0 };
+        // Its slot may be another file's.
+        let Some(slot) = self.slot.get().filter(|_| !self.is_gone()) else { return 0 };
+        let pages = self.map.take_spare(&self.tier, self.id, slot.at.plus(ROOTS_AT), most);
+        let count = pages.len() as u64;
+        self.tier.give_claimed(Purpose::Pages, pages);
+        count
     }
 
     /// Writes the state line; durable with the caller's next fence. Not that of a file that has

@@ -18,7 +18,7 @@
 //!
 //! Frames of redo blocks stay claimed, so they are never lent as references; readers copy.
 
-use super::map::Leaf;
+use super::map::{Kept, Leaf};
 use super::{FileState, Meta, Placed};
 use crate::address::{BlockIndex, Frame, WordAt};
 use crate::attached::Inner;
@@ -252,14 +252,16 @@ impl Inner {
     fn write_redo_part(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<usize> {
         let (tier, end) = (&placed.tier, offset + data.len() as u64);
         let mut fresh: Fresh = Few::new();
+        let mut kept = Kept::default();
+        let mut lost_page = false;
         let ready = |fresh: &Fresh| {
             placed.chunks(offset, data.len()).all(|(block, _, _)| {
                 placed.map.get(block).state() == State::Dirty || fresh.iter().any(|(b, _)| *b == block)
             })
         };
         loop {
-            if !ready(&fresh)
-                && let Err(e) = self.prepare_redo(file, placed, offset, data, &mut fresh)
+            if (lost_page || !ready(&fresh))
+                && let Err(e) = self.prepare_redo(file, placed, offset, data, &mut fresh, &mut kept)
             {
                 tier.give_zeroed(placed.block_size, fresh.into_iter().map(|(_, frame)| frame));
                 return Err(e);
@@ -270,17 +272,35 @@ impl Inner {
                 continue;
             }
             let mut words: Few<(WordAt, u64)> = Few::new();
-            for (block, frame) in fresh {
+            let mut pageless = Fresh::new();
+            for (block, frame) in std::mem::take(&mut fresh) {
                 let (leaf, index) = placed.map.leaf(block).expect("BUG: prepare_redo has made it");
                 let mut guard = tier.lock_lane(placed.id, block);
-                let word =
-                    tier.word_to_replace(&mut guard, placed.address(leaf, index, block), Entry::dirty(frame));
+                let Some(address) = placed.address(leaf, index, block) else {
+                    pageless.push((block, frame));
+                    continue;
+                };
+                let word = tier.word_to_replace(&mut guard, address, Entry::dirty(frame));
                 leaf.set(index, Entry::dirty(frame));
-                words.push((leaf.word_at(index), word));
+                words.push((address.at, word));
             }
             // Behind the last locked instruction, which would wait for them. `meta` is held until the fence, and the entry of a redo
             // block changes under it, or, when the file is cut, under `sizing`.
             words.iter().for_each(|(at, word)| tier.stream_word(*at, *word));
+            if !pageless.is_empty() {
+                // Somebody made room meanwhile, and took an empty map page of ours.
+                tier.fence();
+                for (block, _, _) in placed.chunks(offset, data.len()) {
+                    // The drain knows it from here on, also when this write fails.
+                    if placed.map.get(block).state() == State::Dirty {
+                        meta.redo.note(block);
+                    }
+                }
+                fresh = pageless;
+                lost_page = true;
+                kept.keep_all();
+                continue;
+            }
             for (block, inner, range) in placed.chunks(offset, data.len()) {
                 let (member, at) = placed.locate(placed.map.get(block));
                 tier.mapping(member).nt_write(at + inner as u64, &data[range]);
@@ -293,18 +313,23 @@ impl Inner {
     }
 
     /// Step 1 for the blocks of a write that are the file's, and pieces of zeros into `fresh` for those past the end. The caller holds `sizing`.
-    fn prepare_redo(
+    fn prepare_redo<'a>(
         &self,
         file: &FileState,
-        placed: &Placed,
+        placed: &'a Placed,
         offset: u64,
         data: &[u8],
         fresh: &mut Fresh,
+        kept: &mut Kept<'a>,
     ) -> Result<()> {
         let tier = &placed.tier;
         let most = (tier.allocator.total_frames() / placed.block_size.frames() / 16) as usize;
         for (block, _, range) in placed.chunks(offset, data.len()) {
+            let mut turn = None;
             if fresh.iter().any(|(b, _)| *b == block) {
+                while !placed.make_leaf(block, kept)? {
+                    self.make_room(tier, Purpose::Pages, &mut turn)?;
+                }
                 continue;
             }
             if placed.block_size.start_of(block) < placed.size() || fresh.len() >= most.clamp(1, FRESH_MOST) {
@@ -319,8 +344,7 @@ impl Inner {
             if placed.map.get(block) != Entry::HOME {
                 continue;
             }
-            let mut turn = None;
-            while !placed.make_leaf(block)? {
+            while !placed.make_leaf(block, kept)? {
                 self.make_room(tier, Purpose::Pages, &mut turn)?;
             }
             let frame = loop {
@@ -346,9 +370,10 @@ impl Inner {
         let tier = &placed.tier;
         let start_of_block = placed.block_size.start_of(block);
         let mut turn = None;
+        let mut kept = Kept::default();
         loop {
-            let Some((leaf, index)) = placed.map.leaf(block) else {
-                if !placed.make_leaf(block)? {
+            let Some((leaf, index)) = placed.map.leaf(block).filter(|(leaf, _)| leaf.has_page()) else {
+                if !placed.make_leaf(block, &mut kept)? {
                     self.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;
@@ -370,6 +395,7 @@ impl Inner {
             if leaf.get(index) != seen || placed.evictions.load(Ordering::Acquire) != evictions {
                 continue;
             }
+            let Some(address) = placed.address(leaf, index, block) else { continue };
             let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else {
                 drop(guard);
                 drop(meta);
@@ -382,7 +408,7 @@ impl Inner {
                 None => tier.mapping(member).nt_zero(at, placed.block_size.bytes()),
             }
             tier.fence();
-            tier.replace_entry(&mut guard, placed.address(leaf, index, block), Entry::dirty(frame));
+            tier.replace_entry(&mut guard, address, Entry::dirty(frame));
             tier.fence();
             leaf.set(index, Entry::dirty(frame));
             drop(guard);
@@ -496,11 +522,11 @@ impl Inner {
                         continue;
                     }
                     let mut guard = tier.lock_lane(placed.id, *block);
-                    let word =
-                        tier.word_to_replace(&mut guard, placed.address(leaf, index, *block), Entry::HOME);
+                    let address = placed.address_of_held(leaf, index, *block);
+                    let word = tier.word_to_replace(&mut guard, address, Entry::HOME);
                     placed.evictions.fetch_add(1, Ordering::AcqRel);
                     leaf.set(index, Entry::HOME);
-                    words.push((leaf.word_at(index), word));
+                    words.push((address.at, word));
                     if !given_up.contains(block) {
                         freed.push(entry.frame());
                     }

@@ -143,7 +143,8 @@ impl Inner {
                         }
                         return self.finish_cut(file, placed, size, None, recovering);
                     };
-                    tier.commit_block(&mut guard, placed.address(leaf, index, block), frame, &bytes, old);
+                    let address = placed.address_of_held(leaf, index, block);
+                    tier.commit_block(&mut guard, address, frame, &bytes, old);
                     leaf.set(index, Entry::dirty(frame));
                 }
             }
@@ -270,7 +271,7 @@ impl Inner {
             if entry == Entry::HOME || !which(entry) {
                 continue;
             }
-            tier.replace_entry(&mut guard, placed.address(leaf, index, *block), Entry::HOME);
+            tier.replace_entry(&mut guard, placed.address_of_held(leaf, index, *block), Entry::HOME);
             placed.evictions.fetch_add(1, Ordering::AcqRel);
             leaf.set(index, Entry::HOME);
             freed.push(entry.frame());

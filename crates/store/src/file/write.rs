@@ -3,6 +3,7 @@
 //! A write of part of a block reads the rest and writes the whole block. A write past the end makes its blocks durable first and
 //! then the size: a cut between leaves the old size, and recovery drops the entries past it.
 
+use super::map::Kept;
 use super::{FileState, Placed};
 use crate::address::BlockIndex;
 use crate::attached::Inner;
@@ -101,9 +102,9 @@ impl Inner {
         tier.prefetch_lane(lane);
         let frame = tier.guess_next_piece(lane, size)?;
         let write = tier.prepare_block(frame, size);
-        let address = placed.address(leaf, index, block);
         let end = offset + data.len() as u64;
         let mut guard = tier.lock_lane_number(lane);
+        let address = placed.address(leaf, index, block)?;
         if end > placed.size() || !tier.take_next_piece(&mut guard.lane, frame, size) {
             return None;
         }
@@ -170,9 +171,10 @@ impl Inner {
         let start = self.events.start();
         let mut whole = Vec::new();
         let mut turn = None;
+        let mut kept = Kept::default();
         loop {
-            let Some((leaf, index)) = placed.map.leaf(block) else {
-                if !placed.make_leaf(block)? {
+            let Some((leaf, index)) = placed.map.leaf(block).filter(|(leaf, _)| leaf.has_page()) else {
+                if !placed.make_leaf(block, &mut kept)? {
                     self.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;
@@ -201,6 +203,7 @@ impl Inner {
             if partial && (from_home != (old == Entry::HOME) || (from_home && !unmoved)) {
                 continue;
             }
+            let Some(address) = placed.address(leaf, index, block) else { continue };
             let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else {
                 drop(guard);
                 if let Reach::PastEnd { written, end } = reach {
@@ -221,9 +224,7 @@ impl Inner {
             } else {
                 part
             };
-            tier.commit_block_over(&mut guard, placed.address(leaf, index, block), frame, data, || {
-                leaf.get(index)
-            });
+            tier.commit_block_over(&mut guard, address, frame, data, || leaf.get(index));
             leaf.set(index, Entry::dirty(frame));
             drop(guard);
             let _ = self.events.record_n(waits::BLOCK_WRITE, start, part.len() as u64);

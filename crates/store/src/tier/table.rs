@@ -84,6 +84,8 @@ pub(crate) struct TableCounts {
     pub(crate) free: u64,
     /// Slots there can be when it has grown as far as it may.
     pub(crate) most: u64,
+    /// Map pages that would have room then: a file with blocks in the tier needs one at least.
+    pub(crate) maps_most: u64,
     /// Bytes of the extents, which blocks cannot use.
     pub(crate) extent_bytes: u64,
 }
@@ -190,10 +192,12 @@ impl Tier {
     pub(crate) fn table_counts(&self) -> TableCounts {
         let table = self.table.lock();
         let most = self.extents_most().max(table.extents.len() as u64);
+        let units = self.geometry.units(self.superblocks.lock()[0].max_len);
         TableCounts {
             slots: table.len(),
             free: table.free.len() as u64,
             most: table.fixed + most * table.per_extent,
+            maps_most: units.saturating_sub(most) * self.geometry.unit_frames(),
             extent_bytes: table.extents.len() as u64 * self.geometry.unit,
         }
     }
