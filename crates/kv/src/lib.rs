@@ -45,8 +45,10 @@ pub mod format;
 pub mod heap;
 pub mod keyspace;
 pub mod planted;
+pub mod server;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use command::{Configuration, table_for_people};
 pub use error::Error;
+pub use server::Server;

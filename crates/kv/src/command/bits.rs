@@ -1,7 +1,7 @@
 //! Strings as rows of bits.
 
 use super::arguments::{integer, integer_or_refusal};
-use super::strings::{put, span, string};
+use super::strings::{is_backwards, put, span, string};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word};
 
 const OFFSET: Refusal = Refusal::Said("ERR bit offset is not an integer or out of range");
@@ -56,7 +56,6 @@ fn bits(args: &Arguments<'_>, len: u64) -> Result<Option<(u64, u64)>, Refusal> {
         Some("bit") => true,
         Some(_) => return Err(SYNTAX),
     };
-    let (start, end) = (start.max(i64::MIN / 2), end.max(i64::MIN / 2));
     Ok(if by_bit {
         span(start, end, len * 8)
     } else {
@@ -69,10 +68,22 @@ fn is_set(value: &[u8], bit: u64) -> bool {
 }
 
 pub(crate) fn bitcount(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    if string(context, args[1])?.is_none() {
+        context.reply.integer(0);
+        return Ok(());
+    }
     if args.len() == 3 || args.len() > 5 {
         return Err(SYNTAX);
     }
     let range = (args.len() > 2).then_some(&args[2..]);
+    if let Some([start, end, ..]) = range {
+        // An empty range from the end counts nothing, whatever its unit is called.
+        let (start, end) = (integer_or_refusal(start)?, integer_or_refusal(end)?);
+        if is_backwards(start, end) {
+            context.reply.integer(0);
+            return Ok(());
+        }
+    }
     let value = bytes(context, args[1])?;
     let span = match range {
         Some(range) => bits(range, value.len() as u64)?,
@@ -95,19 +106,23 @@ pub(crate) fn bitpos(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         b"1" => true,
         _ => return Err(Refusal::Said("ERR The bit argument must be 1 or 0.")),
     };
-    if args.len() > 6 {
-        return Err(SYNTAX);
-    }
-    let there = string(context, args[1])?.is_some();
-    let value = bytes(context, args[1])?;
-    let whole = [args.get(3).copied().unwrap_or(b"0"), args.get(4).copied().unwrap_or(b"-1")];
-    let mut range = whole.to_vec();
-    range.extend(args.get(5));
-    let span = bits(&range, value.len() as u64)?;
-    if !there {
+    if string(context, args[1])?.is_none() {
         context.reply.integer(if on { -1 } else { 0 });
         return Ok(());
     }
+    if args.len() > 6 {
+        return Err(SYNTAX);
+    }
+    let value = bytes(context, args[1])?;
+    let whole = [args.get(3).copied().unwrap_or(b"0"), args.get(4).copied().unwrap_or(b"-1")];
+    // The unit is looked at before the end is.
+    integer_or_refusal(whole[0])?;
+    if args.get(5).is_some_and(|unit| !matches!(word(unit).as_str(), "bit" | "byte")) {
+        return Err(SYNTAX);
+    }
+    let mut range = whole.to_vec();
+    range.extend(args.get(5));
+    let span = bits(&range, value.len() as u64)?;
     let found = span.and_then(|(from, to)| {
         let mut at = from;
         while at < to {

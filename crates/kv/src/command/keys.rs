@@ -220,7 +220,6 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 /// EXPIRE and its sisters.
 fn expire(context: &mut Context<'_>, args: &Arguments<'_>, name: &str, unit: i64, now: bool) -> Done {
-    let amount = integer_or_refusal(args[2])?;
     let base = if now { context.keys.now_ms() } else { 0 };
     let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
     for option in &args[3..] {
@@ -229,8 +228,9 @@ fn expire(context: &mut Context<'_>, args: &Arguments<'_>, name: &str, unit: i64
             "xx" => xx = true,
             "gt" => gt = true,
             "lt" => lt = true,
-            other => {
-                return Err(Refusal::Words(format!("ERR Unsupported option {other}")));
+            _ => {
+                let option = String::from_utf8_lossy(option);
+                return Err(Refusal::Words(format!("ERR Unsupported option {option}")));
             }
         }
     }
@@ -240,7 +240,7 @@ fn expire(context: &mut Context<'_>, args: &Arguments<'_>, name: &str, unit: i64
     if gt && lt {
         return Err(Refusal::Said("ERR GT and LT options at the same time are not compatible"));
     }
-    let at = expiry(amount, unit, base, name)?;
+    let at = expiry(integer_or_refusal(args[2])?, unit, base, name)?;
     let db = context.db();
     let Some(found) = context.keys.get(db, args[1]) else {
         context.reply.integer(0);

@@ -26,6 +26,7 @@ use crate::keyspace::Keyspace;
 
 pub(crate) use arguments::glob;
 pub use configuration::Configuration;
+pub(crate) use connection::describe;
 pub(crate) use reply::Reply;
 pub(crate) use session::{Replies, Session, Shared};
 pub(crate) use step::step;

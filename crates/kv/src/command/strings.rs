@@ -151,21 +151,26 @@ pub(crate) fn getdel(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 }
 
 pub(crate) fn getex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let change = match args {
-        [_, _] => None,
-        [_, _, option] if word(option) == "persist" => Some(None),
-        [_, _, option, amount] if matches!(word(option).as_str(), "ex" | "px" | "exat" | "pxat") => {
-            Some(Some(time(context, "getex", &word(option), amount)?))
-        }
+    let option = args.get(2).map(|option| word(option));
+    match (option.as_deref(), args.len()) {
+        (None, _) | (Some("persist"), 3) | (Some("ex" | "px" | "exat" | "pxat"), 4) => {}
         _ => return Err(SYNTAX),
+    }
+    let Some(found) = string(context, args[1])? else {
+        context.reply.null();
+        return Ok(());
     };
-    let found = string(context, args[1])?;
-    reply_value(context, found.as_ref());
-    if let (Some(found), Some(expires)) = (found, change) {
+    let expires = match option.as_deref() {
+        None => found.header.expires,
+        Some("persist") => None,
+        Some(option) => Some(time(context, "getex", option, args[3])?),
+    };
+    reply_value(context, Some(&found));
+    if expires != found.header.expires {
         context.keys.set_expiry(context.session.db, args[1], &found, expires)?;
-        if expires.is_some_and(|at| at <= context.keys.now_ms()) {
-            context.keys.remove(context.session.db, args[1]);
-        }
+    }
+    if expires.is_some_and(|at| at <= context.keys.now_ms()) {
+        context.keys.remove(context.session.db, args[1]);
     }
     Ok(())
 }
@@ -237,20 +242,22 @@ pub(crate) fn append(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 /// The bytes from `start` to `end`, both counted from the end if negative, of `len`.
 pub(crate) fn span(start: i64, end: i64, len: u64) -> Option<(u64, u64)> {
     let len = len as i64;
-    if start < 0 && end < 0 && start > end {
-        return None;
-    }
-    let from = if start < 0 { (len + start).max(0) } else { start };
-    let to = if end < 0 { (len.saturating_add(end)).max(0) } else { end }.min(len - 1);
-    (from <= to && len > 0).then_some((from as u64, to as u64 + 1))
+    let from = if start < 0 { len.saturating_add(start).max(0) } else { start };
+    let to = if end < 0 { len.saturating_add(end).max(0) } else { end }.min(len - 1);
+    (from <= to && len > 0).then(|| (from as u64, to as u64 + 1))
+}
+
+/// Whether a range is empty because both of its ends count from the end.
+pub(crate) fn is_backwards(start: i64, end: i64) -> bool {
+    start < 0 && end < 0 && start > end
 }
 
 pub(crate) fn getrange(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let (start, end) = (integer_or_refusal(args[2])?, integer_or_refusal(args[3])?);
     let found = string(context, args[1])?;
-    let part = found.and_then(|found| {
-        span(start.max(i64::MIN / 2), end.max(i64::MIN / 2), found.header.value_len).map(|span| (found, span))
-    });
+    let part = found
+        .filter(|_| !is_backwards(start, end))
+        .and_then(|found| span(start, end, found.header.value_len).map(|span| (found, span)));
     match part {
         Some((found, (from, to))) => {
             let keys = &context.keys;

@@ -1,0 +1,115 @@
+//! One connection: what has come, what is to go.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::request::Request;
+use crate::command::Session;
+
+/// Bytes that are read at one go.
+const READ: usize = 64 << 10;
+/// A buffer of more is given back when it is empty.
+const KEEP: usize = 256 << 10;
+
+/// A client.
+pub(super) struct Client {
+    pub(super) socket: OwnedFd,
+    pub(super) session: Session,
+    pub(super) request: Request,
+    pub(super) input: Vec<u8>,
+    pub(super) output: Vec<u8>,
+    sent: usize,
+    /// Waits for the socket to take more.
+    pub(super) blocked: bool,
+    /// Is among those that get their replies after the commit.
+    pub(super) pending: bool,
+}
+
+/// How a read or a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Io {
+    /// So many bytes went; there may be more to do.
+    Some(usize),
+    /// Nothing for now.
+    Later,
+    /// The other side is gone.
+    Gone,
+}
+
+impl Client {
+    pub(super) fn new(socket: OwnedFd, session: Session) -> Client {
+        Client {
+            socket,
+            session,
+            request: Request::default(),
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            blocked: false,
+            pending: false,
+        }
+    }
+
+    /// Reads what has come.
+    pub(super) fn receive(&mut self) -> Io {
+        let before = self.input.len();
+        // As much as there is already, up to a MiB: a value of 512 MB is not read in 8192 parts.
+        let more = before.clamp(READ, 1 << 20);
+        self.input.resize(before + more, 0);
+        let got = loop {
+            match rustix::net::recv(&self.socket, &mut self.input[before..], RecvFlags::empty()) {
+                Err(Errno::INTR) => {}
+                Ok((got, _)) => break Ok(got),
+                Err(errno) => break Err(errno),
+            }
+        };
+        self.input.truncate(before + got.unwrap_or(0));
+        match got {
+            Ok(0) => Io::Gone,
+            Ok(got) => Io::Some(got),
+            Err(Errno::AGAIN) => Io::Later,
+            Err(_) => Io::Gone,
+        }
+    }
+
+    /// Forgets the first bytes of the input.
+    pub(super) fn consume(&mut self, bytes: usize) {
+        if bytes == self.input.len() {
+            self.input.clear();
+        } else {
+            self.input.drain(..bytes);
+        }
+        if self.input.is_empty() && self.input.capacity() > KEEP {
+            self.input = Vec::new();
+        }
+    }
+
+    /// Bytes that are still to go.
+    pub(super) fn unsent(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// Sends what there is to send.
+    pub(super) fn send(&mut self) -> Io {
+        let mut all = 0;
+        while self.unsent() > 0 {
+            match rustix::net::send(&self.socket, &self.output[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(sent) => {
+                    self.sent += sent;
+                    all += sent;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return if all > 0 { Io::Some(all) } else { Io::Later },
+                Err(_) => return Io::Gone,
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+        if self.output.capacity() > KEEP {
+            self.output = Vec::new();
+        }
+        Io::Some(all)
+    }
+}

@@ -1,0 +1,441 @@
+//! Sockets: one thread reads what all clients sent, executes it, commits once, and answers.
+//!
+//! | step | what happens |
+//! |---|---|
+//! | 1 | wait for clients that have sent something |
+//! | 2 | for each: read, execute every whole request; replies stay in the client's buffer |
+//! | 3 | commit: **one fence**; everything that step 2 changed is durable |
+//! | 4 | send the replies, and messages to subscribers |
+//! | 5 | for a moment: free what a FLUSHDB took away, remove expired keys |
+//!
+//! **Invariant**: no byte of a reply leaves before the commit that makes true what it says; also
+//! not the reply to a read, which may have seen another client's change of the same batch.
+//!
+//! Deliberately absent: threads, TLS. Read next: `request.rs`, `client.rs`.
+
+mod client;
+mod listen;
+mod request;
+mod waits;
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::net::{SocketFlags, sockopt};
+use smallvec::SmallVec;
+use tiersmith_events::Registry;
+use tiersmith_pmem::Mapping;
+
+use crate::command::{Configuration, Reply, Session, Shared, step};
+use crate::error::Error;
+use crate::format::DATABASE_COUNT;
+use crate::heap::Heap;
+use crate::keyspace::Keyspace;
+use crate::planted::Planted;
+use client::{Client, Io};
+use listen::{Listener, SocketFile};
+use request::{Limits, Next};
+use waits::EVENTS;
+
+/// Bytes of one slot of the log of a new tier.
+const LOG_BYTES: u64 = 1 << 20;
+/// How often what is not urgent is done.
+const TICK: Duration = Duration::from_millis(100);
+/// How long expired keys are looked for at a tick.
+const EXPIRY_TIME: Duration = Duration::from_micros(500);
+/// How long while there are many.
+const EXPIRY_TIME_MOST: Duration = Duration::from_millis(10);
+/// Buckets of the trash that are emptied between two batches.
+const TRASH_STEP: u64 = 32;
+/// Connections that are taken at one go.
+const ACCEPT_MAX: usize = 256;
+
+/// A server that has opened its tier and its sockets.
+pub struct Server {
+    keys: Keyspace,
+    shared: Shared,
+    epoll: OwnedFd,
+    listeners: Vec<Listener>,
+    _file: Option<SocketFile>,
+    clients: HashMap<u64, Box<Client>>,
+    next_id: u64,
+    pending: Vec<u64>,
+    ticked: Instant,
+    events: Registry,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("clients", &self.clients.len()).finish_non_exhaustive()
+    }
+}
+
+fn system(what: &'static str) -> impl Fn(rustix::io::Errno) -> Error {
+    move |errno| Error::System { what, source: errno.into() }
+}
+
+impl Server {
+    /// Opens the tier, or makes one where there is nothing, and then the sockets.
+    ///
+    /// # Errors
+    /// What is wrong with the tier; what is in the way of a socket.
+    pub fn open(map: Mapping, configuration: Configuration) -> Result<Server, Error> {
+        let began = Instant::now();
+        let heap = if Heap::is_blank(&map)? {
+            Heap::create(map, LOG_BYTES, Planted::None)?
+        } else {
+            Heap::open(map, Planted::None)?
+        };
+        let recovery_us = began.elapsed().as_micros() as u64;
+        let (listeners, file) = listen::open(&configuration)?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system("make an epoll"))?;
+        for (number, listener) in (0..).zip(&listeners) {
+            epoll::add(&epoll, &listener.socket, EventData::new_u64(number), EventFlags::IN)
+                .map_err(system("watch a listening socket"))?;
+        }
+        let mut shared = Shared::new(configuration);
+        shared.recovery_us = recovery_us;
+        Ok(Server {
+            keys: Keyspace::new(heap),
+            shared,
+            epoll,
+            // The first numbers name the listeners.
+            next_id: listeners.len() as u64,
+            listeners,
+            _file: file,
+            clients: HashMap::new(),
+            pending: Vec::new(),
+            ticked: Instant::now(),
+            events: Registry::new(EVENTS, &[]),
+        })
+    }
+
+    /// The databases.
+    pub fn keys(&self) -> &Keyspace {
+        &self.keys
+    }
+
+    /// How long opening took.
+    pub fn recovery_us(&self) -> u64 {
+        self.shared.recovery_us
+    }
+
+    /// Serves until a client says SHUTDOWN or `stop` is not zero any more.
+    ///
+    /// # Errors
+    /// The system does not let it wait for clients.
+    pub fn serve(&mut self, stop: &AtomicI32) -> Result<(), Error> {
+        let mut ready = Vec::with_capacity(1024);
+        while !self.shared.shutdown && stop.load(Ordering::Relaxed) == 0 {
+            let wait = if self.keys.has_trash() { Duration::ZERO } else { TICK };
+            let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+            let start = self.events.start();
+            ready.clear();
+            let spare = rustix::buffer::spare_capacity(&mut ready);
+            match epoll::wait(&self.epoll, spare, Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(system("wait for clients")(errno)),
+            }
+            let _ = self.events.record(waits::IDLE, start);
+            self.set_clock();
+            for event in &ready {
+                let (number, flags) = (event.data.u64(), event.flags);
+                if number < self.listeners.len() as u64 {
+                    self.accept(number as usize);
+                } else {
+                    self.attend(number, flags);
+                }
+            }
+            self.commit();
+            self.answer();
+            if self.keys.has_trash() {
+                let start = self.events.start();
+                self.keys.empty_trash(TRASH_STEP);
+                self.keys.heap_mut().commit();
+                let _ = self.events.record(waits::TRASH, start);
+            }
+            if self.ticked.elapsed() >= TICK {
+                self.tick();
+            }
+        }
+        Ok(())
+    }
+
+    fn set_clock(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.keys.set_now_ms(now.as_millis() as u64);
+    }
+
+    fn commit(&mut self) {
+        let start = self.events.start();
+        let before = self.keys.heap().commits();
+        self.keys.heap_mut().commit();
+        if self.keys.heap().commits() != before {
+            let _ = self.events.record(waits::COMMIT, start);
+        }
+    }
+
+    fn accept(&mut self, number: usize) {
+        for _ in 0..ACCEPT_MAX {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let listener = &self.listeners[number];
+            let unix = listener.unix;
+            // Without a descriptor left the connection waits in the backlog.
+            let Ok(socket) = rustix::net::accept_with(&listener.socket, flags) else { return };
+            self.shared.connections += 1;
+            if let Err(refusal) = self.admit(&socket, unix) {
+                self.shared.rejected += 1;
+                // Best effort: it is closed in any case.
+                let _ = rustix::net::send(
+                    &socket,
+                    refusal.as_bytes(),
+                    rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT,
+                );
+                continue;
+            }
+            let id = self.next_id;
+            self.next_id += 1;
+            let (there, here) = addresses(&socket, unix);
+            if !unix {
+                // A connection without these works as well.
+                let _ = sockopt::set_tcp_nodelay(&socket, true);
+                let keepalive = self.shared.configuration.number("tcp-keepalive");
+                if keepalive > 0 {
+                    let _ = sockopt::set_socket_keepalive(&socket, true);
+                    let _ = sockopt::set_tcp_keepidle(&socket, Duration::from_secs(keepalive));
+                }
+            }
+            if epoll::add(&self.epoll, &socket, EventData::new_u64(id), EventFlags::IN).is_err() {
+                continue;
+            }
+            let allowed = self.shared.configuration.text("requirepass").is_empty();
+            let session = Session::new(id, there, here, allowed);
+            self.clients.insert(id, Box::new(Client::new(socket, session)));
+            self.shared.clients = self.clients.len();
+        }
+    }
+
+    /// Whether a connection may come in.
+    fn admit(&self, socket: &OwnedFd, unix: bool) -> Result<(), &'static str> {
+        let configuration = &self.shared.configuration;
+        if self.clients.len() as u64 >= configuration.number("maxclients") {
+            return Err("-ERR max number of clients reached\r\n");
+        }
+        let protected =
+            configuration.is_yes("protected-mode") && configuration.text("requirepass").is_empty();
+        if protected && !unix && !is_local(socket) {
+            return Err(
+                "-DENIED the server is in protected mode: no password is set, so only this machine may \
+                 connect. Set requirepass, or say protected-mode no if the network is trusted.\r\n",
+            );
+        }
+        Ok(())
+    }
+
+    /// A client has sent something, takes more, or is gone.
+    fn attend(&mut self, id: u64, flags: EventFlags) {
+        let Some(mut client) = self.clients.remove(&id) else { return };
+        let mut alive = true;
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            match client.receive() {
+                Io::Some(bytes) => {
+                    self.shared.bytes_in += bytes as u64;
+                    self.execute(&mut client);
+                }
+                Io::Later => {}
+                Io::Gone => alive = false,
+            }
+        }
+        if alive && flags.contains(EventFlags::OUT) && !client.pending {
+            client.pending = true;
+            self.pending.push(id);
+        }
+        if alive {
+            self.clients.insert(id, client);
+        } else {
+            self.close(client);
+        }
+    }
+
+    /// Executes every whole request that a client has sent.
+    fn execute(&mut self, client: &mut Client) {
+        let input = std::mem::take(&mut client.input);
+        let mut done = 0;
+        client.session.last = Instant::now();
+        let bulk = self.shared.configuration.number("proto-max-bulk-len");
+        while !client.session.closing {
+            let limits = Limits { bulk, allowed: client.session.allowed };
+            match client.request.read(&input[done..], limits) {
+                Next::Whole(bytes) => {
+                    let mut arguments: SmallVec<[&[u8]; 8]> = SmallVec::new();
+                    client.request.arguments(&input[done..], &mut arguments);
+                    self.one(&mut client.session, &arguments, &mut client.output);
+                    drop(arguments);
+                    done += bytes;
+                    client.request.reset();
+                }
+                Next::More => break,
+                Next::Wrong(why) => {
+                    Reply { out: &mut client.output, resp3: false }.error(&why);
+                    client.session.closing = true;
+                }
+            }
+        }
+        client.input = input;
+        client.consume(done);
+        let limit = self.shared.configuration.number("client-query-buffer-limit");
+        client.session.closing |= client.input.len() as u64 > limit;
+        if !client.pending && (client.unsent() > 0 || client.session.closing) {
+            client.pending = true;
+            self.pending.push(client.session.id);
+        }
+    }
+
+    fn one(&mut self, session: &mut Session, arguments: &[&[u8]], out: &mut Vec<u8>) {
+        let Some(name) = arguments.first() else { return };
+        if name.eq_ignore_ascii_case(b"client") {
+            self.list_clients(session);
+        }
+        step(&mut self.keys, &mut self.shared, session, arguments, out);
+    }
+
+    /// Makes the lines that CLIENT LIST and CLIENT KILL look at.
+    fn list_clients(&mut self, asking: &Session) {
+        let others = self.clients.values().map(|client| &client.session);
+        let mut lines: Vec<(u64, String)> = others
+            .chain(std::iter::once(asking))
+            .map(|session| (session.id, crate::command::describe(session)))
+            .collect();
+        lines.sort();
+        self.shared.listed = lines;
+    }
+
+    /// Sends what the commit has made true.
+    fn answer(&mut self) {
+        self.deliver();
+        for id in std::mem::take(&mut self.shared.kill) {
+            if let Some(client) = self.clients.remove(&id) {
+                self.close(client);
+            }
+        }
+        for id in std::mem::take(&mut self.pending) {
+            let Some(mut client) = self.clients.remove(&id) else { continue };
+            client.pending = false;
+            let sent = client.send();
+            if let Io::Some(bytes) = sent {
+                self.shared.bytes_out += bytes as u64;
+            }
+            let limit = self.shared.configuration.number(if client.session.subscriptions() > 0 {
+                "client-output-buffer-limit-pubsub"
+            } else {
+                "client-output-buffer-limit-normal"
+            });
+            let slow = limit > 0 && client.unsent() as u64 > limit;
+            let done = client.session.closing && client.unsent() == 0;
+            if sent == Io::Gone || slow || done || !self.watch(&mut client) {
+                self.close(client);
+            } else {
+                self.clients.insert(id, client);
+            }
+        }
+    }
+
+    /// Watches for what the client waits for.
+    fn watch(&self, client: &mut Client) -> bool {
+        let blocked = client.unsent() > 0;
+        if blocked == client.blocked {
+            return true;
+        }
+        client.blocked = blocked;
+        let flags = if blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        let data = EventData::new_u64(client.session.id);
+        epoll::modify(&self.epoll, &client.socket, data, flags).is_ok()
+    }
+
+    /// Messages go to their subscribers' buffers.
+    fn deliver(&mut self) {
+        for delivery in std::mem::take(&mut self.shared.deliveries) {
+            let Some(client) = self.clients.get_mut(&delivery.client) else { continue };
+            let resp3 = client.session.resp3;
+            let mut reply = Reply { out: &mut client.output, resp3 };
+            match &delivery.pattern {
+                None => {
+                    reply.push(3);
+                    reply.bulk(b"message");
+                }
+                Some(pattern) => {
+                    reply.push(4);
+                    reply.bulk(b"pmessage");
+                    reply.bulk(pattern);
+                }
+            }
+            reply.bulk(&delivery.channel);
+            reply.bulk(&delivery.payload);
+            if !client.pending {
+                client.pending = true;
+                self.pending.push(delivery.client);
+            }
+        }
+    }
+
+    fn close(&mut self, mut client: Box<Client>) {
+        self.shared.forget(&mut client.session, &mut self.keys);
+        // Closing the socket takes it out of the epoll.
+        drop(client);
+        self.shared.clients = self.clients.len();
+    }
+
+    /// What is done ten times a second.
+    fn tick(&mut self) {
+        self.ticked = Instant::now();
+        self.set_clock();
+        let began = self.ticked;
+        while (0..DATABASE_COUNT).any(|db| self.keys.expiring(db) > 0) {
+            let expired = self.keys.remove_expired(256);
+            self.shared.break_watches(&mut self.keys);
+            let most = if expired > 16 { EXPIRY_TIME_MOST } else { EXPIRY_TIME };
+            if began.elapsed() >= most {
+                break;
+            }
+        }
+        self.commit();
+        let patience = self.shared.configuration.number("timeout");
+        if patience > 0 {
+            let idle = |client: &&Box<Client>| {
+                client.session.subscriptions() == 0 && client.session.last.elapsed().as_secs() > patience
+            };
+            let ids: Vec<u64> = self.clients.values().filter(idle).map(|c| c.session.id).collect();
+            for id in ids {
+                if let Some(client) = self.clients.remove(&id) {
+                    self.close(client);
+                }
+            }
+        }
+    }
+}
+
+/// Where a connection comes from, and where it arrived.
+fn addresses(socket: &OwnedFd, unix: bool) -> (String, String) {
+    if unix {
+        return ("unix:0".to_owned(), "unix:0".to_owned());
+    }
+    let text = |address: Option<std::net::SocketAddr>| {
+        address.map_or_else(|| "?:0".to_owned(), |address| address.to_string())
+    };
+    let there = rustix::net::getpeername(socket).ok().flatten();
+    let here = rustix::net::getsockname(socket).ok();
+    (
+        text(there.and_then(|address| address.try_into().ok())),
+        text(here.and_then(|address| address.try_into().ok())),
+    )
+}
+
+/// Whether the other side is on this machine.
+fn is_local(socket: &OwnedFd) -> bool {
+    let there = rustix::net::getpeername(socket).ok().flatten();
+    let there: Option<std::net::SocketAddr> = there.and_then(|address| address.try_into().ok());
+    there.is_some_and(|address| address.ip().to_canonical().is_loopback())
+}

@@ -1,0 +1,219 @@
+//! The same random commands to this server and to a real Redis: the same replies.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod served;
+
+use served::{Served, Value, assert_sound, serve_if_asked};
+
+const CHILD: &str = "serves_when_it_is_asked_to";
+
+#[test]
+fn serves_when_it_is_asked_to() {
+    serve_if_asked();
+}
+
+struct Choice(fastrand::Rng);
+
+impl Choice {
+    fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[self.0.usize(..all.len())]
+    }
+
+    fn key(&mut self) -> String {
+        format!("k{}", self.0.u8(..12))
+    }
+
+    fn value(&mut self) -> String {
+        match self.0.u8(..8) {
+            0 => self.0.i64(-20..20).to_string(),
+            1 => self.0.i64(..).to_string(),
+            2 => "x".repeat(self.0.usize(..3000)),
+            3 => String::new(),
+            4 => self.of(&["1.5", "-3.25", "abc", "007", " 1", "1e3", "9223372036854775807"]).to_owned(),
+            _ => (0..self.0.usize(..70)).map(|_| self.0.alphanumeric()).collect(),
+        }
+    }
+
+    fn small(&mut self) -> String {
+        match self.0.u8(..10) {
+            0 => "x".to_owned(),
+            1 => "9223372036854775807".to_owned(),
+            2 => "-9223372036854775808".to_owned(),
+            _ => self.0.i64(-30..60).to_string(),
+        }
+    }
+
+    /// A time that no test lives to see, or one that is past, or none.
+    fn time(&mut self) -> String {
+        self.of(&["100000", "200000", "300000", "0", "-5", "x", "9223372036854775807"]).to_owned()
+    }
+
+    fn command(&mut self) -> Vec<String> {
+        let (a, b, c) = (self.key(), self.key(), self.key());
+        let (v, w) = (self.value(), self.value());
+        let (n, m) = (self.small(), self.small());
+        let t = self.time();
+        let bit = self.of(&["0", "1", "2"]).to_owned();
+        let unit = self.of(&["BYTE", "BIT", "x"]).to_owned();
+        let s = |text: &str| text.to_owned();
+        let words: Vec<String> = match self.0.u8(..62) {
+            0..=4 => vec![s("SET"), a, v],
+            5 => vec![s("SET"), a, v, s(self.of(&["NX", "XX", "GET", "KEEPTTL", "zz"]))],
+            6 => vec![s("SET"), a, v, s(self.of(&["EX", "PX"])), t],
+            7 => vec![s("SET"), a, v, s("GET"), s(self.of(&["NX", "XX", "KEEPTTL"]))],
+            8 => vec![s("SETNX"), a, v],
+            9 => vec![s("SETEX"), a, t, v],
+            10 => vec![s("PSETEX"), a, t, v],
+            11..=13 => vec![s("GET"), a],
+            14 => vec![s("GETSET"), a, v],
+            15 => vec![s("GETDEL"), a],
+            16 => vec![s("GETEX"), a],
+            17 => vec![s("GETEX"), a, s(self.of(&["EX", "PX"])), t],
+            18 => vec![s("GETEX"), a, s("PERSIST")],
+            19 => vec![s("MGET"), a, b, c],
+            20 => vec![s("MSET"), a, v, b, w],
+            21 => vec![s("MSETNX"), a, v, b, w],
+            22 => vec![s("MSET"), a, v, b],
+            23 => vec![s("STRLEN"), a],
+            24..=26 => vec![s("APPEND"), a, v],
+            27 => vec![s("GETRANGE"), a, n, m],
+            28 => vec![s("SETRANGE"), a, n, w],
+            29 => vec![s("INCR"), a],
+            30 => vec![s("DECR"), a],
+            31 => vec![s("INCRBY"), a, n],
+            32 => vec![s("DECRBY"), a, n],
+            33 => vec![s("INCRBYFLOAT"), a, s(self.of(&["1", "0.5", "-2.25", "x", ""]))],
+            34 => vec![s("SUBSTR"), a, n, m],
+            35 => vec![s("LCS"), a, b],
+            36 => vec![s("LCS"), a, b, s("LEN")],
+            37 => vec![s("SETBIT"), a, n, bit],
+            38 => vec![s("GETBIT"), a, n],
+            39 => vec![s("BITCOUNT"), a],
+            40 => vec![s("BITCOUNT"), a, n, m],
+            41 => vec![s("BITCOUNT"), a, n, m, unit],
+            42 => vec![s("BITPOS"), a, bit],
+            43 => vec![s("BITPOS"), a, bit, n],
+            44 => vec![s("BITPOS"), a, bit, n, m, unit],
+            45 => vec![s("BITOP"), s(self.of(&["AND", "OR", "XOR", "x"])), a, b, c],
+            46 => vec![s("BITOP"), s("NOT"), a, b],
+            47 => vec![s(self.of(&["DEL", "UNLINK", "EXISTS", "TOUCH"])), a, b, c],
+            48 => vec![s("TYPE"), a],
+            49 => vec![s(self.of(&["RENAME", "RENAMENX"])), a, b],
+            50 => vec![s("COPY"), a, b],
+            51 => vec![s("COPY"), a, b, s("REPLACE")],
+            52 => vec![s("COPY"), a, b, s("DB"), s(self.of(&["1", "16", "x"]))],
+            53 => vec![s("MOVE"), a, s(self.of(&["0", "1", "16"]))],
+            54 => vec![s(self.of(&["EXPIRE", "PEXPIRE"])), a, t],
+            55 => vec![s("EXPIRE"), a, t, s(self.of(&["NX", "XX", "GT", "LT", "zz"]))],
+            56 => vec![s("PERSIST"), a],
+            57 => vec![s("DBSIZE")],
+            58 => vec![s("SWAPDB"), s("0"), s(self.of(&["1", "0", "16", "x"]))],
+            59 => vec![s(self.of(&["GET", "SET", "NOSUCH", "EXPIRE", "SELECT"]))],
+            60 => vec![s("TTL"), a],
+            _ => vec![s(self.of(&["EXPIRETIME", "PTTL"])), c],
+        };
+        words
+    }
+}
+
+/// Replies that may differ: times by what a machine takes to answer; texts of the parser.
+fn same(words: &[String], ours: &Value, theirs: &Value) -> bool {
+    let near = |a: i64, b: i64| a == b || a > 0 && b > 0 && (a - b).abs() <= 2000;
+    match (words[0].as_str(), ours, theirs) {
+        ("TTL" | "PTTL" | "EXPIRETIME", Value::Int(a), Value::Int(b)) => near(*a, *b),
+        // Redis calculates with 80 bits.
+        ("INCRBYFLOAT", Value::Text(a), Value::Text(b)) => {
+            let (a, b): (f64, f64) = (a.parse().unwrap(), b.parse().unwrap());
+            (a - b).abs() <= a.abs() * 1e-12
+        }
+        _ => ours == theirs,
+    }
+}
+
+fn contents(client: &mut served::Client) -> Vec<(Value, Value)> {
+    let mut all = Vec::new();
+    for db in 0..2 {
+        client.say(&format!("SELECT {db}"));
+        let Value::List(mut keys) = client.say("KEYS *") else { panic!("no list") };
+        keys.sort();
+        for key in keys {
+            let Value::Text(name) = &key else { panic!("no key") };
+            let value = client.say(&format!("GET {name}"));
+            all.push((key, value));
+        }
+    }
+    client.say("SELECT 0");
+    all
+}
+
+#[test]
+fn random_commands_get_the_replies_that_redis_gives() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let server = Served::start(directory.path(), CHILD);
+    let (mut ours, mut theirs) = (server.connect(), redis.connect());
+    let seed = 7;
+    let mut choice = Choice(fastrand::Rng::with_seed(seed));
+    let mut in_multi = false;
+    let mut differences: Vec<String> = Vec::new();
+    for number in 0..25_000 {
+        let words = match choice.0.u16(..200) {
+            0 => vec!["MULTI".to_owned()],
+            1 if in_multi => vec!["DISCARD".to_owned()],
+            1..=30 if in_multi => vec!["EXEC".to_owned()],
+            31 => vec!["EXEC".to_owned()],
+            32 if number % 7 == 0 => vec!["FLUSHDB".to_owned()],
+            _ => choice.command(),
+        };
+        if in_multi && words[0] == "INCRBYFLOAT" {
+            // Its last digits may differ, and could not be made the same again.
+            continue;
+        }
+        in_multi = match words[0].as_str() {
+            "MULTI" => true,
+            "EXEC" | "DISCARD" => false,
+            _ => in_multi,
+        };
+        let bytes: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        let (mine, their) = (ours.ask(&bytes), theirs.ask(&bytes));
+        if words[0] == "INCRBYFLOAT" {
+            // The last digits may differ; go on from the same value.
+            let Value::Text(_) = &their else {
+                assert_eq!(mine, their, "seed {seed}, command {number}: {words:.60?}");
+                continue;
+            };
+            let Value::Text(value) = theirs.ask(&[b"GET", bytes[1]]) else { continue };
+            ours.ask(&[b"SET", bytes[1], value.as_bytes(), b"KEEPTTL"]);
+        }
+        let equal = same(&words, &mine, &their) || words[0] == "EXEC" && close(&mine, &their);
+        if !equal {
+            let cut = |value: &Value| format!("{value:?}").chars().take(200).collect::<String>();
+            let (mine, their) = (cut(&mine), cut(&their));
+            differences.push(format!("command {number}: {words:.60?}: ours {mine}, theirs {their}"));
+            for client in [&mut ours, &mut theirs] {
+                client.say("DISCARD");
+                client.say("FLUSHALL");
+            }
+            in_multi = false;
+        }
+    }
+    assert!(differences.is_empty(), "seed {seed}:\n{}", differences.join("\n"));
+    assert_eq!(contents(&mut ours), contents(&mut theirs));
+    drop((ours, server));
+    assert_sound(directory.path());
+}
+
+/// The replies of an EXEC, in which times may differ by what a machine takes to answer.
+fn close(mine: &Value, their: &Value) -> bool {
+    match (mine, their) {
+        (Value::List(mine), Value::List(their)) => {
+            mine.len() == their.len() && mine.iter().zip(their).all(|(a, b)| close(a, b))
+        }
+        (Value::Int(a), Value::Int(b)) => a == b || *a > 0 && *b > 0 && (a - b).abs() <= 2000,
+        _ => mine == their,
+    }
+}

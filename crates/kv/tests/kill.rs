@@ -1,0 +1,131 @@
+//! The server is killed again and again while clients write; what it acknowledged must be there.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod served;
+
+use std::time::{Duration, Instant};
+
+use served::{Served, Value, assert_sound, request, serve_if_asked};
+
+const CHILD: &str = "serves_when_it_is_asked_to";
+const CLIENTS: u64 = 3;
+/// Keys of each client, in groups of this many that one EXEC changes together.
+const GROUPS: u64 = 40;
+const GROUP: u64 = 3;
+
+#[test]
+fn serves_when_it_is_asked_to() {
+    serve_if_asked();
+}
+
+/// What a client knows of its groups: the last value acknowledged, and the last sent.
+type Known = Vec<(u64, u64)>;
+
+fn group_request(client: u64, group: u64, value: u64, how: u64) -> (Vec<u8>, usize) {
+    let text = |n: u64| format!("{value}:{}", "x".repeat(((value * 37 + n) % 700) as usize));
+    let keys: Vec<String> = (0..GROUP).map(|n| format!("c{client}:g{group}:{n}")).collect();
+    let values: Vec<String> = (0..GROUP).map(|_| text(group)).collect();
+    let mut bytes = Vec::new();
+    if how == 0 {
+        let mut words: Vec<&[u8]> = vec![b"MSET"];
+        for (key, value) in keys.iter().zip(&values) {
+            words.extend([key.as_bytes(), value.as_bytes()]);
+        }
+        return (request(&words), 1);
+    }
+    bytes.extend(request(&[b"MULTI"]));
+    for (key, value) in keys.iter().zip(&values) {
+        if how == 1 {
+            bytes.extend(request(&[b"SET", key.as_bytes(), value.as_bytes()]));
+        } else {
+            bytes.extend(request(&[b"DEL", key.as_bytes()]));
+            bytes.extend(request(&[b"APPEND", key.as_bytes(), &value.as_bytes()[..2.min(value.len())]]));
+            bytes.extend(request(&[b"APPEND", key.as_bytes(), &value.as_bytes()[2.min(value.len())..]]));
+        }
+    }
+    bytes.extend(request(&[b"EXEC"]));
+    let replies = if how == 1 { 2 + GROUP } else { 2 + 3 * GROUP };
+    (bytes, replies as usize)
+}
+
+fn number(value: &Value) -> u64 {
+    match value {
+        Value::Nil => 0,
+        Value::Text(text) => text.split(':').next().unwrap().parse().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn write_until_killed(mut client: served::Client, id: u64, seed: u64, known: &mut Known) {
+    use std::io::Write;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut next = known.iter().map(|(_, sent)| *sent).max().unwrap_or(0) + 1;
+    loop {
+        // A pipeline of several groups.
+        let mut sent = Vec::new();
+        let mut bytes = Vec::new();
+        let mut groups: Vec<u64> = (0..GROUPS).collect();
+        random.shuffle(&mut groups);
+        for group in groups.into_iter().take(random.usize(1..6)) {
+            let (part, replies) = group_request(id, group, next, random.u64(..3));
+            bytes.extend(part);
+            known[group as usize].1 = next;
+            sent.push((group, next, replies));
+            next += 1;
+        }
+        if client.out.write_all(&bytes).is_err() {
+            return;
+        }
+        for (group, value, replies) in sent {
+            for _ in 0..replies {
+                match client.read() {
+                    Ok(Value::Error(why)) => panic!("{why}"),
+                    Ok(_) => {}
+                    Err(_) => return,
+                }
+            }
+            known[group as usize].0 = value;
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_is_half_done_when_the_server_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let seed = 20_260_101;
+    let mut known: Vec<Known> = vec![vec![(0, 0); GROUPS as usize]; CLIENTS as usize];
+    let began = Instant::now();
+    let mut rounds = 0;
+    while rounds < 12 && (rounds < 4 || began.elapsed() < Duration::from_secs(20)) {
+        let mut server = Served::start(directory.path(), CHILD);
+        let mut reader = server.connect();
+        for (client, known) in (0_u64..).zip(&mut known) {
+            for (group, (acknowledged, sent)) in (0_u64..).zip(known) {
+                let values: Vec<Value> =
+                    (0..GROUP).map(|n| reader.say(&format!("GET c{client}:g{group}:{n}"))).collect();
+                let what = format!("seed {seed}, round {rounds}, client {client}, group {group}");
+                assert!(values.iter().all(|v| *v == values[0]), "{what}: half done: {values:?}");
+                let found = number(&values[0]);
+                assert!(
+                    (*acknowledged..=*sent).contains(&found),
+                    "{what}: {found} of {acknowledged} to {sent}"
+                );
+                (*acknowledged, *sent) = (found, found);
+            }
+        }
+        let clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+        std::thread::scope(|scope| {
+            for ((client, id), known) in clients.into_iter().zip(0..).zip(&mut known) {
+                let seed = seed + rounds * 10 + id;
+                scope.spawn(move || write_until_killed(client, id, seed, known));
+            }
+            std::thread::sleep(Duration::from_millis(150 + rounds * 13));
+            server.kill();
+        });
+        drop(server);
+        assert_sound(directory.path());
+        rounds += 1;
+    }
+    assert!(known.iter().flatten().any(|(acknowledged, _)| *acknowledged > 50), "nothing was written");
+}

@@ -1,0 +1,200 @@
+//! A server in a process of its own, and a client that reads any reply; also for a real Redis.
+//!
+//! The process is this test program again, asked to run one of its tests: it can be killed.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![allow(dead_code, reason = "not every test program uses all of it")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicI32;
+use std::time::{Duration, Instant};
+
+use tiersmith_kv::{Configuration, Server};
+use tiersmith_pmem::{Access, Mapping, OpenOptions};
+
+const ASKED: &str = "TIERSMITH_KV_TEST_SERVES";
+/// Bytes of a test's tier.
+pub(crate) const TIER: u64 = 64 << 20;
+
+/// The body of the test that serves when it is asked to.
+pub(crate) fn serve_if_asked() {
+    let Some(directory) = std::env::var_os(ASKED) else { return };
+    let directory = PathBuf::from(directory);
+    let tier = directory.join("tier");
+    let len = if tier.exists() { 0 } else { TIER };
+    let mut options = OpenOptions::new(Access::Emulated, len);
+    options.create = len > 0;
+    let mut configuration = Configuration::default();
+    configuration.set("port", "0").unwrap();
+    configuration.set("unixsocket", directory.join("socket").to_str().unwrap()).unwrap();
+    if let Ok(text) = std::fs::read_to_string(directory.join("conf")) {
+        configuration.read(&text, "conf").unwrap();
+    }
+    let map = Mapping::open(&tier, &options).unwrap();
+    Server::open(map, configuration).unwrap().serve(&AtomicI32::new(0)).unwrap();
+}
+
+/// A server, ended when it is dropped.
+pub(crate) struct Served {
+    child: Child,
+    pub(crate) socket: PathBuf,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Served {
+    /// Starts the server of this program; `test` is the name of the test that serves.
+    pub(crate) fn start(directory: &Path, test: &str) -> Served {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
+        command.env(ASKED, directory);
+        Served::wait(command, directory.join("socket"))
+    }
+
+    /// Starts a real Redis; nothing if it is not installed.
+    pub(crate) fn redis(directory: &Path) -> Option<Served> {
+        Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().ok()?;
+        let socket = directory.join("redis");
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&socket);
+        command.arg("--dir").arg(directory);
+        Some(Served::wait(command, socket))
+    }
+
+    fn wait(mut command: Command, socket: PathBuf) -> Served {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        // A socket that a killed server left would be found before the new one is there.
+        let _ = std::fs::remove_file(&socket);
+        let mut served = Served { child: command.spawn().unwrap(), socket };
+        let began = Instant::now();
+        while UnixStream::connect(&served.socket).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(60), "the server does not come");
+            assert!(served.child.try_wait().unwrap().is_none(), "the server ended");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        served
+    }
+
+    /// Ends it with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        // One that has ended already is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) fn ends(&mut self) -> bool {
+        self.child.wait().unwrap().success()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::new(UnixStream::connect(&self.socket).unwrap())
+    }
+}
+
+/// Any reply.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Value {
+    Nil,
+    Int(i64),
+    Text(String),
+    Error(String),
+    List(Vec<Value>),
+}
+
+/// A connection.
+pub(crate) struct Client {
+    pub(crate) out: UnixStream,
+    input: BufReader<UnixStream>,
+}
+
+impl Client {
+    fn new(stream: UnixStream) -> Client {
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Client { input: BufReader::new(stream.try_clone().unwrap()), out: stream }
+    }
+
+    pub(crate) fn send(&mut self, words: &[&[u8]]) -> std::io::Result<()> {
+        self.out.write_all(&request(words))
+    }
+
+    /// A command given as words parted by spaces.
+    pub(crate) fn say(&mut self, line: &str) -> Value {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.ask(&words)
+    }
+
+    pub(crate) fn ask(&mut self, words: &[&[u8]]) -> Value {
+        self.send(words).unwrap();
+        self.read().unwrap()
+    }
+
+    pub(crate) fn read(&mut self) -> std::io::Result<Value> {
+        let mut line = String::new();
+        let gone = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let mut bytes = Vec::new();
+        self.input.read_until(b'\n', &mut bytes)?;
+        if !bytes.ends_with(b"\r\n") {
+            return Err(gone());
+        }
+        line.push_str(&String::from_utf8_lossy(&bytes[..bytes.len() - 2]));
+        let (kind, rest) = line.split_at(1);
+        let number = || rest.parse::<i64>().unwrap_or_else(|_| panic!("{line}"));
+        Ok(match kind {
+            "+" | "," | "#" => Value::Text(rest.to_owned()),
+            "-" => Value::Error(rest.to_owned()),
+            ":" => Value::Int(number()),
+            "_" => Value::Nil,
+            "$" | "=" => match usize::try_from(number()) {
+                Err(_) => Value::Nil,
+                Ok(len) => {
+                    let mut bytes = vec![0; len + 2];
+                    self.input.read_exact(&mut bytes)?;
+                    bytes.truncate(len);
+                    Value::Text(String::from_utf8_lossy(&bytes).into_owned())
+                }
+            },
+            "*" | "%" | "~" | ">" => match usize::try_from(number()) {
+                Err(_) => Value::Nil,
+                Ok(count) => {
+                    let count = if kind == "%" { count * 2 } else { count };
+                    Value::List((0..count).map(|_| self.read()).collect::<Result<_, _>>()?)
+                }
+            },
+            _ => panic!("no reply begins like {line}"),
+        })
+    }
+}
+
+/// A request's bytes.
+pub(crate) fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+/// Text.
+pub(crate) fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+/// Whether the tier is sound, as the second reader sees it.
+pub(crate) fn assert_sound(directory: &Path) {
+    let report = tiersmith_kv::check::check_file(&directory.join("tier")).unwrap();
+    assert!(report.is_sound(), "{report}");
+}
