@@ -20,6 +20,9 @@ pub(crate) enum Error {
     /// Of a medium.
     #[error(transparent)]
     Medium(#[from] tiersmith_pmem::Error),
+    /// Of the key-value server.
+    #[error(transparent)]
+    Kv(#[from] tiersmith_kv::Error),
     /// Of the mount.
     #[error(transparent)]
     Mount(#[from] tiersmith_mount::Error),

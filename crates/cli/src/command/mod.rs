@@ -7,6 +7,7 @@ mod check;
 mod detach;
 mod files;
 mod home;
+mod kv;
 mod probe;
 mod status;
 mod study;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Unpin(files::Unpin),
     Move(files::Move),
     Unmount(files::Unmount),
+    Kv(kv::Kv),
 }
 
 impl Command {
@@ -59,6 +61,7 @@ impl Command {
             Command::Unpin(unpin) => unpin.run(),
             Command::Move(one) => one.run(),
             Command::Unmount(unmount) => unmount.run(),
+            Command::Kv(kv) => kv.run(),
         }
     }
 

@@ -1,0 +1,182 @@
+//! `tiersmith kv`: the key-value server, and the check of its tier.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tiersmith_kv::check::check_file;
+use tiersmith_kv::{Configuration, Server};
+use tiersmith_lab::ByteSize;
+use tiersmith_pmem::{Access, Mapping, OpenOptions};
+
+use super::{print, print_json};
+use crate::Outcome;
+use crate::error::{Error, Result};
+use crate::signals::finish_when_interrupted;
+
+/// Serve keys and values in persistent memory, with Redis's protocol: a write is durable before its reply
+///
+/// The tier is one file on a DAX file system, or a DAX device; it is made when it is not there. After a crash the server goes on at once,
+/// however many keys there are. It has Redis's strings, bitmaps, expiry, transactions and pub/sub; docs/guide/kv.md lists the commands.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_long_help = "\
+Examples:
+  tiersmith kv --tier /mnt/pmem0/kv.tier --size 8G
+  tiersmith kv --tier /dev/shm/kv.tier --size 256M --emulate --port 7000   to try it out: nothing survives a power cut
+  tiersmith kv --tier /mnt/pmem0/kv.tier --config /etc/tiersmith/kv.conf   a file of lines as in redis.conf
+  tiersmith kv --tier /mnt/pmem0/kv.tier --unixsocket /run/kv/kv.sock --port 0
+  tiersmith kv check /mnt/pmem0/kv.tier
+  redis-cli -p 7000 set greeting hello
+
+Exit codes: 0 it was asked to end, by SHUTDOWN or a signal; 2 error."
+)]
+pub(crate) struct Kv {
+    #[command(subcommand)]
+    check: Option<What>,
+    /// The tier: a file on a DAX file system, or a DAX device
+    #[arg(long, value_name = "FILE", required = true)]
+    tier: Option<PathBuf>,
+    /// Bytes of the tier, when it is made (K, M, G, T, powers of 1024); a device, or a file that has bytes, is used whole
+    #[arg(long, value_name = "BYTES", default_value = "1G")]
+    size: ByteSize,
+    /// Let any file stand for persistent memory: a power cut may then lose what was acknowledged. INFO says so
+    #[arg(long)]
+    emulate: bool,
+    /// The TCP port; 0: none [default: 6379]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Addresses to listen at, with a - before those that may be missing [default: 127.0.0.1 -::1]
+    #[arg(long, value_name = "ADDRESSES")]
+    bind: Option<String>,
+    /// A unix socket to listen at, for this account only unless unixsocketperm says otherwise
+    #[arg(long, value_name = "PATH")]
+    unixsocket: Option<String>,
+    /// A file of lines as in redis.conf. A password belongs there (requirepass), not on the command line
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A setting as in the file; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Print as JSON where the server listens
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Check(Check),
+}
+
+/// Check a key-value tier that nobody uses: every invariant of its format
+///
+/// The check is a second reader of the format, apart from the server's. It writes nothing: what the log of a killed server has is applied
+/// in memory.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tiersmith kv check /mnt/pmem0/kv.tier
+  tiersmith kv check /dev/dax0.0 --json
+
+Exit codes: 0 every invariant holds; 1 findings; 2 error.")]
+struct Check {
+    /// The tier
+    #[arg(value_name = "FILE")]
+    tier: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Kv {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        if let Some(What::Check(check)) = &self.check {
+            return check.run();
+        }
+        let Some(tier) = &self.tier else {
+            return Err(Error::Usage("kv needs --tier FILE".to_owned()));
+        };
+        let configuration = self.configuration()?;
+        let (port, socket) = (configuration.number("port"), configuration.text("unixsocket").to_owned());
+        let stop = finish_when_interrupted();
+        // Bytes that the medium lost end the server; this says which, instead of a bare signal.
+        let _explained = tiersmith_pmem::watch_sigbus(Arc::new(|_: &Path, _| None)).ok();
+        let mut server = Server::open(self.map(tier)?, configuration)?;
+        let medium = server.keys().heap().medium();
+        let (emulated, recovery_us) = (medium.emulated, server.recovery_us());
+        let keys: u64 = (0..16).map(|db| server.keys().len(db)).sum();
+        if self.json {
+            print_json(&json!({
+                "tier": tier, "emulated": emulated, "port": port, "unixsocket": socket,
+                "keys": keys, "recovery_us": recovery_us,
+            }))?;
+        } else {
+            let label = if emulated { " (EMULATED: does not survive a power cut)" } else { "" };
+            let at = if socket.is_empty() { String::new() } else { format!(" and at {socket}") };
+            print(&format!(
+                "{}{label}: {keys} keys, open after {recovery_us} us; ready on port {port}{at}\n",
+                tier.display()
+            ))?;
+        }
+        server.serve(&stop)?;
+        Ok(Outcome::Good)
+    }
+
+    fn configuration(&self) -> Result<Configuration> {
+        let mut all = Configuration::default();
+        if let Some(path) = &self.config {
+            let text = std::fs::read_to_string(path).map_err(|source| Error::Io {
+                what: "read",
+                path: path.clone(),
+                source,
+            })?;
+            all.read(&text, &path.display().to_string())?;
+        }
+        let said = [
+            ("port", self.port.map(|port| port.to_string())),
+            ("bind", self.bind.clone()),
+            ("unixsocket", self.unixsocket.clone()),
+        ];
+        for (name, value) in said {
+            if let Some(value) = value {
+                all.set(name, &value).map_err(Error::Usage)?;
+            }
+        }
+        for setting in &self.set {
+            let (name, value) = setting
+                .split_once('=')
+                .ok_or_else(|| Error::Usage(format!("--set takes NAME=VALUE, not `{setting}`")))?;
+            all.set(name, value).map_err(Error::Usage)?;
+        }
+        Ok(all)
+    }
+
+    fn map(&self, tier: &Path) -> Result<Mapping> {
+        let access = if self.emulate { Access::Emulated } else { Access::Dax };
+        // A file that has bytes is taken as it is; an empty one, and one that is not there, is made.
+        let there = std::fs::symlink_metadata(tier).ok();
+        let used_whole = there.is_some_and(|found| !found.is_file() || found.len() > 0);
+        let len = if used_whole { 0 } else { self.size.0 / 4096 * 4096 };
+        let mut options = OpenOptions::new(access, len);
+        options.create = !used_whole;
+        Ok(Mapping::open(tier, &options)?)
+    }
+}
+
+impl Check {
+    fn run(&self) -> Result<Outcome> {
+        let report = check_file(&self.tier)?;
+        if self.json {
+            print_json(&json!({
+                "sound": report.is_sound(), "keys": report.keys, "used": report.used,
+                "size": report.size, "commits": report.commits, "findings": report.findings,
+                "more": report.more,
+            }))?;
+        } else {
+            print(&format!("{}: {report}\n", self.tier.display()))?;
+        }
+        Ok(if report.is_sound() { Outcome::Good } else { Outcome::Findings })
+    }
+}
