@@ -1,0 +1,295 @@
+//! The server as clients see it: pipelines, transactions, messages, limits, hostile bytes.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod served;
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use served::{Served, TIER, Value, assert_sound, request, serve_if_asked, text};
+
+const CHILD: &str = "serves_when_it_is_asked_to";
+
+#[test]
+fn serves_when_it_is_asked_to() {
+    serve_if_asked();
+}
+
+fn server(directory: &tempfile::TempDir, conf: &str) -> Served {
+    std::fs::write(directory.path().join("conf"), conf).unwrap();
+    Served::start(directory.path(), CHILD)
+}
+
+fn error(value: &Value) -> &str {
+    match value {
+        Value::Error(text) => text,
+        other => panic!("no error: {other:?}"),
+    }
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order_and_survives_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = server(&directory, "");
+    let mut client = served.connect();
+    let mut bytes = Vec::new();
+    for n in 0..5000 {
+        bytes.extend(request(&[b"SET", format!("key:{n}").as_bytes(), b"value"]));
+        bytes.extend(request(&[b"INCR", b"count"]));
+    }
+    client.out.write_all(&bytes).unwrap();
+    for n in 1..=5000 {
+        assert_eq!(client.read().unwrap(), text("OK"));
+        assert_eq!(client.read().unwrap(), Value::Int(n));
+    }
+    served.kill();
+    assert_sound(directory.path());
+    let served = server(&directory, "");
+    let mut client = served.connect();
+    assert_eq!(client.say("DBSIZE"), Value::Int(5001));
+    assert_eq!(client.say("GET count"), text("5000"));
+}
+
+#[test]
+fn an_exec_fails_when_a_watched_key_has_changed_and_only_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(&directory, "");
+    let (mut one, mut other) = (served.connect(), served.connect());
+    for (change, fails) in [
+        ("SET a 1", true),
+        ("DEL a", true),
+        ("SET b 1", false),
+        ("GET a", false),
+        ("EXPIRE a 100", true),
+        ("FLUSHALL", true),
+    ] {
+        other.say("SET a 0");
+        one.say("WATCH a");
+        other.say(change);
+        one.say("MULTI");
+        assert_eq!(one.say("SET c 1"), text("QUEUED"));
+        let done = one.say("EXEC");
+        assert_eq!(done == Value::Nil, fails, "{change}: {done:?}");
+    }
+    one.say("WATCH a");
+    other.say("SET a 2");
+    one.say("UNWATCH");
+    one.say("MULTI");
+    assert_eq!(one.say("EXEC"), Value::List(vec![]));
+    // A key that expires between WATCH and EXEC has changed.
+    other.say("SET a 1 PX 30");
+    one.say("WATCH a");
+    std::thread::sleep(Duration::from_millis(50));
+    one.say("MULTI");
+    assert_eq!(one.say("EXEC"), Value::Nil);
+    one.say("MULTI");
+    one.say("NOSUCH");
+    assert!(error(&one.say("EXEC")).starts_with("EXECABORT"));
+}
+
+#[test]
+fn messages_reach_the_subscribers_of_channels_and_patterns() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(&directory, "");
+    let (mut one, mut other, mut sender) = (served.connect(), served.connect(), served.connect());
+    one.say("SUBSCRIBE news");
+    other.say("HELLO 3");
+    other.say("PSUBSCRIBE n*");
+    assert!(error(&one.say("GET a")).contains("only (P|S)SUBSCRIBE"));
+    assert_eq!(other.say("GET a"), Value::Nil);
+    assert_eq!(sender.say("PUBLISH news hello"), Value::Int(2));
+    assert_eq!(one.read().unwrap(), Value::List(["message", "news", "hello"].map(text).to_vec()));
+    let expected = ["pmessage", "n*", "news", "hello"].map(text).to_vec();
+    assert_eq!(other.read().unwrap(), Value::List(expected));
+    assert_eq!(sender.say("PUBSUB NUMPAT"), Value::Int(1));
+    drop(one);
+    while sender.say("PUBLISH news again") != Value::Int(1) {}
+}
+
+#[test]
+fn a_key_that_expires_is_gone_also_when_nobody_asks_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = server(&directory, "");
+    let mut client = served.connect();
+    for n in 0..200 {
+        client.say(&format!("SET k{n} v PX 300"));
+    }
+    client.say("SET stays v PX 3600000");
+    assert_eq!(client.say("DBSIZE"), Value::Int(201));
+    served.kill();
+    let served = server(&directory, "");
+    let mut client = served.connect();
+    let began = std::time::Instant::now();
+    while client.say("DBSIZE") != Value::Int(1) {
+        assert!(began.elapsed() < Duration::from_secs(20), "they are still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let Value::Int(left) = client.say("PTTL stays") else { panic!("no number") };
+    assert!((3_500_000..=3_600_000).contains(&left), "{left}");
+}
+
+#[test]
+fn a_scan_finds_every_key_that_is_there_all_the_time_while_others_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(&directory, "");
+    let mut client = served.connect();
+    for n in 0..500 {
+        client.say(&format!("SET old:{n} v"));
+    }
+    let (mut cursor, mut found, mut new) = ("0".to_owned(), std::collections::BTreeSet::new(), 0);
+    loop {
+        let Value::List(mut reply) = client.say(&format!("SCAN {cursor} COUNT 7")) else { panic!() };
+        let Some(Value::List(keys)) = reply.pop() else { panic!("no keys") };
+        let Some(Value::Text(next)) = reply.pop() else { panic!("no cursor") };
+        found.extend(keys);
+        if next == "0" {
+            break;
+        }
+        cursor = next;
+        for _ in 0..20 {
+            client.say(&format!("SET new:{new} v"));
+            new += 1;
+        }
+    }
+    for n in 0..500 {
+        assert!(found.contains(&text(&format!("old:{n}"))), "old:{n} is missing");
+    }
+}
+
+#[test]
+fn a_full_tier_refuses_writes_loses_nothing_and_takes_them_again_after_a_flush() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(&directory, "");
+    let mut client = served.connect();
+    let value = "x".repeat(100_000);
+    let mut kept = 0;
+    loop {
+        let said = client.say(&format!("SET k{kept} {value}"));
+        if said != text("OK") {
+            assert!(error(&said).starts_with("OOM "), "{said:?}");
+            break;
+        }
+        kept += 1;
+        assert!(kept < 2 * TIER / 100_000, "it is never full");
+    }
+    assert_eq!(client.say("DBSIZE"), Value::Int(kept as i64));
+    for key in [0, kept / 2, kept - 1] {
+        assert_eq!(client.say(&format!("GET k{key}")), text(&value));
+    }
+    // Half of an MSET has room; it does not happen.
+    client.say("DEL k0");
+    assert!(error(&client.say(&format!("MSET a {value} b {value} c {value}"))).starts_with("OOM "));
+    assert_eq!(client.say("EXISTS a b c"), Value::Int(0));
+    assert_eq!(client.say("FLUSHALL"), text("OK"));
+    assert_eq!(client.say(&format!("MSET a {value} b {value} c {value}")), text("OK"));
+    assert_eq!(client.say("DBSIZE"), Value::Int(3));
+    drop((client, served));
+    assert_sound(directory.path());
+}
+
+#[test]
+fn what_is_not_in_the_protocol_ends_its_connection_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = server(&directory, "proto-max-bulk-len 1mb\nmaxclients 60\n");
+    let mut good = served.connect();
+    good.say("SET a 1");
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut hostile: Vec<Vec<u8>> = vec![
+        b"*1000000000\r\n".to_vec(),
+        b"*1\r\n$2000000\r\n".to_vec(),
+        b"*1\r\n$-5\r\n".to_vec(),
+        b"*-9223372036854775808\r\n".to_vec(),
+        vec![b'x'; 100_000],
+        vec![0; 70_000],
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048576\r\n".to_vec(),
+    ];
+    for _ in 0..400 {
+        let len = random.usize(1..200);
+        let word = |random: &mut fastrand::Rng| {
+            *random.choice(b"*$0123456789-\r\n\r\n\0\xffabcSETGETEXECMULTI\"' \\x").unwrap()
+        };
+        hostile.push((0..len).map(|_| word(&mut random)).collect());
+    }
+    // Real commands with random arguments.
+    let commands = [
+        "SET", "GETRANGE", "SETBIT", "BITPOS", "SCAN", "EXPIRE", "COPY", "OBJECT", "CLIENT", "CONFIG",
+        "COMMAND", "HELLO", "MEMORY", "PUBSUB", "SETRANGE", "LCS", "GETEX", "BITOP", "SWAPDB",
+    ];
+    let arguments: [&[u8]; 12] = [
+        b"-1",
+        b"0",
+        b"9223372036854775807",
+        b"-9223372036854775808",
+        b"",
+        b"\xff\r\n",
+        b"getkeys",
+        b"set",
+        b"get",
+        b"*",
+        b"kill",
+        b"usage",
+    ];
+    for _ in 0..1500 {
+        let mut words: Vec<&[u8]> = vec![random.choice(commands).unwrap().as_bytes()];
+        for _ in 0..random.usize(..6) {
+            words.push(random.choice(arguments).unwrap());
+        }
+        hostile.push(request(&words));
+    }
+    for bytes in &hostile {
+        let mut bad = served.connect();
+        // The server may close it in the middle.
+        let _ = bad.out.write_all(bytes);
+        let _ = bad.out.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = bad.out.read_to_end(&mut answer);
+        assert!(served.is_running(), "it ended after {:?}", String::from_utf8_lossy(bytes));
+    }
+    let mut good = served.connect();
+    assert_eq!(good.say("PING"), text("PONG"));
+    drop(good);
+    served.kill();
+    assert_sound(directory.path());
+}
+
+#[test]
+fn limits_of_clients_passwords_and_settings_are_those_of_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = server(&directory, "requirepass secret\nmaxclients 3\n");
+    let mut client = served.connect();
+    assert!(error(&client.say("GET a")).starts_with("NOAUTH"));
+    assert!(error(&client.say("AUTH wrong")).starts_with("WRONGPASS"));
+    client.send(&[b"SET".as_slice(); 11]).unwrap();
+    assert!(error(&client.read().unwrap()).contains("unauthenticated multibulk length"));
+    let mut client = served.connect();
+    assert_eq!(client.say("AUTH secret"), text("OK"));
+    assert_eq!(client.say("GET a"), Value::Nil);
+    let unknown = client.say("NOSUCH a b");
+    assert_eq!(error(&unknown), "ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b' ");
+    assert_eq!(error(&client.say("GET")), "ERR wrong number of arguments for 'get' command");
+    assert_eq!(client.say("CONFIG GET appendfsync"), Value::List(vec![text("appendfsync"), text("always")]));
+    assert!(error(&client.say("CONFIG SET appendfsync no")).contains("every write is durable"));
+    let others: Vec<_> = (0..2).map(|_| served.connect()).collect();
+    let mut one_too_many = served.connect();
+    assert_eq!(error(&one_too_many.read().unwrap()), "ERR max number of clients reached");
+    drop(others);
+    client.send(&[b"SHUTDOWN"]).unwrap();
+    assert!(served.ends());
+    assert!(!served.socket.exists(), "the socket stays");
+}
+
+#[test]
+fn a_value_of_many_megabytes_comes_back_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = server(&directory, "");
+    let mut client = served.connect();
+    let value = "0123456789abcdef".repeat(1 << 20);
+    assert_eq!(client.ask(&[b"SET", b"large", value.as_bytes()]), text("OK"));
+    assert_eq!(client.say("APPEND large end"), Value::Int((16 << 20) + 3));
+    served.kill();
+    let served = server(&directory, "");
+    let mut client = served.connect();
+    assert_eq!(client.say("GET large"), text(&format!("{value}end")));
+    assert_eq!(client.say("GETRANGE large -5 -1"), text("efend"));
+}
