@@ -63,14 +63,24 @@ const SETTINGS: &[Setting] = &[
 #[derive(Clone, Debug)]
 pub struct Configuration {
     values: BTreeMap<&'static str, String>,
-    /// Said by the user, not by the defaults.
-    said: Vec<&'static str>,
+    pub(crate) hot: Hot,
+}
+
+/// Settings that every request needs, as numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hot {
+    pub(crate) bulk: u64,
+    pub(crate) query_buffer: u64,
+    pub(crate) output: u64,
+    pub(crate) output_subscribed: u64,
 }
 
 impl Default for Configuration {
     fn default() -> Configuration {
         let values = SETTINGS.iter().map(|one| (one.name, one.default.to_owned())).collect();
-        Configuration { values, said: Vec::new() }
+        let mut all = Configuration { values, hot: Hot::default() };
+        all.heat();
+        all
     }
 }
 
@@ -145,7 +155,7 @@ impl Configuration {
             }
         };
         self.values.insert(setting.name, value);
-        self.said.push(setting.name);
+        self.heat();
         Ok(())
     }
 
@@ -168,6 +178,15 @@ impl Configuration {
         Ok(())
     }
 
+    fn heat(&mut self) {
+        self.hot = Hot {
+            bulk: self.number("proto-max-bulk-len"),
+            query_buffer: self.number("client-query-buffer-limit"),
+            output: self.number("client-output-buffer-limit-normal"),
+            output_subscribed: self.number("client-output-buffer-limit-pubsub"),
+        };
+    }
+
     /// The text of a setting.
     pub fn text(&self, name: &str) -> &str {
         self.values.get(name).map_or("", String::as_str)
@@ -181,11 +200,6 @@ impl Configuration {
     /// Whether a setting is `yes`.
     pub fn is_yes(&self, name: &str) -> bool {
         self.text(name) == "yes"
-    }
-
-    /// Whether the user said it.
-    pub fn was_said(&self, name: &str) -> bool {
-        self.said.contains(&name)
     }
 }
 

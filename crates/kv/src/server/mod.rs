@@ -265,9 +265,9 @@ impl Server {
         let input = std::mem::take(&mut client.input);
         let mut done = 0;
         client.session.last = Instant::now();
-        let bulk = self.shared.configuration.number("proto-max-bulk-len");
+        let hot = self.shared.configuration.hot;
         while !client.session.closing {
-            let limits = Limits { bulk, allowed: client.session.allowed };
+            let limits = Limits { bulk: hot.bulk, allowed: client.session.allowed };
             match client.request.read(&input[done..], limits) {
                 Next::Whole(bytes) => {
                     let mut arguments: SmallVec<[&[u8]; 8]> = SmallVec::new();
@@ -286,8 +286,7 @@ impl Server {
         }
         client.input = input;
         client.consume(done);
-        let limit = self.shared.configuration.number("client-query-buffer-limit");
-        client.session.closing |= client.input.len() as u64 > limit;
+        client.session.closing |= client.input.len() as u64 > hot.query_buffer;
         if !client.pending && (client.unsent() > 0 || client.session.closing) {
             client.pending = true;
             self.pending.push(client.session.id);
@@ -328,11 +327,9 @@ impl Server {
             if let Io::Some(bytes) = sent {
                 self.shared.bytes_out += bytes as u64;
             }
-            let limit = self.shared.configuration.number(if client.session.subscriptions() > 0 {
-                "client-output-buffer-limit-pubsub"
-            } else {
-                "client-output-buffer-limit-normal"
-            });
+            let hot = self.shared.configuration.hot;
+            let subscribed = client.session.subscriptions() > 0;
+            let limit = if subscribed { hot.output_subscribed } else { hot.output };
             let slow = limit > 0 && client.unsent() as u64 > limit;
             let done = client.session.closing && client.unsent() == 0;
             if sent == Io::Gone || slow || done || !self.watch(&mut client) {
