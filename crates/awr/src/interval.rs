@@ -91,6 +91,7 @@ pub struct WaitDelta {
     pub bytes: u64,
     /// Waits by duration; empty if the source keeps no histogram.
     pub histogram: Histogram,
+    pub(crate) inside_another: bool,
 }
 
 /// A counter in an interval.
@@ -306,7 +307,7 @@ impl WaitDelta {
 
     /// Whether its time is also the time of another wait.
     pub fn is_inside_another(&self) -> bool {
-        !self.background && known::inside(&self.name).is_some()
+        self.inside_another
     }
 }
 
@@ -513,7 +514,7 @@ fn waits(
             Some(before) if before.count <= now.count && has_wrapped(end, before.total_ns, now.total_ns) => {
                 wrapped.push(now.name.clone());
             }
-            before => rows.push(wait(before.copied(), now)?),
+            before => rows.push(wait(before.copied(), now, end.source.is_oracle())?),
         }
     }
     left_out("the waits ", out, warnings);
@@ -525,7 +526,7 @@ fn waits(
     Ok(rows)
 }
 
-fn wait(before: Option<&WaitStat>, now: &WaitStat) -> Result<WaitDelta> {
+fn wait(before: Option<&WaitStat>, now: &WaitStat, of_oracle: bool) -> Result<WaitDelta> {
     let damaged = |error: tiersmith_events::HistogramError| Error::Damaged {
         place: format!("the histogram of `{}`", now.name),
         reason: error.to_string(),
@@ -559,6 +560,8 @@ fn wait(before: Option<&WaitStat>, now: &WaitStat) -> Result<WaitDelta> {
         total_ns,
         bytes,
         histogram,
+        // In Oracle such a wait stands for itself.
+        inside_another: !of_oracle && !now.background && known::inside(&now.name).is_some(),
     })
 }
 

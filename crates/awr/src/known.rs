@@ -106,6 +106,12 @@ const ORACLE: &[(&str, &str)] = &[
     ("write complete waits: flash cache", "A page was wanted while it was being written to the flash cache."),
 ];
 
+/// What stands before the names of Oracle's time model, some of which are statistics' too.
+pub(crate) const TIME_MODEL: &str = "time model: ";
+
+/// The time of all background processes, working or waiting.
+pub(crate) const BACKGROUND_ELAPSED: &str = "time model: background elapsed time";
+
 /// Waits that lie inside another wait of the same request, and the waits they lie in. Without this a second
 /// spent waiting for room would be counted twice.
 const INSIDE: &[(&str, &str)] =

@@ -191,6 +191,13 @@ pub struct MediumStat {
     pub used_bytes: u64,
 }
 
+impl Source {
+    /// Whether it is one of Oracle's reports.
+    pub(crate) fn is_oracle(&self) -> bool {
+        self.product.starts_with("Oracle")
+    }
+}
+
 impl Snapshot {
     /// A snapshot of now: clocks, host and this process's processor time. The rest is for the caller to add.
     pub fn now(source: Source) -> Snapshot {

@@ -539,3 +539,93 @@ fn a_parameter_is_left_out_for_holding_a_password_and_not_for_its_name() {
     assert!(!secret.end.source.settings.contains_key("_keystore_password"));
     assert!(secret.left_out[0].contains("holds a password"), "{:?}", secret.left_out);
 }
+
+#[test]
+fn a_class_is_the_one_that_is_printed_and_its_sum_is_oracle_s() {
+    let of_rac = RAC.replace(
+        "<td>Commit</td><td>log file sync</td>",
+        "<td>Cluster</td><td>some new event</td><td>1,000</td><td></td><td>60.0</td><td>60ms</td><td>3</td></tr>\
+         <tr><td>Scheduler</td><td>resmgr:x</td><td>100</td><td></td><td>5.0</td><td>50ms</td><td>1</td></tr>\
+         <tr><td>Queueing</td><td>queue</td><td>100</td><td></td><td>5.0</td><td>50ms</td><td>1</td></tr>\
+         <tr><td>Commit</td><td>log file sync</td>",
+    );
+    let of = interval(&imported(&of_rac));
+    let class = |name: &str| of.wait(name).map(|wait| wait.class);
+    assert_eq!(class("some new event"), Some(WaitClass::Cluster));
+    assert_eq!((class("resmgr:x"), class("queue")), (Some(WaitClass::Scheduler), Some(WaitClass::Queueing)));
+    let text = report(&of).text();
+    assert!(text.contains("Cluster ") && text.contains("Scheduler "), "{text}");
+
+    // A single instance: the classes have sums, which the listed events do not reach.
+    let classes = "<h3>Foreground Wait Class</h3><table summary=\"This table displays foreground wait class statistics\">\
+         <tr><th>Wait Class</th><th>Waits</th><th>%Time -outs</th><th>Total Wait Time (s)</th><th>Avg wait (ms)</th><th>%DB time</th></tr>\
+         <tr><td>Commit</td><td>600,000</td><td></td><td>900</td><td>1.5</td><td>45.0</td></tr>\
+         <tr><td>User I/O</td><td>1,500,000</td><td></td><td>300</td><td>0.2</td><td>15.0</td></tr>\
+         <tr><td>DB CPU</td><td></td><td></td><td>500</td><td></td><td>25.0</td></tr></table>\
+         <h3>Foreground Wait Events</h3>";
+    let of = interval(&imported(&HTML.replace("<h3>Foreground Wait Events</h3>", classes)));
+    let rest = of.wait("other events of class User I/O").map(|wait| (wait.class, wait.count, wait.total_ns));
+    assert_eq!(rest, Some((WaitClass::UserIo, 300_000, 60_000_000_000)));
+    assert_eq!(of.wait("other events of class Commit"), None, "nothing is left of it");
+}
+
+#[test]
+fn the_time_model_is_read_and_shares_of_background_waits_are_of_its_time() {
+    let lines = "<tr><td>sql execute elapsed time</td><td>1,500.00</td><td>75.00</td><td></td></tr>\
+         <tr><td>background elapsed time</td><td>540.00</td><td></td><td></td></tr><tr><td>DB CPU</td>";
+    let single =
+        imported(&HTML.replacen("<tr><td>DB CPU</td>", lines, 2).replacen(lines, "<tr><td>DB CPU</td>", 1));
+    let rac = imported(
+        &RAC.replace(
+            "<th>DB CPU (s)</th>",
+            "<th>DB CPU (s)</th><th>SQL Exec Ela (s)</th><th>bg time (s)</th>",
+        )
+        .replace("<td>300.0</td>", "<td>300.0</td><td>1,000</td><td>500</td>")
+        .replace("<td>200.0</td>", "<td>200.0</td><td>500</td><td>40</td>"),
+    );
+    for imported in [&single, &rac] {
+        let of = interval(imported);
+        assert_eq!(of.counter("time model: sql execute elapsed time"), Some(1_500_000_000_000));
+        assert_eq!(of.counter("time model: background elapsed time"), Some(540_000_000_000));
+        let report = report(&of);
+        let csv = report.csv();
+        assert!(csv.contains("Time Model Statistics,sql execute elapsed time,% of DB Time,%,75"), "{csv}");
+        assert!(!csv.contains("Instance Activity Stats,time model"), "{csv}");
+    }
+    // 270 s of 540 s; of all background waits it would be the whole.
+    let csv = report(&interval(&single)).csv();
+    assert!(csv.contains("Background Wait Events,log file parallel write,% bg time,%,50\r"), "{csv}");
+}
+
+#[test]
+fn figures_stand_as_oracle_prints_them_and_rules_of_ours_are_not_for_it() {
+    let free = "<tr><td>free buffer waits</td><td>1,000</td><td></td><td>100</td><td>100.00ms</td><td>1.0</td><td>5.0</td></tr>\
+                <tr><td>some new idle event</td>";
+    let imported_one = imported(&HTML.replace("<tr><td>some new idle event</td>", free));
+    let of = interval(&imported_one);
+    assert!(!of.wait("free buffer waits").unwrap().is_inside_another());
+    let made = report(&of);
+    let (text, csv, html) = (made.text(), made.csv(), made.html());
+    assert!(!text.contains("inside other waits") && !text.contains("memory-mapped"), "{text}");
+    assert!(csv.contains("Snap Time,as printed,2026-08-24 10:00:00"), "{csv}");
+    assert!(!html.contains("UTC") && !html.contains("<th>Rows"), "no zone is printed, and no rows are");
+    // 360,000 of 480,000 hundredths of a second were idle, those that waited for disks among them.
+    assert!(csv.contains("%Idle,%,75\r"), "{csv}");
+    // Instants without seconds: the length is the one that is printed.
+    let minutes = RAC
+        .replace("10:00:00", "10:00")
+        .replace("10:10:00", "10:10")
+        .replace("<td>10.00</td>", "<td>10.47</td>");
+    assert_eq!(interval(&imported(&minutes)).elapsed_ns, 628_000_000_000);
+}
+
+#[test]
+fn a_report_whose_wait_events_are_not_read_says_so_first_of_all() {
+    let none = page(
+        "<table><tr><th>Statistic</th><th>Total</th></tr><tr><td>user commits</td><td>1</td></tr></table>",
+    );
+    let made = report(&interval(&imported(&none)));
+    assert!(made.banners[0].starts_with("NO WAIT EVENTS"), "{:?}", made.banners);
+    let with = report(&interval(&imported(HTML)));
+    assert!(!with.banners.iter().any(|banner| banner.contains("NO WAIT EVENTS")), "{:?}", with.banners);
+}

@@ -1,6 +1,6 @@
 //! Wait classes: the groups that a report adds wait events up by, with the names Oracle gave them.
 //!
-//! Deliberately absent: Oracle's `Cluster`, `Queueing` and `Scheduler`, which nothing here waits for.
+//! `Cluster`, `Queueing` and `Scheduler` come from Oracle's reports only: nothing here waits so.
 
 use std::fmt;
 
@@ -23,6 +23,12 @@ pub enum WaitClass {
     Application,
     /// A wait caused by a command of the administrator.
     Administrative,
+    /// A wait for another instance of a cluster.
+    Cluster,
+    /// A wait for a message of a queue.
+    Queueing,
+    /// A wait for a turn that a resource manager gives.
+    Scheduler,
     /// Nothing to do; left out of every total of waits.
     Idle,
     /// None of the above.
@@ -31,7 +37,7 @@ pub enum WaitClass {
 
 impl WaitClass {
     /// Every class, in the order reports list them.
-    pub const ALL: [WaitClass; 10] = [
+    pub const ALL: [WaitClass; 13] = [
         WaitClass::UserIo,
         WaitClass::SystemIo,
         WaitClass::Commit,
@@ -40,6 +46,9 @@ impl WaitClass {
         WaitClass::Network,
         WaitClass::Application,
         WaitClass::Administrative,
+        WaitClass::Cluster,
+        WaitClass::Queueing,
+        WaitClass::Scheduler,
         WaitClass::Idle,
         WaitClass::Other,
     ];
@@ -55,6 +64,9 @@ impl WaitClass {
             WaitClass::Network => "Network",
             WaitClass::Application => "Application",
             WaitClass::Administrative => "Administrative",
+            WaitClass::Cluster => "Cluster",
+            WaitClass::Queueing => "Queueing",
+            WaitClass::Scheduler => "Scheduler",
             WaitClass::Idle => "Idle",
             WaitClass::Other => "Other",
         }

@@ -141,7 +141,7 @@ fn synced_most(of: &Interval) -> Option<Synced<'_>> {
 }
 
 fn is_oracle(of: &Interval) -> bool {
-    of.end.source.product.starts_with("Oracle")
+    of.end.source.is_oracle()
 }
 
 /// Whether the source is a home with a tier already.

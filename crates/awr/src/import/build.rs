@@ -6,8 +6,9 @@
 //! | taken | into |
 //! |---|---|
 //! | database, instance, host, snapshots | source, host, instants |
-//! | time model | DB time, DB CPU |
+//! | time model (`model.rs`) | DB time, DB CPU, and a counter for each other line |
 //! | wait events, else top timed events | waits, without histograms |
+//! | foreground wait classes (`model.rs`) | what the events of a class leave of it |
 //! | instance activity, system statistics of RAC | counters and levels |
 //! | operating system statistics | the host's processor time |
 //! | IO by file type | reads and writes; their times are not in the report |
@@ -41,17 +42,17 @@ const CUT_OFF: char = '\u{2026}';
 const LONGEST_VALUE: usize = 2000;
 
 /// A report being taken apart.
-struct Taking<'a> {
-    grids: Vec<Grid>,
-    taken: BTreeSet<usize>,
+pub(super) struct Taking<'a> {
+    pub(super) grids: Vec<Grid>,
+    pub(super) taken: BTreeSet<usize>,
     text: &'a str,
-    snapshot: Snapshot,
+    pub(super) snapshot: Snapshot,
     /// Sessions at the beginning.
     sessions_before: Option<u64>,
     /// Rows whose figures the report hides behind `####` or does not print, or which are no numbers.
-    hidden: Vec<String>,
+    pub(super) hidden: Vec<String>,
     /// What was beyond a bound.
-    left_out: LeftOut,
+    pub(super) left_out: LeftOut,
     /// Names of counters and levels that are taken.
     names: BTreeSet<String>,
 }
@@ -70,6 +71,7 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     let (begin_s, elapsed_s) = taking.instants()?;
     taking.time();
     taking.events();
+    taking.rest_of_classes();
     taking.activity();
     taking.machine();
     taking.files(elapsed_s);
@@ -153,19 +155,19 @@ fn cut_names(of: &Snapshot) -> usize {
     names.filter(is_cut).count()
 }
 
-fn cell(row: &[String], at: Option<usize>) -> &str {
+pub(super) fn cell(row: &[String], at: Option<usize>) -> &str {
     at.and_then(|at| row.get(at)).map_or("", String::as_str)
 }
 
 impl Taking<'_> {
     /// Numbers of the grids that have all of these columns, each under one of its titles.
-    fn with(&self, columns: &[&[&str]]) -> Vec<usize> {
+    pub(super) fn with(&self, columns: &[&[&str]]) -> Vec<usize> {
         let fits = |grid: &Grid| columns.iter().all(|titles| grid.column(titles).is_some());
         (0..self.grids.len()).filter(|index| fits(&self.grids[*index])).collect()
     }
 
     /// Of those the ones whose heading has these words.
-    fn about(&self, words: &str, columns: &[&[&str]]) -> Vec<usize> {
+    pub(super) fn about(&self, words: &str, columns: &[&[&str]]) -> Vec<usize> {
         let has = |index: &usize| self.grids[*index].section.to_lowercase().contains(words);
         self.with(columns).into_iter().filter(has).collect()
     }
@@ -235,7 +237,7 @@ impl Taking<'_> {
     }
 
     /// What stands behind a label such as `Begin Snap:`, in a table or on a line.
-    fn labelled(&mut self, label: &str) -> Option<String> {
+    pub(super) fn labelled(&mut self, label: &str) -> Option<String> {
         for index in 0..self.grids.len() {
             let row = self.grids[index]
                 .rows
@@ -284,59 +286,15 @@ impl Taking<'_> {
             [Some(begin), Some(end)] => end.checked_sub(begin),
             _ => None,
         };
+        let printed = minutes.map(|minutes| (minutes * 60.0).round() as u64);
+        // The minutes are rounded to 0.6 s. Instants may be without seconds, or a clock was set between them.
         let elapsed = by_clock
-            .or(minutes.map(|minutes| (minutes * 60.0).round() as u64))
+            .filter(|clock| printed.is_none_or(|printed| clock.abs_diff(printed) <= 1))
+            .or(printed)
             .filter(|seconds| *seconds > 0);
         let elapsed = elapsed.ok_or("it does not say when its interval began and ended")?;
         let begin = ends[0].or_else(|| ends[1]?.checked_sub(elapsed)).unwrap_or(0);
         Ok((begin, elapsed))
-    }
-
-    fn time(&mut self) {
-        let names: &[&str] = &["Statistic Name", "Statistic"];
-        for index in self.with(&[names, &["Time (s)"]]) {
-            let grid = &self.grids[index];
-            let (name, time) = (grid.column(names), grid.column(&["Time (s)"]));
-            for row in &grid.rows {
-                let ns = value::seconds_ns(cell(row, time));
-                match cell(row, name).to_lowercase().as_str() {
-                    "db time" => self.snapshot.db_time_ns = ns,
-                    "db cpu" => self.snapshot.db_cpu_ns = ns,
-                    _ => continue,
-                }
-                if ns.is_none() {
-                    self.hidden.push(short(cell(row, name)));
-                }
-            }
-            self.taken.insert(index);
-        }
-        // RAC: a row for each instance.
-        if self.snapshot.db_time_ns.is_none()
-            && let Some(index) = self.about("time model", &[&["I#"], &["DB time (s)"]]).first().copied()
-        {
-            let grid = &self.grids[index];
-            let sum = |title: &str| {
-                let at = grid.column(&[title])?;
-                let rows =
-                    grid.rows.iter().filter(|row| value::count(cell(row, grid.column(&["I#"]))).is_some());
-                // Of one instance that is not known nothing is known of the sum.
-                let times: Option<Vec<u64>> =
-                    rows.map(|row| value::seconds_ns(cell(row, Some(at)))).collect();
-                times?.into_iter().reduce(u64::saturating_add)
-            };
-            for title in ["DB time (s)", "DB CPU (s)"] {
-                if sum(title).is_none() {
-                    self.hidden.push(format!("{title} of all instances"));
-                }
-            }
-            (self.snapshot.db_time_ns, self.snapshot.db_cpu_ns) = (sum("DB time (s)"), sum("DB CPU (s)"));
-            self.taken.insert(index);
-        }
-        if self.snapshot.db_time_ns.is_none() {
-            let minutes =
-                ["DB Time:", "DB time:"].iter().find_map(|label| value::leading(&self.labelled(label)?));
-            self.snapshot.db_time_ns = minutes.map(|minutes| (minutes * 60e9).round() as u64);
-        }
     }
 
     fn events(&mut self) {
@@ -384,7 +342,7 @@ impl Taking<'_> {
         let (event, waits, time) = (grid.column(&["Event"]), grid.column(&["Waits"]), grid.column(times));
         let (instance, share) = (grid.column(&["I#"]), grid.column(&SHARES));
         // Totals are in whole seconds; the mean, which says more, has a unit of its own or one in its title.
-        let mean_in = [(&["Avg Wait"][..], None), (&["Avg wait (ms)", "Avg wt(ms)"], Some("ms"))]
+        let mean_in = [(&["Avg Wait"][..], None), (&["Avg wait (ms)", "Avg wt(ms)", "Avg(ms)"], Some("ms"))]
             .into_iter()
             .find_map(|(titles, unit)| Some((grid.column(titles)?, unit)));
         for row in &grid.rows {
@@ -548,7 +506,7 @@ impl Taking<'_> {
         }
     }
 
-    fn count(&mut self, name: &str, value: Option<u64>) {
+    pub(super) fn count(&mut self, name: &str, value: Option<u64>) {
         if name.is_empty() {
             return;
         }
@@ -561,7 +519,11 @@ impl Taking<'_> {
             return;
         };
         if self.names.insert(name.to_owned()) {
-            let unit = if name == statistic::REDO_SIZE || name.contains("bytes") { "bytes" } else { "" };
+            let unit = match name {
+                name if name.starts_with(known::TIME_MODEL) => "ns",
+                name if name == statistic::REDO_SIZE || name.contains("bytes") => "bytes",
+                _ => "",
+            };
             let help = known::help_of_statistic(name).to_owned();
             self.snapshot.counters.push(CounterStat {
                 name: name.to_owned(),

@@ -1,7 +1,7 @@
 //! Names of Oracle's wait events: their classes, and in full where a text report cut them off.
 //!
-//! Reports give the class of the events at the top only. Of the others it is known by the name, after the appendix on wait events of the
-//! Database Reference. Oracle's classes that have no place here (Administrative, Cluster, Queueing, Scheduler) are `Other`.
+//! RAC's reports give the class of every event, others that of the events at the top only. Of the rest
+//! it is known by the name, after the appendix on wait events of the Database Reference.
 //!
 //! Deliberately absent: what an event means (`../known.rs`).
 
@@ -9,7 +9,7 @@ use tiersmith_events::WaitClass;
 
 use super::build::short;
 
-/// The class of this name, also where a text report cut it off; Oracle's classes that have no place here are `Other`.
+/// The class of this name, also where a text report cut it off.
 pub(super) fn class_named(name: &str) -> Option<WaitClass> {
     let name = name.trim();
     if name.len() < 5 {
@@ -18,13 +18,7 @@ pub(super) fn class_named(name: &str) -> Option<WaitClass> {
     if name == "Sys I/O" {
         return Some(WaitClass::SystemIo);
     }
-    let known = WaitClass::ALL.into_iter().find(|class| class.name().starts_with(name));
-    known.or_else(|| {
-        ["Cluster", "Queueing", "Scheduler"]
-            .iter()
-            .any(|class| class.starts_with(name))
-            .then_some(WaitClass::Other)
-    })
+    WaitClass::ALL.into_iter().find(|class| class.name().starts_with(name))
 }
 
 /// Beginnings of names by class. The first list that has a beginning of the name decides, so that exceptions come before the rule.
@@ -86,6 +80,21 @@ const CLASSES: &[(WaitClass, &[&str])] = &[
             "enq: UL",
         ],
     ),
+    (
+        WaitClass::Cluster,
+        &["gc buffer busy", "gc cr ", "gc current ", "gc remaster", "gc domain validation", "pi renounce"],
+    ),
+    (
+        WaitClass::Scheduler,
+        &[
+            "resmgr:become active",
+            "resmgr:cpu quantum",
+            "resmgr:large I/O queued",
+            "resmgr:pq queued",
+            "resmgr:small I/O queued",
+        ],
+    ),
+    (WaitClass::Queueing, &["Streams AQ: emn coordinator"]),
     (
         WaitClass::Other,
         &[
@@ -235,6 +244,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_class_that_a_text_report_cut_off_is_found_and_no_other_is() {
+        for (printed, class) in [
+            ("Cluster", WaitClass::Cluster),
+            ("Scheduler", WaitClass::Scheduler),
+            ("Queueing", WaitClass::Queueing),
+            ("Concurrenc", WaitClass::Concurrency),
+            ("Configurat", WaitClass::Configuration),
+            ("Administra", WaitClass::Administrative),
+            ("Sys I/O", WaitClass::SystemIo),
+        ] {
+            assert_eq!(class_named(printed), Some(class), "{printed}");
+        }
+        assert_eq!((class_named("Clu"), class_named("Clusters")), (None, None));
+    }
+
+    #[test]
     fn classes_are_those_that_reports_give() {
         let given: &[(WaitClass, &[&str])] = &[
             (
@@ -345,6 +370,18 @@ mod tests {
                 ],
             ),
             (
+                WaitClass::Cluster,
+                &[
+                    "gc buffer busy acquire",
+                    "gc cr block 2-way",
+                    "gc cr multi block request",
+                    "gc current block busy",
+                    "gc current grant 2-way",
+                    "gc remaster",
+                ],
+            ),
+            (WaitClass::Scheduler, &["resmgr:cpu quantum", "resmgr:become active"]),
+            (
                 WaitClass::Other,
                 &[
                     "ADR block file read",
@@ -355,13 +392,11 @@ mod tests {
                     "PX qref latch",
                     "cell ram cache population",
                     "enq: CF - contention",
-                    "gc current block busy",
                     "latch free",
                     "latch: enqueue hash chains",
                     "latch: redo allocation",
                     "rdbms ipc reply",
                     "reliable message",
-                    "resmgr:cpu quantum",
                 ],
             ),
         ];

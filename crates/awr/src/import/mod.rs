@@ -10,6 +10,7 @@
 //! | `text.rs` | tables of a text report, found by their lines of dashes |
 //! | `value.rs` | numbers, times and dates as the reports print them |
 //! | `build.rs` | which table holds what |
+//! | `model.rs` | the time model, and the sums of wait classes |
 //! | `class.rs` | names of wait events, and their classes |
 //!
 //! A report tells an interval: the first snapshot has zeros, the second what the report counts. The layouts are those of 11.2 to 19c;
@@ -25,6 +26,7 @@
 mod build;
 mod class;
 mod html;
+mod model;
 mod text;
 mod value;
 

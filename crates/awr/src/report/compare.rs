@@ -106,12 +106,14 @@ fn sets(both: [&Interval; 2]) -> Table {
 }
 
 fn periods(both: [&Interval; 2]) -> Table {
+    let [first, second] = both.map(tables::zone);
+    let zone = if first == second { first } else { "UTC; of Oracle as printed" };
     let mut table = Table::new("Snapshots")
         .text("Snapshot Set", "Which of the two intervals.")
         .figures("Begin Snap Id", "", "The number of the snapshot in its repository.")
-        .figures("Begin Snap Time", "UTC", "When the first snapshot was taken.")
+        .figures("Begin Snap Time", zone, "When the first snapshot was taken.")
         .figures("End Snap Id", "", "The number of the snapshot in its repository.")
-        .figures("End Snap Time", "UTC", "When the second snapshot was taken.")
+        .figures("End Snap Time", zone, "When the second snapshot was taken.")
         .figures("Avg Active Sessions", "", "DB time by elapsed time.")
         .figures("Elapsed", "s", "The length of the interval.")
         .figures("DB time", "s", "Time requests spent, working or waiting.");
@@ -271,7 +273,7 @@ fn account(both: [&Interval; 2]) -> Table {
         }
     }
     if names.contains(&time::OVERLAP) {
-        table.note(time::OVERLAP_NOTE);
+        table.note(time::overlap_note(&both));
     }
     let total = |of: &Interval| of.db_time_ns.map(|ns| ns as f64);
     let ns_of = |lines: &[time::AccountLine], name: &str| {

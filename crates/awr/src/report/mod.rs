@@ -172,7 +172,11 @@ impl Report {
             page.banner(banner.as_str());
         }
         self.add_to(&mut page);
-        page.footer("Made by Tiersmith. Instants are in UTC. The page holds everything it shows.");
+        let instants = match self.snapshots.iter().all(|snapshot| snapshot.source.is_oracle()) {
+            true => "Instants are as Oracle's report prints them, without a zone.",
+            false => "Instants are in UTC.",
+        };
+        page.footer(format!("Made by Tiersmith. {instants} The page holds everything it shows."));
         page.render()
     }
 

@@ -136,13 +136,15 @@ fn list(of: &Interval, caption: &str, rows: Vec<&StatementStat>) -> Table {
         .figures("Redo", "", "Redo it made.")
         .text("SQL", "The statement, its literals taken out.");
     let all = rows.len();
+    // Where no statement has any, the source does not count them.
+    let counts_rows = rows.iter().any(|row| row.rows > 0);
     for row in rows.into_iter().take(STATEMENTS) {
         table.row(vec![
             Cell::seconds(row.total_ns as f64 / 1e9),
             Cell::count(row.calls),
             Cell::nanoseconds((row.calls > 0).then(|| row.total_ns as f64 / row.calls as f64)),
             Cell::percent(super::time::of_db_time(of, row.total_ns as f64)),
-            Cell::count(row.rows),
+            Cell::count(counts_rows.then_some(row.rows)),
             Cell::count(gets(row)),
             Cell::count(row.pages_read),
             Cell::bytes(row.redo_bytes.map(|bytes| bytes as f64)),

@@ -9,7 +9,7 @@ use crate::figure;
 use crate::known::statistic;
 use crate::page::{Chart, Series};
 use crate::table::{Cell, Quantity, Table};
-use crate::{Interval, IoStat, WaitDelta};
+use crate::{Interval, IoStat, WaitDelta, known};
 
 /// How many events Oracle calls the top ones.
 pub(super) const TOP: usize = 10;
@@ -119,7 +119,11 @@ fn snapshots(of: &Interval) -> Table {
     let mut table = Table::new("Snapshots")
         .text("", "Begin or end of the interval, its length, and the DB time in it.")
         .figures("Snap Id", "", "The number of the snapshot in its repository.")
-        .figures("Snap Time", "UTC", "When the snapshot was taken; a length for elapsed and DB time.")
+        .figures(
+            "Snap Time",
+            tables::zone(of),
+            "When the snapshot was taken; a length for elapsed and DB time.",
+        )
         .figures("Sessions", "", "Sessions connected at that instant.");
     let sides = [
         ("Begin Snap:", &of.begin, of.ids.map(|ids| ids.0)),
@@ -246,13 +250,33 @@ fn account(of: &Interval) -> Option<Table> {
     let ns = of.db_time_ns? as f64;
     table.row(vec![Cell::text("DB time"), Cell::seconds(ns / 1e9), Cell::percent(time::of_db_time(of, ns))]);
     if overlap {
-        table.note(time::OVERLAP_NOTE);
+        table.note(time::overlap_note(&[of]));
     }
     Some(table)
 }
 
+/// What Oracle's report says of time beside DB time and DB CPU.
+fn time_model(of: &Interval) -> Table {
+    let mut table = Table::new("Time Model Statistics")
+        .text("Statistic Name", "What the time was spent in; one may lie in another.")
+        .figures("Time", "s", "Summed over all sessions.")
+        .figures("% of DB Time", "", "By DB time; empty for background work, which is not in it.");
+    let mut rows: Vec<(&str, u64)> = of
+        .counters
+        .iter()
+        .filter_map(|counter| Some((counter.name.strip_prefix(known::TIME_MODEL)?, counter.value)))
+        .collect();
+    rows.sort_by_key(|(name, ns)| (std::cmp::Reverse(*ns), *name));
+    for (name, ns) in rows {
+        let share = time::of_db_time(of, ns as f64).filter(|_| !name.starts_with("background"));
+        table.row(vec![Cell::text(name), Cell::seconds(ns as f64 / 1e9), Cell::percent(share)]);
+    }
+    table
+}
+
 fn waits(of: &Interval) -> Section {
     let mut section = Section::new("Wait Events Statistics");
+    section.table_if_any(time_model(of));
     let mut foreground = of.foreground();
     let mut idle: Vec<&WaitDelta> = of
         .waits
@@ -266,7 +290,10 @@ fn waits(of: &Interval) -> Section {
     };
     section.table(events(of, "Foreground Wait Events", "% DB time", &foreground, &share));
     let background = of.background();
-    let all = background.iter().fold(0u64, |sum, wait| sum.saturating_add(wait.total_ns));
+    // Oracle's share is of all the time of background processes, which its report tells.
+    let all = of
+        .counter(known::BACKGROUND_ELAPSED)
+        .unwrap_or_else(|| background.iter().fold(0u64, |sum, wait| sum.saturating_add(wait.total_ns)));
     let share = |wait: &WaitDelta| (all > 0).then(|| wait.total_ns as f64 / all as f64 * 100.0);
     section.table(events(of, "Background Wait Events", "% bg time", &background, &share));
     let drawn = time::timed(of).into_iter().filter(|row| row.class.is_some()).take(DRAWN);
@@ -420,8 +447,15 @@ fn cache_table(of: &Interval) -> Table {
 
 fn activity_table(of: &Interval) -> Table {
     let mut table = statistics("Instance Activity Stats");
-    let mut counters: Vec<_> = of.counters.iter().collect();
-    counters.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut counters: Vec<_> =
+        of.counters.iter().filter(|counter| !counter.name.starts_with(known::TIME_MODEL)).collect();
+    // What is left out, if there are more than fit, says least.
+    counters.sort_by_key(|counter| {
+        let known = !counter.help.is_empty() || !known::help_of_statistic(&counter.name).is_empty();
+        (!known, counter.value == 0, counter.name.as_str())
+    });
+    let fits = counters.len().min(tables::ROWS);
+    counters[..fits].sort_by(|a, b| a.name.cmp(&b.name));
     for counter in counters {
         let name = if counter.unit.is_empty() {
             counter.name.clone()
@@ -475,9 +509,13 @@ fn levels(of: &Interval) -> Table {
 /// Shares of the host's processor time: user, system, waiting for disks, idle, stolen.
 pub(super) fn cpu_shares(of: &Interval) -> Option<[f64; 5]> {
     let times = of.host_cpu?;
-    let parts =
+    let mut parts =
         [times.user_ns, times.system_ns, times.iowait_ns, times.idle_ns, times.steal_ns].map(|ns| ns as f64);
     let all: f64 = parts.iter().sum();
+    if of.end.source.is_oracle() {
+        // To Oracle a processor that waits for a disk is idle as well.
+        parts[3] += parts[2];
+    }
     (all > 0.0).then(|| parts.map(|part| part / all * 100.0))
 }
 

@@ -14,6 +14,11 @@ pub(super) const ROWS: usize = 600;
 /// What two intervals are called beside each other.
 pub(super) const ORDINALS: [&str; 2] = ["First (1st)", "Second (2nd)"];
 
+/// In what the instants of an interval are: Oracle's reports do not say their zone.
+pub(super) fn zone(of: &Interval) -> &'static str {
+    if of.end.source.is_oracle() { "as printed" } else { "UTC" }
+}
+
 /// By how much sessions may exceed clients before that is no error of two clocks.
 const MORE_THAN_CLIENTS: f64 = 1.1;
 
@@ -39,7 +44,7 @@ pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
     };
     let mut banners = Vec::new();
     for (index, of) in intervals.iter().enumerate() {
-        let doubts = [too_short(of), more_than_clients(of)];
+        let doubts = [without_waits(of), too_short(of), more_than_clients(of)];
         banners.extend(doubts.into_iter().flatten().map(|text| format!("{}{text}", whose(index))));
     }
     if !emulated.is_empty() {
@@ -54,6 +59,15 @@ pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
         banners.extend(incomplete(of).map(|text| format!("{}{text}", whose(index))));
     }
     banners
+}
+
+/// Says that a report of Oracle's was not understood where it matters most.
+fn without_waits(of: &Interval) -> Option<String> {
+    (of.end.source.is_oracle() && of.waits.is_empty()).then(|| {
+        "NO WAIT EVENTS: no table of wait events of the imported report could be read, so that nothing here \
+         says what requests waited for. Make the report anew, as HTML, and import that."
+            .to_owned()
+    })
 }
 
 /// Says that chance decides the figures.
@@ -73,7 +87,7 @@ fn too_short(of: &Interval) -> Option<String> {
 /// or part of the time is left out, nothing is said; nor of Oracle's reports, whose sessions are counted
 /// in another way.
 fn more_than_clients(of: &Interval) -> Option<String> {
-    let imported = of.end.source.product.starts_with("Oracle") || !of.left_out.is_empty();
+    let imported = of.end.source.is_oracle() || !of.left_out.is_empty();
     let (active, before) = (of.active_sessions()?, of.begin.sessions?);
     let connected = of.counter(statistic::LOGONS)?;
     let clients = before.saturating_add(connected);
@@ -410,7 +424,10 @@ mod tests {
         let mut oracle = clients(32 * 60, 8, 1);
         oracle.begin.source.product = "Oracle".to_owned();
         oracle.end.source.product = "Oracle".to_owned();
-        assert_eq!(banners(&[&oracle.interval()]), [""; 0]);
+        let said = banners(&[&oracle.interval()]);
+        assert!(said.len() == 1 && said[0].starts_with("NO WAIT EVENTS"), "{said:?}");
+        let waited = oracle.wait("log file sync", tiersmith_events::WaitClass::Commit, false, 1, 1);
+        assert_eq!(banners(&[&waited.interval()]), [""; 0]);
     }
 
     #[test]

@@ -27,9 +27,21 @@ pub(super) const INSIDE_NOTE: &str = "Waits marked * are spent inside another wa
 pub(super) const OVERLAP: &str = "less: processor time inside waits, at least";
 
 /// Said below an accounting with that line.
-pub(super) const OVERLAP_NOTE: &str = "A processor worked during timed waits: on memory-mapped media a write \
+const OVERLAP_NOTE: &str = "A processor worked during timed waits: on memory-mapped media a write \
      is stores and fences of the processor. That time is in DB CPU and in a wait; at least so much of it is \
      taken off once.";
+
+/// The same of a database that does not write to memory-mapped media.
+const OVERLAP_NOTE_OF_ORACLE: &str = "A processor worked during timed waits: that time is in DB CPU and in \
+     a wait; at least so much of it is taken off once.";
+
+/// Said below an accounting of these intervals with [`OVERLAP`].
+pub(super) fn overlap_note(intervals: &[&Interval]) -> &'static str {
+    match intervals.iter().all(|of| of.end.source.is_oracle()) {
+        true => OVERLAP_NOTE_OF_ORACLE,
+        false => OVERLAP_NOTE,
+    }
+}
 
 /// A row of the top events.
 #[derive(Clone)]
@@ -170,8 +182,9 @@ pub(super) fn colour(class: Option<WaitClass>) -> u8 {
         Some(WaitClass::Concurrency) => 5,
         Some(WaitClass::Network) => 6,
         Some(WaitClass::Application) => 7,
-        Some(WaitClass::Administrative) => 8,
-        Some(WaitClass::Idle | WaitClass::Other) => 9,
+        // Where there is a cluster, there is hardly a command of an administrator.
+        Some(WaitClass::Administrative | WaitClass::Cluster) => 8,
+        Some(WaitClass::Idle | WaitClass::Other | WaitClass::Queueing | WaitClass::Scheduler) => 9,
     }
 }
 

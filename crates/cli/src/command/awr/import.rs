@@ -20,7 +20,7 @@ Examples:
   tiersmith awr import before.html after.html --to oracle.db
   tiersmith awr compare --in oracle.db 1 2 3 4
 
-Exit codes: 0 read; 2 error, and nothing was kept.")]
+Exit codes: 0 read; 1 read, but of a report no wait event; 2 error, and nothing was kept.")]
 pub(crate) struct Import {
     /// The reports
     #[arg(required = true, value_name = "FILE")]
@@ -39,7 +39,7 @@ impl Import {
         let read =
             self.files.iter().map(|file| Ok((file, import::read(file)?))).collect::<Result<Vec<_>>>()?;
         let repository = AnyRepository::open(&self.to)?;
-        let (mut text, mut all) = (String::new(), Vec::new());
+        let (mut text, mut all, mut outcome) = (String::new(), Vec::new(), Outcome::Good);
         let snapshots: Vec<Snapshot> =
             read.iter().flat_map(|(_, imported)| [imported.begin.clone(), imported.end.clone()]).collect();
         let mut ids = repository.take_all(&snapshots)?.into_iter();
@@ -54,6 +54,10 @@ impl Import {
                 figure::visible(&source.database),
                 self.to.display()
             ));
+            if imported.end.waits.is_empty() {
+                outcome = Outcome::Findings;
+                text.push_str("  NO WAIT EVENTS could be read: reports of it say nothing of waits\n");
+            }
             for section in &imported.unknown {
                 text.push_str(&format!("  not read: {}\n", figure::visible(section)));
             }
@@ -70,6 +74,6 @@ impl Import {
         } else {
             print(&text)?;
         }
-        Ok(Outcome::Good)
+        Ok(outcome)
     }
 }
