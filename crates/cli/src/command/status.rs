@@ -166,7 +166,7 @@ impl Status {
             let trouble = format!(
                 "its tier {} is not there. Mount the fast storage it is on, or say where it is with --fast; nothing is \
                  lost as long as that file is not",
-                member.display()
+                messages::path(member)
             );
             if self.json {
                 print_json(&json!({

@@ -239,9 +239,11 @@ pub(super) fn give_back(
     })?;
     // The home's lock goes with the last of these: until the end nobody else attaches it.
     let _locked = home.clone();
-    ToRemove::of(&identity, made.iter().flat_map(|spec| &spec.members)).write(place)?;
+    let (list, mut left) = ToRemove::of(&identity, made.iter().flat_map(|spec| &spec.members));
+    list.write(place)?;
     let lost = detach_store(home, skip).inspect_err(|_| leavings::forget(place))?;
-    Ok((lost, leavings::remove(place, &identity)?.left))
+    left.extend(leavings::remove(place, &identity)?.left);
+    Ok((lost, left))
 }
 
 /// What is said of an interrupted detach that was finished.

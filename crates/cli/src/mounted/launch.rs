@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use super::report::{Attached, FirstWord};
 use crate::command::attach::Attach;
 use crate::error::{Error, Result};
+use crate::messages;
 
 /// Most bytes of the daemon's first line.
 const LINE_MAX: u64 = 1 << 20;
@@ -38,7 +39,12 @@ pub(crate) fn launch(wish: &Attach) -> Result<Attached> {
     if let Some(out) = daemon.stdout.take() {
         BufReader::new(out.take(LINE_MAX)).read_line(&mut line).map_err(cannot)?;
     }
-    match serde_json::from_str(&line) {
+    // Names of files are in it, which may be printed as lines.
+    let word = serde_json::from_str(&line).map(|mut word: serde_json::Value| {
+        messages::lines_of(&mut word);
+        word
+    });
+    match word.and_then(serde_json::from_value) {
         // The daemon goes on, in a session of its own; nobody waits for it here.
         Ok(FirstWord::Attached(attached)) => Ok(*attached),
         Ok(FirstWord::Failed(error)) => {

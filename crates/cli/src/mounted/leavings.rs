@@ -54,20 +54,22 @@ pub(super) struct Removed {
 }
 
 impl ToRemove {
-    /// Those of `members` that are files of the tier of the home that is attached.
-    pub(super) fn of<'a>(home: &HomeStat, members: impl Iterator<Item = &'a PathBuf>) -> ToRemove {
-        let member = |path: &PathBuf| {
-            let (dir, name) = Dir::holding(path).ok()?;
-            let file = dir.open_file(name).ok()?;
-            let label = MemberLabel::read(&file).ok().flatten().filter(|label| label.is_of(home))?;
-            let inode = file.metadata().ok()?.ino();
-            Some(Member { path: path.clone(), inode, attachment: label.attachment })
-        };
-        ToRemove {
-            home_inode: home.ino,
-            home_birth_ns: home.btime_ns,
-            members: members.filter_map(member).collect(),
+    /// Those of `members` that are files of the tier of the home that is attached; besides, in
+    /// sentences, why others that are files will be left.
+    pub(super) fn of<'a>(
+        home: &HomeStat,
+        members: impl Iterator<Item = &'a PathBuf>,
+    ) -> (ToRemove, Vec<String>) {
+        let mut list = ToRemove { home_inode: home.ino, home_birth_ns: home.btime_ns, members: Vec::new() };
+        let mut left = Vec::new();
+        for path in members {
+            match Member::look(path, home) {
+                Ok(Some(member)) => list.members.push(member),
+                Ok(None) => {}
+                Err(why) => left.push(format!("{} was left where it is: {why}", messages::path(path))),
+            }
         }
+        (list, left)
     }
 
     /// Writes it beside the home, in place of what is there.
@@ -99,6 +101,19 @@ impl ToRemove {
 }
 
 impl Member {
+    /// `None`: a device, which stays.
+    fn look(path: &Path, home: &HomeStat) -> std::io::Result<Option<Member>> {
+        let (dir, name) = Dir::holding(path)?;
+        if !dir.look(&name)?.is_some_and(|found| found.is_file()) {
+            return Ok(None);
+        }
+        let file = dir.open_file(name)?;
+        let label = MemberLabel::read(&file)?.filter(|label| label.is_of(home));
+        let label = label.ok_or_else(|| std::io::Error::other("it is not the tier of this home"))?;
+        let inode = file.metadata()?.ino();
+        Ok(Some(Member { path: path.to_path_buf(), inode, attachment: label.attachment }))
+    }
+
     /// Removes the file, if it is what the list says, and says so itself.
     fn remove(&self, home: &HomeStat) -> std::result::Result<(), String> {
         let left = |why: &str| format!("{} was left where it is: {why}", messages::path(&self.path));
@@ -230,8 +245,8 @@ mod tests {
             let spec = TierSpec::new("fast", tier.clone(), Medium::Emulated, 24 << 20);
             let attached = tiersmith_store::attach(&home, &[spec], Options::default()).unwrap();
             let identity = attached.home().identity().unwrap();
-            let list = ToRemove::of(&identity, [&tier].into_iter());
-            assert_eq!(list.members.len(), 1);
+            let (list, left) = ToRemove::of(&identity, [&tier].into_iter());
+            assert_eq!((list.members.len(), left.len()), (1, 0));
             // A tier in use is not removed, whatever a list says.
             assert_eq!(list.remove_members(&identity).len(), 1);
             assert!(tier.exists());

@@ -43,7 +43,7 @@ use super::tier::Made;
 use crate::Outcome;
 use crate::command::attach::Attach;
 use crate::error::{Error, Result};
-use crate::messages::Messages;
+use crate::messages::{self, Messages};
 
 /// How often the daemon looks whether its mount is there still, and tries again to end after a signal.
 const TICK: Duration = Duration::from_millis(250);
@@ -360,9 +360,9 @@ fn tell(wish: &Attach, attached: &Attached) -> bool {
         return told;
     }
     let text = if wish.json {
-        serde_json::to_string_pretty(attached).map(|json| json + "\n").unwrap_or_default()
+        serde_json::to_string_pretty(attached).map(|json| messages::json(&json) + "\n").unwrap_or_default()
     } else {
-        attached.text()
+        messages::output(&attached.text())
     };
     // A service manager may have closed it.
     let mut out = std::io::stdout();
