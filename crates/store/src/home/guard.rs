@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use tiersmith_dir::Dir;
 
 use super::real::{device, names, status};
 use super::vault::{ASIDE_SUFFIX, FILES_NAME, Vault, vault_of};
@@ -403,23 +404,37 @@ pub(super) fn locate_settled(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), 
     }
 }
 
-/// Finds the home known as `path` (without links): the directory itself and the one that holds its name.
+/// Finds the home known as `path` (without links): the directory itself and the one that holds its name. The way to that one is gone once,
+/// by directories that root may trust; the home, its vault and what is mounted are then names in it.
 pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeError> {
     let io_error = |e: Errno| HomeError::Io { what: "look into", path: path.to_path_buf(), source: e.into() };
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return rustix::fs::open(path, DIRECTORY, Mode::empty()).map(|d| (d, None)).map_err(io_error);
     };
-    let parent_dir = rustix::fs::open(parent, DIRECTORY, Mode::empty()).ok();
+    let above = match Dir::open(parent) {
+        Ok(above) => above,
+        Err(source) => {
+            let path = path.to_path_buf();
+            return Err(match source.kind() {
+                io::ErrorKind::NotFound => HomeError::Missing { path },
+                io::ErrorKind::NotADirectory => HomeError::NotADirectory { path },
+                io::ErrorKind::PermissionDenied => HomeError::NoPermission { path, source },
+                _ => HomeError::Io { what: "find", path, source },
+            });
+        }
+    };
+    // Names in it are made durable through a descriptor that can be read; who may only pass through has none.
+    let parent_dir = rustix::fs::openat(&above, ".", DIRECTORY, Mode::empty()).ok();
     let aside_path = vault_of(path).join(FILES_NAME);
-    let at_aside = open_aside(parent, name);
+    let at_aside = open_aside(&above, name);
     if let Ok(aside) = &at_aside
         && !is_note(aside).map_err(io_error)?
-        && is_mounted(path, aside).map_err(io_error)?
+        && is_mounted(&above, name, aside).map_err(io_error)?
     {
         // In use: the process behind the mount is not asked, it may be gone or be waiting for us.
         return at_aside.map(|d| (d, parent_dir)).map_err(io_error);
     }
-    let at_path = rustix::fs::open(path, DIRECTORY, Mode::empty());
+    let at_path = rustix::fs::openat(&above, name, DIRECTORY, Mode::empty());
     let found = match (at_path, at_aside) {
         (Ok(dir), Err(Errno::NOENT)) => {
             if has_marker(&dir).map_err(io_error)? {
@@ -472,14 +487,12 @@ pub(crate) fn open_files_aside(home: &Path) -> io::Result<OwnedFd> {
     let (Some(parent), Some(name)) = (home.parent(), home.file_name()) else {
         return Err(Errno::NOENT.into());
     };
-    Ok(open_aside(parent, name)?)
+    Ok(open_aside(&Dir::open(parent)?, name)?)
 }
 
-/// Opens what is in the vault of the home called `name` in the directory at `parent`.
-fn open_aside(parent: &Path, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let above = rustix::fs::open(parent, handle, Mode::empty())?;
-    match Vault::find(&above, &aside_name(name), PathBuf::new())? {
+/// Opens what is in the vault of the home called `name` in the directory `above`.
+fn open_aside(above: &Dir, name: &OsStr) -> Result<OwnedFd, Errno> {
+    match Vault::find(above, &aside_name(name), PathBuf::new())? {
         Some(vault) => vault.open_files(),
         None => Err(Errno::NOENT),
     }
@@ -506,10 +519,10 @@ fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
     Ok(device(&found) != device(&beside))
 }
 
-/// Whether a file system is mounted on `path`.
-fn is_mounted(path: &Path, beside: &OwnedFd) -> Result<bool, Errno> {
+/// Whether a file system is mounted on `name` in the directory `above`.
+fn is_mounted(above: &Dir, name: &OsStr, beside: &OwnedFd) -> Result<bool, Errno> {
     let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::open(path, handle, Mode::empty()) {
+    match rustix::fs::openat(above, name, handle, Mode::empty()) {
         Ok(dir) => is_mount_root(&dir, beside),
         Err(Errno::NOTCONN) => Ok(true),
         Err(_) => Ok(false),

@@ -22,6 +22,7 @@ use rustix::fs::{
     Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp,
 };
 use rustix::io::Errno;
+use tiersmith_dir::Dir;
 use tiersmith_pmem::process::CloseOnFork;
 
 use super::{
@@ -484,7 +485,14 @@ fn open_own(fd: impl AsFd) -> Result<OwnedFd, Errno> {
 }
 
 /// The path without symbolic links and relative parts. The last component may be missing, or be a dead mount.
+/// Root goes by no link that somebody else has put there to lead it to a directory that is not theirs.
 pub(super) fn without_links(path: &Path) -> Result<PathBuf, HomeError> {
+    if path.file_name().is_some()
+        && let Err(source) = Dir::holding(path)
+        && source.kind() == io::ErrorKind::PermissionDenied
+    {
+        return Err(HomeError::NoPermission { path: path.to_path_buf(), source });
+    }
     if let Ok(whole) = std::fs::canonicalize(path) {
         return Ok(whole);
     }

@@ -594,3 +594,28 @@ fn a_file_of_ours_is_opened_whatever_its_mode_and_another_in_its_place_is_not() 
     symlink("a", dir.path().join("link")).unwrap();
     assert!(home.open_own(p("link"), &meant).is_err());
 }
+
+#[test]
+fn root_goes_to_a_home_only_by_directories_that_it_may_trust() {
+    use std::os::unix::fs::{chown, symlink};
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: what root trusts, because it needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let root = std::fs::canonicalize(dir.path()).unwrap();
+    std::fs::create_dir_all(root.join("one/other/db")).unwrap();
+    std::fs::create_dir_all(root.join("roots/db")).unwrap();
+    chown(root.join("one"), Some(2001), None).unwrap();
+    RealHome::open(&root.join("one/other/db")).expect_err("user 2001 can exchange root's directory");
+    for of in ["one/other", "one/other/db"] {
+        chown(root.join(of), Some(2001), None).unwrap();
+    }
+    RealHome::open(&root.join("one/other/db")).unwrap();
+    // A link that user 2001 has put there, to a directory of root.
+    symlink(root.join("roots"), root.join("one/link")).unwrap();
+    let refused = RealHome::open(&root.join("one/link/db")).unwrap_err();
+    assert!(matches!(refused, HomeError::NoPermission { .. }), "{refused}");
+    assert!(refused.to_string().contains("user 2001"), "{refused}");
+    RealHome::open(&root.join("roots/db")).unwrap();
+}

@@ -20,7 +20,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -82,7 +82,7 @@ impl Vault {
         OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
     /// The vault called `name` in `parent`; `None` where nothing has that name.
-    pub(super) fn find(parent: &OwnedFd, name: &OsStr, path: PathBuf) -> Result<Option<Self>, Errno> {
+    pub(super) fn find(parent: impl AsFd, name: &OsStr, path: PathBuf) -> Result<Option<Self>, Errno> {
         match rustix::fs::openat(parent, name, Self::HANDLE, Mode::empty()) {
             Err(Errno::NOENT) => Ok(None),
             other => other.map(|dir| Some(Self { dir, path })),
