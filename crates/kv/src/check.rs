@@ -444,7 +444,7 @@ impl Heap {
             let (_, header, slots) = slab(*class);
             class_size(*class) == size
                 && at >= slab_at + header
-                && (at - slab_at - header) % size == 0
+                && (at - slab_at - header).is_multiple_of(size)
                 && (at - slab_at - header) / size < slots
         });
         if !fits {

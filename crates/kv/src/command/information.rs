@@ -227,7 +227,7 @@ pub(crate) fn memory(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 pub(crate) fn shutdown(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let known = |name: &&[u8]| matches!(word(name).as_str(), "save" | "nosave" | "now" | "force");
-    if !args[1..].iter().all(|name| known(&name)) {
+    if !args[1..].iter().all(known) {
         return Err(SYNTAX);
     }
     context.shared.shutdown = true;

@@ -42,14 +42,14 @@ pub struct Header {
 impl Header {
     /// Bytes before the key.
     #[inline]
-    pub fn len(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         16 + if self.expires.is_some() { 8 } else { 0 }
     }
 
     /// Where the value begins in the entry.
     #[inline]
     pub fn value_at(&self) -> u64 {
-        self.len() + self.key_len
+        self.bytes() + self.key_len
     }
 
     /// Bytes of the entry that mean something.

@@ -281,7 +281,7 @@ impl IndexWord {
     /// Of an entry and its key's hash.
     pub fn new(at: u64, expires: bool, hash: u64) -> IndexWord {
         let expires = if expires { IndexWord::EXPIRES } else { 0 };
-        IndexWord(at / 16 | expires | IndexWord::tag_of(hash))
+        IndexWord((at / 16) | expires | IndexWord::tag_of(hash))
     }
 
     /// The bits that hold a part of the hash.

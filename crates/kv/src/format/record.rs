@@ -92,7 +92,7 @@ pub struct Line {
 /// Appends a line to a body.
 #[inline]
 pub fn push_line(body: &mut Vec<u8>, line: &Line) {
-    body.extend_from_slice(&(line.at / 64 << 8 | u64::from(line.mask)).to_le_bytes());
+    body.extend_from_slice(&(((line.at / 64) << 8) | u64::from(line.mask)).to_le_bytes());
     for (index, word) in line.words.iter().enumerate() {
         if line.mask >> index & 1 == 1 {
             body.extend_from_slice(&word.to_le_bytes());

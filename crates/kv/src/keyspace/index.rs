@@ -62,11 +62,11 @@ impl Keyspace {
         }
         let mut short = [0; 64];
         if let Some(short) = short.get_mut(..key.len()) {
-            self.heap.read(at + header.len(), short);
+            self.heap.read(at + header.bytes(), short);
             return short == key;
         }
         let mut long = Vec::new();
-        self.heap.read_to(at + header.len(), header.key_len, &mut long);
+        self.heap.read_to(at + header.bytes(), header.key_len, &mut long);
         long == key
     }
 
@@ -188,7 +188,7 @@ impl Keyspace {
             let goes = word.hash_bit(bit).unwrap_or_else(|| {
                 let header = self.header(word.entry());
                 let mut key = Vec::new();
-                self.heap.read_to(word.entry() + header.len(), header.key_len, &mut key);
+                self.heap.read_to(word.entry() + header.bytes(), header.key_len, &mut key);
                 self.heap.hash(&key) >> bit & 1 == 1
             });
             if goes { go.push(word.0) } else { stay.push(word.0) }

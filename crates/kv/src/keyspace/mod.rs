@@ -185,7 +185,7 @@ impl Keyspace {
         let (at, class) = self.heap.alloc(header.total() + slack)?;
         header.class = class;
         let first = header.encode();
-        let first = &first[..header.len() as usize];
+        let first = &first[..header.bytes() as usize];
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(first);

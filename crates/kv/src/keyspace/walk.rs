@@ -9,7 +9,7 @@ impl Keyspace {
         let at = word.entry();
         let header = self.header(at);
         let mut key = Vec::new();
-        self.heap.read_to(at + header.len(), header.key_len, &mut key);
+        self.heap.read_to(at + header.bytes(), header.key_len, &mut key);
         (key, Found { slot: 0, at, header })
     }
 

@@ -401,10 +401,10 @@ impl Server {
         self.commit();
         let patience = self.shared.configuration.number("timeout");
         if patience > 0 {
-            let idle = |client: &&Box<Client>| {
+            let idle = |client: &Client| {
                 client.session.subscriptions() == 0 && client.session.last.elapsed().as_secs() > patience
             };
-            let ids: Vec<u64> = self.clients.values().filter(idle).map(|c| c.session.id).collect();
+            let ids: Vec<u64> = self.clients.values().filter(|c| idle(c)).map(|c| c.session.id).collect();
             for id in ids {
                 if let Some(client) = self.clients.remove(&id) {
                     self.close(client);

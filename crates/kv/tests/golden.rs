@@ -1,0 +1,135 @@
+//! A tier as version 1 wrote it, killed with its last batch in the log only: what this program
+//! reads must stay what it was.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use tiersmith_kv::check::check;
+use tiersmith_kv::planted::Planted;
+use tiersmith_kv::testing::{Contents, Local};
+use tiersmith_pmem::Mapping;
+use tiersmith_pmem::sim::Simulator;
+
+const LEN: u64 = 1_310_720;
+
+fn fixture() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/kv-v1/tier.txt"))
+}
+
+/// Lines of 64 bytes that are not zero: offset, then the bytes in hexadecimal digits.
+fn image() -> Vec<u8> {
+    let mut image = vec![0; LEN as usize];
+    let path = fixture();
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (at, digits) = line.split_once(' ').unwrap();
+        let at: usize = at.parse().unwrap();
+        for byte in 0..64 {
+            let pair = &digits[byte * 2..byte * 2 + 2];
+            image[at + byte] = u8::from_str_radix(pair, 16).unwrap();
+        }
+    }
+    image
+}
+
+fn expected() -> Contents {
+    let text = |text: &str| text.as_bytes().to_vec();
+    let mut all = Contents::new();
+    for n in 0..70 {
+        all.insert((0, text(&format!("key:{n}"))), (text(&format!("value:{n}")), None));
+    }
+    all.insert((0, text("long")), (text(&"x".repeat(6000)), None));
+    all.insert((0, text("grown")), (text("begin and end"), None));
+    all.insert((3, text("expires")), (text("soon"), Some(4_000_000_000_000)));
+    all.insert((0, text("last")), (text("in the log only"), None));
+    all
+}
+
+/// Makes the image anew, as this program writes it: every batch durable, the words of the last one
+/// only in the log.
+fn write() -> String {
+    let simulator = Simulator::new();
+    let map = simulator.mapping(vec![0; LEN as usize], 0);
+    let mut local = Local::create(map, 4096, Planted::None).unwrap();
+    for n in 0..70 {
+        local.say(&format!("SET key:{n} value:{n}"));
+    }
+    local.commit();
+    for line in ["SELECT 7", "SET gone 1", "FLUSHDB", "SELECT 0", "APPEND grown begin"] {
+        local.say(line);
+    }
+    local.commit();
+    local.run(&[b"APPEND", b"grown", b" and end"]);
+    local.say(&format!("SET long {}", "x".repeat(6000)));
+    for line in ["SELECT 3", "SET expires soon PXAT 4000000000000", "SELECT 0"] {
+        local.say(line);
+    }
+    local.commit();
+    local.run(&[b"SET", b"last", b"in the log only"]);
+    local.commit();
+    let trace = simulator.trace();
+    let mut player = trace.player();
+    player.advance_to(trace.len());
+    let mut text = "# A key-value tier of version 1. Made by tests/golden.rs.\n".to_owned();
+    for (number, line) in player.durable()[0].chunks(64).enumerate() {
+        if line.iter().any(|byte| *byte != 0) {
+            write!(text, "{} ", number * 64).unwrap();
+            line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[test]
+fn a_tier_of_version_1_is_read_as_it_was_written() {
+    if std::env::var_os("TIERSMITH_WRITE_FIXTURES").is_some() {
+        std::fs::create_dir_all(fixture().parent().unwrap()).unwrap();
+        std::fs::write(fixture(), write()).unwrap();
+    }
+    let map = Mapping::in_memory(&image(), 0);
+    let report = check(&map).unwrap();
+    assert!(report.is_sound(), "{report}");
+    assert_eq!((report.keys[0], report.keys[3], report.commits), (73, 1, 6));
+    let local = Local::open(map, Planted::None).unwrap();
+    assert_eq!(local.contents(), expected());
+    assert!(local.keys().has_trash());
+}
+
+#[test]
+fn damage_anywhere_in_use_is_found_or_changes_nothing_and_never_panics_the_check() {
+    let sound = image();
+    let used: Vec<usize> = (0..sound.len() / 8)
+        .filter(|word| sound[word * 8..word * 8 + 8].iter().any(|byte| *byte != 0))
+        .collect();
+    let mut random = fastrand::Rng::with_seed(5);
+    let (mut found, mut refused) = (0, 0);
+    for _ in 0..3000 {
+        let mut damaged = sound.clone();
+        let word = *random.choice(&used).unwrap();
+        damaged[word * 8 + random.usize(..8)] ^= 1 << random.u8(..8);
+        match check(&Mapping::in_memory(&damaged, 0)) {
+            Ok(report) if report.is_sound() => {}
+            Ok(_) => found += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    // Bytes of values, and space that is free, carry no checksum.
+    assert!(found > 400, "{found} found, {refused} refused");
+}
+
+#[test]
+fn what_is_no_tier_is_refused_in_a_sentence() {
+    let mut image = image();
+    for (change, said) in [(8, "version 3"), (0, "not a key-value tier")] {
+        for copy in [0, 4096] {
+            image[copy + change] ^= 2;
+        }
+        let Err(error) = Local::open(Mapping::in_memory(&image, 0), Planted::None) else {
+            panic!("it opens");
+        };
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
