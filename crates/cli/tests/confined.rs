@@ -8,7 +8,7 @@ mod daemon;
 
 use std::fs;
 
-use daemon::{Site, blocks, can_mount, good, is_root, text, tiersmith};
+use daemon::{Site, blocks, can_mount, good, is_mounted, is_root, json, refused, text, tiersmith};
 
 /// Those that the daemon keeps, by number: 0 chown, 1 dac_override, 2 dac_read_search, 3 fowner,
 /// 4 fsetid, 6 setgid, 7 setuid, 9 linux_immutable, 14 ipc_lock, 19 sys_ptrace, 21 sys_admin,
@@ -75,4 +75,29 @@ fn every_thread_of_the_daemon_has_given_up_what_it_does_not_need() {
     good(&["detach", site.home_str()]);
     assert_eq!(fs::read(site.home.join("base/1/1259")).unwrap(), blocks(0, 64));
     site.assert_plain();
+}
+
+#[test]
+fn a_confined_daemon_mounts_again_after_a_detach_that_home_refused() {
+    if !can_mount("a detach that home refuses") {
+        return;
+    }
+    let Some(site) = Site::on_small_disk(12) else { return };
+    let ballast = site.home.with_file_name("ballast");
+    fs::write(&ballast, vec![1; 8 << 20]).unwrap();
+    let _ = site.attach(&["--profile", "postgres"]);
+    fs::create_dir_all(site.home.join("base/1")).unwrap();
+    fs::write(site.home.join("base/1/1259"), blocks(3, 800)).unwrap();
+    let said = refused(&["detach", site.home_str()]);
+    assert!(said.contains("mounted as before"), "{said}");
+    assert!(is_mounted(&site.home), "{said}");
+    assert_eq!(fs::read(site.home.join("base/1/1259")).unwrap(), blocks(3, 800));
+    if is_root() {
+        // Of a full home it has something to mend to say.
+        let status = json(&tiersmith(&["status", site.home_str(), "--json"]));
+        assert_eq!(status["live"]["confined"]["calls_denied"], true, "{status}");
+    }
+    fs::remove_file(&ballast).unwrap();
+    good(&["detach", site.home_str()]);
+    assert_eq!(fs::read(site.home.join("base/1/1259")).unwrap(), blocks(3, 800));
 }
