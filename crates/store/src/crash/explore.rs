@@ -338,3 +338,23 @@ impl Hasher for AsItIs {
         self.0 = n;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::pair_up;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn corners_meet_each_other_before_the_budget_goes_to_other_pairs() {
+        let (tier_corners, home_corners) = (BTreeSet::from([0, 9]), BTreeSet::from([1, 7]));
+        for most in [4, 11, 60] {
+            let pairs = pair_up(10, 10, most, &tier_corners, &home_corners);
+            assert_eq!(pairs.iter().map(Vec::len).sum::<usize>(), most);
+            for tier in [0, 9] {
+                for home in [1, 7] {
+                    assert!(pairs[tier].contains(&home), "tier {tier} does not meet home {home} of {most}");
+                }
+            }
+        }
+    }
+}
