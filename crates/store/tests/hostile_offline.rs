@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tiersmith_pmem::Mapping;
-use tiersmith_store::home::SimHome;
 use tiersmith_store::home::sim::SimOptions;
+use tiersmith_store::home::{Home, SimHome};
 use tiersmith_store::{AttachedHome, Bound, Error, OpenMode, Options, Planted, Profile, attach, testing};
 
 const MIB: u64 = 1 << 20;
@@ -193,6 +193,39 @@ fn a_server_that_ran_on_the_files_stops_the_attach_also_when_it_left_newer_block
         assert_eq!(place::read(&attached, "a.d4"), [7; 4096]);
         attached.detach().unwrap();
         assert_eq!(fs::read(place.home().join("state.d4")).unwrap(), [1; 4096]);
+    }
+}
+
+/// A size is newer than home's without any block: what the server wrote and the size would be of two databases.
+#[test]
+fn a_server_that_ran_stops_the_attach_when_the_tier_has_only_a_newer_size() {
+    let profile = with_a_sentinel().profile.unwrap();
+    let attach = |home: &Arc<SimHome>, mapping: Arc<Mapping>| {
+        let spec = place::small("/simulated/fast".into(), MIB);
+        let options = Options { seed: Some(3), ..place::options() };
+        testing::attach_simulated(home.clone(), vec![(spec, vec![mapping])], &profile, options)
+    };
+    for grows in [true, false] {
+        let home = Arc::new(SimHome::new(None));
+        home.put(Path::new("state.d4"), &[1; 4096]).unwrap();
+        home.put(Path::new("a.d4"), &[5; 8192]).unwrap();
+        home.rebase();
+        let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize], 0));
+        let attached = attach(&home, mapping.clone()).unwrap();
+        let file = attached.open("a.d4", OpenMode::WRITE).unwrap();
+        if grows {
+            file.extend(50_000).unwrap();
+        } else {
+            home.fail_nth_sync(1);
+            file.truncate(100).unwrap_err();
+        }
+        // As after a kill at this moment.
+        let (tier, home) = (place::image(&mapping), Arc::new(SimHome::from_image(&home.snapshot(), None)));
+        let state = home.open(Path::new("state.d4"), OpenMode::WRITE).unwrap();
+        state.write_at(0, b"in production").unwrap();
+        let error = attach(&home, Arc::new(Mapping::in_memory(&tier, 0))).map(drop).unwrap_err();
+        assert!(matches!(error, Error::RanWithout { .. }), "grows: {grows}: {error}");
+        assert!(error.to_string().contains("a.d4"), "{error}");
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::{Recovered, changed};
 use crate::error::{Error, HomeStamp, Result};
-use crate::format::slot::{LENT, UNLINKING};
+use crate::format::slot::{LENT, TRUNCATING, UNLINKING};
 use crate::planted::Planted;
 use crate::profile::Profile;
 use std::path::PathBuf;
@@ -25,7 +25,12 @@ pub(super) fn compare(recovered: &[Recovered], profile: &Profile) -> Result<Opti
         if is_sentinel && !planted { Some((path, changed(file)?, file)) } else { None }
     });
     let Some((path, how, file)) = told else { return Ok(None) };
-    let newer = |file: &&Recovered| file.placed.map.counts().0 > 0 || file.flags & LENT != 0;
+    let newer = |file: &&Recovered| {
+        let line = file.placed.meta.lock().line.clone();
+        // A longer file may have no block where it ends, and one that was cut need have none at all.
+        let has_size = line.size > line.home_size;
+        file.placed.map.counts().0 > 0 || has_size || file.flags & (LENT | TRUNCATING) != 0
+    };
     let Some(ahead) = recovered.iter().find(newer) else { return Ok(Some(path)) };
     let line = file.placed.meta.lock().line.clone();
     let stamp = HomeStamp { size: line.home_size, mtime_ns: line.home_mtime_ns };
