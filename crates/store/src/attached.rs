@@ -419,7 +419,10 @@ impl AttachedHome {
 
     /// Sizes, block states and waits; in a forked child those of the moment of the fork.
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.inner)
+        match self.inner.ours() {
+            Ok(()) => Stats::of(&self.inner),
+            Err(e) => Stats::of_another_process(&self.inner, &e),
+        }
     }
 
     /// The wait events; reading them stops nobody.

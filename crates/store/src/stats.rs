@@ -2,12 +2,14 @@
 
 use crate::address::FRAME;
 use crate::attached::Inner;
+use crate::error::Error;
 use crate::file::FileState;
 use crate::lend::LendingStats;
 use crate::lend::holders::LentInUse;
+use crate::waits;
 use std::path::PathBuf;
 use std::time::Duration;
-use tiersmith_events::Totals;
+use tiersmith_events::{Registry, Totals};
 
 /// What attaching found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,6 +144,20 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// In a forked child: nothing but why. It takes no lock, for the thread that held one may not be there.
+    pub(crate) fn of_another_process(inner: &Inner, why: &Error) -> Self {
+        Self {
+            tiers: Vec::new(),
+            waits: Registry::new(waits::EVENTS, waits::COUNTERS).read(),
+            recovery: inner.recovery.clone(),
+            profile: inner.profile.name().to_owned(),
+            home_model: inner.options.home_model.as_ref().map(|model| model.name().to_owned()),
+            lending: LendingStats::default(),
+            background_error: Some(why.to_string()),
+            refused_files: 0,
+        }
+    }
+
     pub(crate) fn of(inner: &Inner) -> Self {
         let files = inner.all_files();
         let tiers = inner

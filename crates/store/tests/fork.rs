@@ -100,6 +100,7 @@ fn a_child_is_refused_by_every_call_and_what_it_drops_is_the_parents_still() {
             home.background_step().err(),
             home.candidates("*").err(),
             home.in_tier("t.d4").err(),
+            file.home_descriptor().err(),
             home.clone().detach().err(),
         ];
         for (number, error) in refused.iter().enumerate() {
@@ -107,6 +108,10 @@ fn a_child_is_refused_by_every_call_and_what_it_drops_is_the_parents_still() {
             assert!(matches!(error, Error::Forked { .. }) && names(error, opener), "{number}: {error}");
         }
         assert!(file.read_ref(0).is_none() && !home.is_of_this_process());
+        assert!(!home.spare_descriptors(), "a child closes its parent's files");
+        let stats = home.stats();
+        let why = stats.background_error.unwrap_or_default();
+        assert!(stats.tiers.is_empty() && why.contains(&format!("process {opener}")), "{why}");
         // The home is locked by the parent still, also after everything is dropped here.
         drop((home, file, redo));
         let owned = try_attach(&at).unwrap_err();

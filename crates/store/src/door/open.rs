@@ -27,7 +27,9 @@ impl File {
     ///
     /// # Errors
     /// Those of the home's file system: it may have to be opened for this.
+    /// [`crate::Error::Forked`].
     pub fn home_descriptor(&self) -> Result<HomeDescriptor> {
+        self.inner.ours()?;
         let file = self.state.home.file().map_err(self.state.io("cannot open"))?;
         if file.descriptor().is_none() {
             return Err(self.state.invalid("use the descriptor of", "its home is a simulated one"));
@@ -69,7 +71,7 @@ impl AttachedHome {
     /// Closes half of the home files that are open and not in use, for a door that has no
     /// descriptor left. They are opened again when they are needed. `false`: there was none.
     pub fn spare_descriptors(&self) -> bool {
-        self.inner.home_files.spare()
+        self.inner.is_ours() && self.inner.home_files.spare()
     }
 
     /// How many home files are held open at most.
