@@ -125,17 +125,24 @@ impl Inner {
             _ => WAIT,
         };
         let has_slot = || tier.table.lock().free_for(*class) > 0;
+        // Once, and not where that was just tried: it sends everything home that can go.
+        let mut may_empty_tier = patience != WAIT_AGAIN;
         let result = loop {
             let why = {
-                let _turn = tier.making_slots.lock();
+                let left = patience.saturating_sub(began.elapsed());
+                let Some(_turn) = tier.making_slots.try_lock_for(left) else {
+                    let why = "another opening has waited longer for home to take blocks of closed files";
+                    break Err(self.table_full(tier, path, Some(why.into())));
+                };
                 if has_slot() || (tier.may_grow_table(true) && tier.grow_table()) {
                     break Ok(());
                 }
                 let (left, failed) = self.recycle(tier, AT_ONCE);
-                if has_slot() || (left == 0 && self.grow_table_in_turn(tier)) {
+                let full = left == 0 && std::mem::take(&mut may_empty_tier);
+                if has_slot() || (full && self.grow_table_in_turn(tier)) {
                     break Ok(());
                 }
-                failed
+                failed.map(|e| e.to_string())
             };
             if began.elapsed() >= patience {
                 break Err(self.table_full(tier, path, why));
@@ -149,7 +156,7 @@ impl Inner {
         result
     }
 
-    fn table_full(&self, tier: &Tier, path: &Path, why: Option<Error>) -> Error {
+    fn table_full(&self, tier: &Tier, path: &Path, why: Option<String>) -> Error {
         let files = self.all_files();
         let here = |f: &&Arc<FileState>| f.placed.as_ref().is_some_and(|p| std::ptr::eq(&*p.tier, tier));
         let open = files.iter().filter(here).filter(|f| f.handles.load(Ordering::Acquire) > 0).count();
@@ -159,7 +166,7 @@ impl Inner {
             tier: tier.name.clone(),
             slots,
             open: open as u64,
-            why: why.map(|e| format!(" ({e})")).unwrap_or_default(),
+            why: why.map(|why| format!(" ({why})")).unwrap_or_default(),
         }
     }
 

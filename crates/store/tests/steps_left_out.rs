@@ -17,7 +17,8 @@ use tiersmith_pmem::Mapping;
 use tiersmith_store::home::sim::SimOptions;
 use tiersmith_store::home::{Home, HomeFile, SimHome};
 use tiersmith_store::{
-    AttachedHome, Error, FileTime, Medium, OpenMode, Profile, Result, SetTime, TierSpec, testing,
+    AttachedHome, Error, File, FileClass, FileTime, Medium, OpenMode, Profile, Result, SetTime, TierSpec,
+    testing, waits,
 };
 
 const MIB: u64 = 1 << 20;
@@ -373,4 +374,113 @@ fn a_destaging_that_failed_is_settled_before_its_file_is_lent() {
     it.home.set_options(SimOptions { clock_step_ns: 200_000_000_000, ..SimOptions::default() });
     drop(file.lend().unwrap().unwrap());
     it.assert_power_cut_keeps(&[7; LEN]);
+}
+
+// --- slots of the file table ---
+
+/// A home with a gate whose file table is full of open files, and those files; `a.d8` has no slot. `redo`: also the slots that only
+/// redo files get are taken.
+fn full_table(redo: bool) -> (Attached, Vec<File>) {
+    let home = Arc::new(SimHome::new(None));
+    home.put(Path::new("a.d8"), &[9; B]).unwrap();
+    home.rebase();
+    let gate = Gate::new(home.clone());
+    let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize / 4], 0));
+    let tiers = vec![(spec(MIB / 4), vec![mapping.clone()])];
+    let attached =
+        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options()).unwrap();
+    let slots = attached.stats().tiers[0].file_slots_most;
+    let data = slots - slots / 8;
+    let name = |n| format!("{n}.{}", if n < data { "d8" } else { "redo" });
+    let most = if redo { slots } else { data };
+    let files = (0..most).map(|n| attached.create(name(n)).unwrap()).collect();
+    assert_eq!(attached.stats().tiers[0].files, most);
+    (Attached { home, gate, attached, mapping }, files)
+}
+
+#[test]
+fn a_time_that_is_set_while_the_file_gets_a_slot_is_not_taken_for_a_change_of_home() {
+    let (it, mut files) = full_table(false);
+    let reader = it.attached.open("a.d8", OpenMode::READ).unwrap();
+    assert_eq!(it.attached.stats().tiers[0].files_outside, 1, "it has a slot");
+    let ((begin, begun), (done, is_done)) = (channel(), channel());
+    files.remove(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // Until the gate is gone.
+            for n in begun {
+                reader
+                    .set_times(SetTime::Keep, SetTime::At(FileTime { sec: 1_000_000_000 + n, nsec: 5 }))
+                    .unwrap();
+                let _ = done.send(());
+            }
+        });
+        let mut looks: i64 = 0;
+        it.gate.after_settling("a.d8", move || {
+            looks += 1;
+            begin.send(looks).unwrap();
+            let _ = is_done.recv_timeout(Duration::from_millis(300));
+        });
+        let writer = it.attached.open("a.d8", OpenMode::WRITE).unwrap();
+        it.gate.after_settling("", || {});
+        writer.write(0, &[7; B]).unwrap();
+    });
+    let again = killed_with(&it, MIB / 4).unwrap();
+    assert_eq!(place::read(&again, "a.d8"), [7; B]);
+}
+
+/// [`Attached::killed`] of a tier of another size.
+fn killed_with(it: &Attached, bytes: u64) -> Result<AttachedHome> {
+    let members = place::loaded(&place::image(&it.mapping));
+    let home = Arc::new(it.home.snapshot().home());
+    testing::attach_simulated(home, vec![(spec(bytes), members)], &place::profile(), place::options())
+}
+
+#[test]
+fn who_waits_for_a_slot_behind_a_home_that_hangs_gives_up() {
+    let (it, mut files) = full_table(true);
+    files[0].write(0, &[1; B]).unwrap();
+    drop(files.remove(0));
+    it.gate.close();
+    std::thread::scope(|scope| {
+        let hangs = scope.spawn(|| it.attached.create("new.d8").map(drop));
+        while it.gate.waiting() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (done, is_done) = channel();
+        let attached = it.attached.clone();
+        scope.spawn(move || done.send(attached.create("new.redo").map(|file| file.class())));
+        let outcome = is_done.recv_timeout(Duration::from_secs(8));
+        let said = it.attached.stats().tiers[0].slot_refused.clone().unwrap_or_default();
+        it.gate.open_wide();
+        // One slot more is free, and that is for redo.
+        hangs.join().unwrap().unwrap_err();
+        assert_eq!(outcome.expect("it waits without end").unwrap(), FileClass::Pass, "it goes straight home");
+        assert!(said.contains("another opening has waited"), "{said}");
+    });
+}
+
+#[test]
+fn who_waits_for_a_slot_empties_the_tier_once() {
+    let home = Arc::new(SimHome::new(None));
+    let gate = Gate::new(home);
+    let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize / 2], 0));
+    let tiers = vec![(TierSpec { lanes: 1, ..spec(MIB / 2) }, vec![mapping])];
+    let attached = testing::attach_simulated(gate, tiers, &place::profile(), place::options()).unwrap();
+    // A pinned block in every unit of four, so that no unit can become the file table's.
+    let [pinned, other] = ["pinned.d8", "other.d8"].map(|name| attached.create(name).unwrap());
+    attached.pin("pinned.d8").unwrap();
+    for n in 0..attached.stats().tiers[0].usable_bytes / B as u64 - 4 {
+        let file = if n % 2 == 0 { &pinned } else { &other };
+        file.write(n / 2 * B as u64, &[1; B]).unwrap();
+    }
+    let mut files: Vec<File> = Vec::new();
+    while attached.stats().tiers[0].files < attached.stats().tiers[0].file_slots * 7 / 8 {
+        files.push(attached.create(format!("{}.d8", files.len())).unwrap());
+    }
+    let rooms = || attached.stats().waits.event(waits::FREE_WAIT).count();
+    let before = rooms();
+    let refused = attached.create("refused.d8").map(drop).unwrap_err();
+    assert!(matches!(refused, Error::FileTableFull { .. }), "{refused}");
+    assert!(rooms() <= before + 1, "the tier was emptied {} times", rooms() - before);
 }

@@ -232,9 +232,15 @@ impl Inner {
             SetTime::At(time) => Some(time),
         };
         let (atime, mtime) = (time(atime), time(mtime));
-        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable && p.has_slot()) else {
-            return file.home.set_times(atime, mtime).map_err(file.io("cannot set the times of"));
-        };
+        let at_home = || file.home.set_times(atime, mtime).map_err(file.io("cannot set the times of"));
+        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable) else { return at_home() };
+        if !placed.has_slot() {
+            // Whoever gives it one writes home's time into it, under the same lock.
+            let _meta = placed.meta.lock();
+            if !placed.has_slot() {
+                return at_home();
+            }
+        }
         if atime.is_some() {
             file.home.set_times(atime, None).map_err(file.io("cannot set the times of"))?;
         }

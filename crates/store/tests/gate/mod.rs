@@ -4,12 +4,13 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use tiersmith_store::home::{Clear, FileTime, Home, HomeFile, HomeStat, OpenMode, RenameFlags, SimHome};
 
 type Once = Box<dyn FnOnce() + Send>;
+type Repeated = Box<dyn FnMut() + Send>;
 
 /// What the gate does.
 #[derive(Default)]
@@ -23,6 +24,7 @@ struct Rules {
     before_now: Mutex<Option<Once>>,
     before_clear: Mutex<Option<Once>>,
     before_next_data: Mutex<Option<Once>>,
+    after_settling: Mutex<Option<(PathBuf, bool, Repeated)>>,
     refuse_open: Mutex<Option<i32>>,
     stats: AtomicU64,
     refuse_unlink: Mutex<Option<i32>>,
@@ -68,6 +70,12 @@ impl Gate {
     /// Does `what` once, when the next read has its bytes and has not returned.
     pub(crate) fn after_next_read(&self, what: impl FnOnce() + Send + 'static) {
         *locked(&self.rules.after_read) = Some(Box::new(what));
+    }
+
+    /// Does `what` from the next sync of the file at `path` on, whenever it was asked for its size and times: before the answer is
+    /// there.
+    pub(crate) fn after_settling(&self, path: &str, what: impl FnMut() + Send + 'static) {
+        *locked(&self.rules.after_settling) = Some((path.into(), false, Box::new(what)));
     }
 
     /// Does `what` once, just before the next write to a file.
@@ -118,6 +126,7 @@ impl Gate {
 #[derive(Debug)]
 struct GateFile {
     file: Arc<dyn HomeFile>,
+    path: PathBuf,
     rules: Arc<Rules>,
 }
 
@@ -130,7 +139,14 @@ impl std::fmt::Debug for Rules {
 impl HomeFile for GateFile {
     fn stat(&self) -> io::Result<HomeStat> {
         self.rules.stats.fetch_add(1, Ordering::Relaxed);
-        self.file.stat()
+        let found = self.file.stat();
+        let settled = |(path, synced, _): &mut (PathBuf, bool, Repeated)| *synced && *path == self.path;
+        let taken = locked(&self.rules.after_settling).take_if(settled);
+        if let Some((path, synced, mut what)) = taken {
+            what();
+            *locked(&self.rules.after_settling) = Some((path, synced, what));
+        }
+        found
     }
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.file.descriptor()
@@ -165,6 +181,9 @@ impl HomeFile for GateFile {
         self.file.set_len(len)
     }
     fn sync(&self) -> io::Result<()> {
+        if let Some((path, synced, _)) = &mut *locked(&self.rules.after_settling) {
+            *synced |= *path == self.path;
+        }
         self.file.sync()
     }
     fn set_times(&self, atime: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()> {
@@ -202,7 +221,7 @@ impl Home for Gate {
             return Err(io::Error::from_raw_os_error(errno));
         }
         let file = self.home.open(path, mode)?;
-        Ok(Arc::new(GateFile { file, rules: self.rules.clone() }))
+        Ok(Arc::new(GateFile { file, path: path.to_path_buf(), rules: self.rules.clone() }))
     }
     fn stat(&self, path: &Path) -> io::Result<HomeStat> {
         self.home.stat(path)
