@@ -184,7 +184,14 @@ fn owner_note(member: &Path) -> Option<String> {
     let mut note = [0; OWNER_NOTE];
     std::fs::File::open(member).and_then(|f| f.read_exact_at(&mut note, OWNER_AT)).ok()?;
     let text = String::from_utf8_lossy(&note).trim_end_matches('\0').to_string();
-    Some(text).filter(|t| t.starts_with("process "))
+    let number = text.strip_prefix("process ")?.split(|c: char| !c.is_ascii_digit()).next();
+    let process = number.and_then(|n| n.parse().ok()).and_then(rustix::process::Pid::from_raw);
+    if process.is_some_and(|p| rustix::process::test_kill_process(p) == Err(rustix::io::Errno::SRCH)) {
+        return Some(format!(
+            "{text}, which is not running here (it has ended and left a child, or runs in another container)"
+        ));
+    }
+    Some(text)
 }
 
 /// Who has the home: the one that has its tiers.

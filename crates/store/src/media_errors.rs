@@ -164,6 +164,9 @@ fn what_is_at(inner: &Inner, path: &Path, at: u64) -> Option<String> {
     if at < tier.geometry.data_start[member] {
         return Some("it is metadata of the tier (superblock, records or file table)".into());
     }
+    if tier.is_in_extent(member, at, LOCK_PATIENCE) {
+        return Some("it is metadata of the tier (a part that the file table has grown by)".into());
+    }
     let Some(files) = inner.files.try_lock_for(LOCK_PATIENCE) else {
         return Some("`tiersmith check` tells which block that is".into());
     };
@@ -210,4 +213,36 @@ fn in_leaf(
         let inside = on == member && (start..start + placed.block_size.bytes() as u64).contains(&at);
         inside.then(|| (format!("block {}", first + index), state))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::what_is_at;
+    use crate::address::FRAME;
+    use crate::attached::OpenMode;
+    use crate::options::{Medium, Options, TierSpec};
+    use crate::profile::Profile;
+
+    #[test]
+    fn a_fault_in_what_the_file_table_has_grown_by_is_told_to_be_in_the_file_table() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("db")).unwrap();
+        let member = dir.path().join("fast");
+        let tier = TierSpec {
+            slots: 8,
+            unit: 32 << 10,
+            ..TierSpec::new("fast", &member, Medium::Emulated, 4 << 20)
+        };
+        let profile = Some(Profile::named("generic").unwrap());
+        let options = Options { profile, background: false, ..Options::default() };
+        let home = crate::attach(&dir.path().join("db"), &[tier], options).unwrap();
+        let open = |n| home.open(format!("{n}.db"), OpenMode::CREATE).unwrap();
+        let files: Vec<_> = (0..20).map(open).collect();
+        files.iter().for_each(|file| file.write(0, &[1; 8192]).unwrap());
+        let start = home.inner.tiers[0].geometry.data_start[0];
+        let frames = (start..4 << 20).step_by(FRAME);
+        let said: Vec<String> = frames.filter_map(|at| what_is_at(&home.inner, &member, at)).collect();
+        assert_eq!(said.iter().filter(|what| what.contains("file table")).count(), 8, "{said:?}");
+        assert!(said.iter().any(|what| what.contains("block 0 of 1.db")), "{said:?}");
+    }
 }

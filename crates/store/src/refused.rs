@@ -19,6 +19,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// of the simulator can be repeated.
 const RETRY_STEPS: u64 = 50;
 
+/// Why a file is no longer refused.
+#[derive(Clone, Copy)]
+enum Why {
+    /// All of its blocks are at home.
+    Home,
+    Removed,
+}
+
 /// What [`Inner`] remembers of it.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
@@ -56,14 +64,17 @@ impl Refused {
     }
 
     /// Forgets the files that `gone` says of.
-    fn forget(&self, gone: impl Fn(&(u64, u64)) -> bool) {
+    fn forget(&self, why: Why, gone: impl Fn(&(u64, u64)) -> bool) {
         if !self.any.load(Ordering::Acquire) {
             return;
         }
         let mut files = self.files.lock();
         files.retain(|key, _| !gone(key));
         if files.is_empty() && self.any.swap(false, Ordering::AcqRel) {
-            log::warn!("home takes every file's blocks again");
+            match why {
+                Why::Home => log::warn!("home takes every file's blocks again"),
+                Why::Removed => log::warn!("the files that home took no blocks of were removed"),
+            }
         }
     }
 }
@@ -72,7 +83,9 @@ impl Inner {
     /// Remembers how destaging a file ended. `all`: it was not to stop before the last block.
     pub(crate) fn note_destaged(&self, file: &FileState, all: bool, result: &Result<u64>) {
         match result {
-            Ok(_) if all || self.is_all_home(file) => self.refused.forget(|key| *key == file.identity.key()),
+            Ok(_) if all || self.is_all_home(file) => {
+                self.refused.forget(Why::Home, |key| *key == file.identity.key());
+            }
             Ok(_) => {}
             Err(e) => self.note_refusal(file, e),
         }
@@ -104,7 +117,7 @@ impl Inner {
             let files = self.files.lock();
             keys.iter().filter_map(|key| files.get(key).cloned()).collect()
         };
-        refused.forget(|key| !known.iter().any(|file| file.identity.key() == *key));
+        refused.forget(Why::Removed, |key| !known.iter().any(|file| file.identity.key() == *key));
         let mut failed = None;
         for file in &known {
             failed = self.destage_file(file, u64::MAX).err().or(failed);

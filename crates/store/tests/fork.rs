@@ -222,6 +222,7 @@ fn the_idle_child_of_a_killed_owner_keeps_no_lock() {
 fn with_forks_unseen_the_idle_child_of_a_killed_owner_keeps_the_lock() {
     let error = attach_beside_the_child_of_a_killed_owner(true).unwrap_err();
     assert!(matches!(error, Error::Owned { .. }), "{error}");
+    assert!(error.to_string().contains("has ended"), "it names a process that is gone: {error}");
 }
 
 /// Not a test, as above: what a child drops and writes when it does not notice the fork.

@@ -30,7 +30,7 @@ use crate::format::superblock::{EXTENTS_MAX, Superblock, VERSION_EXTENTS};
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Slots kept for redo files: an eighth, but not more than these. PostgreSQL keeps 64 segments with
 /// its usual `max_wal_size`.
@@ -265,6 +265,15 @@ impl Tier {
         table.free.splice(0..0, more);
         log::info!("the file table of tier `{}` grew to {} files", self.name, table.len());
         true
+    }
+
+    /// Whether a byte of a member lies in an extent. False when the table is locked for so long.
+    pub(crate) fn is_in_extent(&self, member: usize, at: u64, patience: Duration) -> bool {
+        let Some(table) = self.table.try_lock_for(patience) else { return false };
+        table.extents.iter().any(|unit| {
+            let (on, start) = self.geometry.locate(Frame(unit * self.geometry.unit_frames()));
+            on == member && (start..start + self.geometry.unit).contains(&at)
+        })
     }
 
     /// At recovery: the units that the table has grown by are not free, and ours to write to.
