@@ -250,6 +250,36 @@ fn what_storage_does_not_mend_and_what_cannot_be_relied_on() {
 }
 
 #[test]
+fn locks_redo_room_spills_settings_and_whatever_else_dominates() {
+    let of = |name: &str, class, seconds| Pair::new().wait(name, class, false, 100, seconds);
+    let lock = |seconds| of("enq: TX - row lock contention", WaitClass::Application, seconds);
+    speaks("Sessions wait for locks", Some(40.0), "row lock contention: 100 waits", &lock(400), &lock(10));
+    let switch = |seconds| of("log file switch (checkpoint incomplete)", WaitClass::Configuration, seconds);
+    let name = "Requests wait for room in the redo";
+    speaks(name, Some(10.0), "checkpoint incomplete): 100 waits", &switch(100), &switch(5));
+    let spill = |mib: u64| {
+        Pair::new()
+            .counter("temporary files", 40)
+            .counter("temporary files, size", mib << 20)
+            .setting("work_mem", "4MB")
+    };
+    speaks("Sorts and hashes spill to files", None, "40 temporary files", &spill(10_000), &spill(10));
+    let fsync = |value| Pair::new().setting("fsync", value).counter(statistic::USER_COMMITS, 17_466);
+    speaks(
+        "A crash can lose what was acknowledged",
+        None,
+        "17,466 transactions",
+        &fsync("off"),
+        &fsync("on"),
+    );
+    let both = fsync("off").wait("log file sync", WaitClass::Commit, false, 100, 500).findings();
+    assert_eq!(both[0].name, "A crash can lose what was acknowledged", "whatever takes longer");
+    let dominant = |seconds| of("gc buffer busy acquire", WaitClass::Cluster, seconds);
+    let name = "One wait event is much of DB time";
+    speaks(name, Some(30.0), "gc buffer busy acquire (class Cluster)", &dominant(300), &dominant(100));
+}
+
+#[test]
 fn no_impact_is_over_a_hundred_whatever_was_counted() {
     // Sessions wait beside one another, and DB time may be counted more coarsely than waits.
     let names = ["log file sync", "db file sequential read", "free buffer waits", "redo sync"];

@@ -3,11 +3,20 @@
 use tiersmith_events::WaitClass;
 
 use super::{Finding, attach, of_db_time, sampled_share};
+use crate::known::statistic;
 use crate::report::page_cache_hit;
 use crate::{Interval, figure};
 
 /// Share of DB time from which on it is worth saying.
 const LEAST_PERCENT: f64 = 10.0;
+
+/// Below this share of pages found in the cache, many reads are worth saying even where they are fast:
+/// each costs a call of the system and a copy.
+const LOW_HIT_PERCENT: f64 = 90.0;
+const MANY_A_SECOND: f64 = 1_000.0;
+
+/// A read below this did not wait for a disk: the system's page cache had it.
+const FAST_NS: f64 = 50_000.0;
 
 /// Above this share of pages found in the cache, more of it finds little more.
 const GOOD_HIT_PERCENT: f64 = 99.0;
@@ -42,8 +51,15 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             )
         }
     };
-    (percent >= LEAST_PERCENT).then(|| Finding {
-        name: "Page cache too small, or data on slow storage".to_owned(),
+    let missed = of.counter(statistic::PHYSICAL_READS).unwrap_or(0);
+    let many = hit < LOW_HIT_PERCENT && missed as f64 / of.elapsed_s() >= MANY_A_SECOND;
+    let fast = count > 0 && ns > 0 && (ns as f64 / count as f64) < FAST_NS;
+    let name = match fast {
+        true => "Page cache too small",
+        false => "Page cache too small, or data on slow storage",
+    };
+    (percent >= LEAST_PERCENT || (many && fast)).then(|| Finding {
+        name: name.to_owned(),
         impact_percent: Some(percent),
         evidence: vec![how, format!("{} % of the pages asked for were in the page cache.", figure::percent(hit))],
         advice: "Give the database's page cache more memory if there is some; else a flash cache holds what is read again. Look at the \
@@ -57,7 +73,6 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
 mod tests {
     use super::super::made::minute;
     use super::*;
-    use crate::known::statistic;
 
     #[test]
     fn it_needs_time_in_reads_and_a_cache_that_misses() {
@@ -73,6 +88,16 @@ mod tests {
         assert_eq!(find(&of(30, 10)), None);
         assert_eq!(find(&of(30, 20_000)), None, "most of them went past the cache");
         assert_eq!(find(&minute().interval()), None);
+        // A hundred thousand reads of 20 us: not slow storage, and too many all the same.
+        let fast = |reads: u64| {
+            let made = minute()
+                .wait("db file sequential read", WaitClass::UserIo, false, 100 * reads, 2)
+                .counter(statistic::LOGICAL_READS, 200 * reads)
+                .counter(statistic::PHYSICAL_READS, 100 * reads);
+            find(&made.interval())
+        };
+        assert!(fast(1_000).is_some_and(|found| found.name == "Page cache too small"));
+        assert_eq!(fast(100), None, "167 a second");
         // Oracle tells reads past the cache: nearly all of these were such.
         let past = minute()
             .wait("db file sequential read", WaitClass::UserIo, false, 1000, 30)

@@ -6,6 +6,14 @@ use crate::{Interval, figure};
 /// Share of processor time from which on a machine is full.
 const FULL_PERCENT: f64 = 90.0;
 
+/// Of what keeps the processors busy, the share below which it is not this database.
+const LEAST_SHARE: f64 = 0.2;
+
+/// The most processor time that the database can have used, as far as the source tells.
+fn of_this_database(of: &Interval) -> Option<u64> {
+    of.db_cpu_ns.or(of.process_cpu_ns).or(of.db_time_ns)
+}
+
 pub(super) fn find(of: &Interval) -> Option<Finding> {
     if super::is_elsewhere(of) {
         return None;
@@ -16,6 +24,9 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     let percent = busy / all * 100.0;
     // Not a number if nothing was counted.
     if percent.is_nan() || percent < FULL_PERCENT {
+        return None;
+    }
+    if of_this_database(of).is_some_and(|ns| (ns as f64) < busy * LEAST_SHARE) {
         return None;
     }
     let mut evidence =
@@ -49,5 +60,13 @@ mod tests {
         );
         assert_eq!(find(&minute().busy(60).interval()), None);
         assert_eq!(find(&minute().busy(0).interval()), None);
+        // Another program has the processors: this database was hardly active.
+        let idle = |db_time_s: u64| {
+            let mut made = minute().busy(95);
+            made.end.db_time_ns = Some(db_time_s * 1_000_000_000);
+            find(&made.interval())
+        };
+        assert_eq!(idle(5), None);
+        assert!(idle(50).is_some());
     }
 }

@@ -37,10 +37,13 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         impact_percent: Some(percent),
         evidence,
         advice: match super::target(of) {
-            Some("redis") => "Fewer of them, or smaller ones (pipelining, commands for many keys), may help more than any storage.",
-            _ => "Look at its plan (EXPLAIN ANALYZE). An index or fewer runs may help more than any storage.",
-        }
-        .to_owned(),
+            Some("redis") => "Fewer of them, or smaller ones (pipelining, commands for many keys), may help more than any storage."
+                .to_owned(),
+            _ => format!(
+                "Look at its plan ({}). An index or fewer runs may help more than any storage.",
+                super::plan(of)
+            ),
+        },
         tiersmith: None,
     })
 }
@@ -65,6 +68,20 @@ mod tests {
             made.end.statements = vec![row("a", seconds), row("b", 1)];
             find(&made.interval())
         };
+        let of_oracle = {
+            let mut made = minute();
+            let row = |id: &str, seconds: u64| StatementStat {
+                id: id.to_owned(),
+                total_ns: seconds * 1_000_000_000,
+                ..StatementStat::default()
+            };
+            made.end.statements = vec![row("a", 60), row("b", 1)];
+            for snapshot in [&mut made.begin, &mut made.end] {
+                snapshot.source.product = "Oracle".to_owned();
+            }
+            find(&made.interval()).expect("it speaks")
+        };
+        assert!(of_oracle.advice.contains("DBMS_XPLAN") && !of_oracle.advice.contains("ANALYZE"));
         assert!(of(60).is_some_and(|found| found.evidence[0].contains("select a")));
         assert_eq!(of(40), None);
         let idle = |ns| {

@@ -4,6 +4,7 @@
 //! hold; it never guesses. Impact is a share of DB time where that is known; where it comes from samples the finding says so.
 //!
 //! To add one: copy `free_buffers.rs`, the smallest; a line in `RULES`; a test of both sides in the same file.
+//! `dominant_event.rs` comes after all of them: it speaks of what they passed over.
 //!
 //! Deliberately absent: costs and devices to buy (the advisor's), changes made by the program.
 //!
@@ -13,15 +14,20 @@ mod cache_too_small;
 mod checkpoints;
 mod commit_waits;
 mod cpu_bound;
+mod dominant_event;
 mod doublewrite;
 mod flash_hit_ratio;
 mod free_buffers;
 mod full_pages;
 mod hot_files;
 mod hot_statement;
+mod lock_waits;
+mod redo_space;
 mod run_queue;
 mod short_interval;
 mod slow_redo;
+mod spills;
+mod unsafe_settings;
 
 use serde::{Deserialize, Serialize};
 use tiersmith_events::WaitClass;
@@ -49,7 +55,7 @@ pub struct Finding {
 type Rule = fn(&Interval) -> Option<Finding>;
 
 /// Every rule.
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 17] = [
     commit_waits::find,
     slow_redo::find,
     checkpoints::find,
@@ -63,12 +69,21 @@ const RULES: [Rule; 13] = [
     cpu_bound::find,
     run_queue::find,
     short_interval::find,
+    lock_waits::find,
+    redo_space::find,
+    spills::find,
+    unsafe_settings::find,
 ];
 
-/// What the rules find in an interval, largest impact first; those without a known impact behind the others.
+/// What the rules find in an interval: what can lose data, then by impact; those without a known impact
+/// behind the others.
 pub fn findings(of: &Interval) -> Vec<Finding> {
     let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| rule(of)).collect();
-    let key = |finding: &Finding| finding.impact_percent.unwrap_or(-1.0);
+    found.extend(dominant_event::find(of, &found));
+    let key = |finding: &Finding| match finding.impact_percent {
+        _ if finding.name == unsafe_settings::NAME => f64::INFINITY,
+        percent => percent.unwrap_or(-1.0),
+    };
     found.sort_by(|a, b| key(b).total_cmp(&key(a)));
     found
 }
@@ -142,6 +157,18 @@ fn synced_most(of: &Interval) -> Option<Synced<'_>> {
 
 fn is_oracle(of: &Interval) -> bool {
     of.end.source.is_oracle()
+}
+
+/// How the plan of a statement is looked at.
+fn plan(of: &Interval) -> &'static str {
+    match of.end.source.product.to_ascii_lowercase() {
+        product if product.starts_with("postgres") => "EXPLAIN (ANALYZE, BUFFERS)",
+        product if product.starts_with("mariadb") => "ANALYZE FORMAT=JSON",
+        product if product.starts_with("mysql") => "EXPLAIN ANALYZE",
+        product if product.starts_with("oracle") => "DBMS_XPLAN.DISPLAY_CURSOR with its SQL id",
+        product if product.starts_with("sqlite") => "EXPLAIN QUERY PLAN",
+        _ => "the database's EXPLAIN",
+    }
 }
 
 /// Whether the source is a home with a tier already.

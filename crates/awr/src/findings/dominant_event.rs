@@ -1,0 +1,175 @@
+//! One wait event is much of DB time, and no other rule is about it: nothing dominant is passed
+//! over.
+
+use tiersmith_events::WaitClass;
+
+use super::{Finding, lock_waits, of_db_time, redo_space};
+use crate::{Interval, WaitDelta, figure, known};
+
+/// Share of DB time from which on an event must be spoken of.
+const LEAST_PERCENT: f64 = 20.0;
+
+/// So many sightings make a share of them that can be relied on.
+const LEAST_SEEN: u64 = 50;
+
+/// The findings that are about an event, by the beginnings of their names.
+fn about(name: &str, class: WaitClass) -> &'static [&'static str] {
+    match (name, class) {
+        (_, WaitClass::Commit) => &["Commits wait for redo"],
+        (_, WaitClass::Application) => &[lock_waits::NAME],
+        // A write to the tier lasts as long as it waits for room there.
+        ("free buffer waits" | "tier block write" | "tier batch write", _) => &["Waits for free blocks"],
+        ("data file write", _) => &["Requests write pages out themselves"],
+        (name, _) if redo_space::is_about(name) => &[redo_space::NAME],
+        (name, _) if name.starts_with("direct path") && name.ends_with(" temp") => {
+            &["Sorts and hashes spill"]
+        }
+        (_, WaitClass::UserIo) => {
+            &["Page cache too small", "Flash cache hit ratio low", "A few files are most"]
+        }
+        _ => &[],
+    }
+}
+
+/// After the other rules: `found` is what they say.
+pub(super) fn find(of: &Interval, found: &[Finding]) -> Option<Finding> {
+    let passed_over = |name: &str, class: WaitClass| {
+        let about = about(name, class);
+        !found.iter().any(|finding| about.iter().any(|begin| finding.name.starts_with(begin)))
+    };
+    let (percent, evidence, name, class) =
+        measured(of, &passed_over).or_else(|| sampled(of, &passed_over))?;
+    let mut evidence = vec![evidence];
+    let help = known::help_of_event(&name);
+    if !help.is_empty() {
+        evidence.push(help.to_owned());
+    }
+    Some(Finding {
+        name: "One wait event is much of DB time".to_owned(),
+        impact_percent: Some(percent),
+        evidence,
+        advice: advice(&name, class).to_owned(),
+        tiersmith: None,
+    })
+}
+
+type Found = (f64, String, String, WaitClass);
+
+fn measured(of: &Interval, passed_over: &dyn Fn(&str, WaitClass) -> bool) -> Option<Found> {
+    let longest = |wait: &&WaitDelta| wait.total_ns;
+    let outer = of.foreground().into_iter().filter(|wait| wait.count > 0 && !wait.is_inside_another());
+    let wait = outer.filter(|wait| passed_over(&wait.name, wait.class)).max_by_key(longest)?;
+    let percent = of_db_time(of, wait.total_ns).filter(|percent| *percent >= LEAST_PERCENT)?;
+    let evidence = format!(
+        "{} (class {}): {} waits of {} on average are {} % of DB time.",
+        figure::visible(&wait.name),
+        wait.class,
+        figure::count(wait.count),
+        figure::nanoseconds(wait.mean_ns().unwrap_or(0.0)),
+        figure::percent(percent)
+    );
+    Some((percent, evidence, wait.name.clone(), wait.class))
+}
+
+fn sampled(of: &Interval, passed_over: &dyn Fn(&str, WaitClass) -> bool) -> Option<Found> {
+    let sampling = of.sampling.as_ref()?;
+    let all = sampling.seen();
+    let (event, class) = sampling
+        .events
+        .iter()
+        .filter_map(|event| Some((event, WaitClass::from_name(&event.class)?)))
+        .filter(|(event, class)| *class != WaitClass::Idle && passed_over(&event.name, *class))
+        .max_by_key(|(event, _)| event.seen)?;
+    let percent = event.seen as f64 / all as f64 * 100.0;
+    if all < LEAST_SEEN || percent < LEAST_PERCENT {
+        return None;
+    }
+    let evidence = format!(
+        "{} (class {class}): in {} % of {} sightings of active sessions (sampled, not measured).",
+        figure::visible(&event.name),
+        figure::percent(percent),
+        figure::count(all)
+    );
+    Some((percent, evidence, event.name.clone(), class))
+}
+
+fn advice(name: &str, class: WaitClass) -> &'static str {
+    match class {
+        WaitClass::UserIo if name.contains("write") => {
+            "Requests write, and wait for it: see which statements change most. If the mean is far above what the \
+             storage can do (tiersmith probe), it is overloaded."
+        }
+        WaitClass::UserIo => {
+            "See which statements and files read most, and whether they must: an index may read less, more memory \
+             holds more. If the mean is far above what the storage can do (tiersmith probe), it is overloaded."
+        }
+        WaitClass::SystemIo => {
+            "Background work writes or reads; see which, and move it off the storage of requests."
+        }
+        WaitClass::Cluster => {
+            "Instances ask each other for the same blocks. Let work on the same rows run on one instance (services), \
+             spread hot blocks (hash partitions, reverse keys), and check the interconnect."
+        }
+        WaitClass::Concurrency => {
+            "Sessions meet at the same place in memory: hot blocks, the shared pool, a latch. Find the statements that do \
+             (many parses, one hot index), and spread or run them less. Storage does not help."
+        }
+        WaitClass::Network => {
+            "Fetch more rows a round trip, or ask for less; check the network between. Storage does not help."
+        }
+        WaitClass::Scheduler => {
+            "A resource plan holds sessions back: raise its limits, or find what uses the processors."
+        }
+        WaitClass::Configuration => {
+            "A size is too small for the load: see the event's explanation for which, and raise it."
+        }
+        WaitClass::Administrative => {
+            "A command of an administrator makes sessions wait: run it at another time."
+        }
+        _ => {
+            "Find the statements and sessions that wait for it, and what the database's manual says of the event."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings;
+    use super::super::made::minute;
+    use super::*;
+
+    const NAME: &str = "One wait event is much of DB time";
+
+    #[test]
+    fn what_no_other_rule_is_about_is_spoken_of_from_a_fifth_on() {
+        let of = |name, class, seconds| {
+            let found = findings(&minute().wait(name, class, false, 1000, seconds).interval());
+            found.into_iter().find(|finding| finding.name == NAME)
+        };
+        let found = of("gc buffer busy acquire", WaitClass::Cluster, 30).expect("dominant");
+        assert_eq!(found.impact_percent, Some(30.0));
+        assert!(
+            found.evidence[0].contains("class Cluster") && found.advice.contains("interconnect"),
+            "{found:?}"
+        );
+        assert!(of("cell single block physical read", WaitClass::UserIo, 25).is_some());
+        assert_eq!(of("gc buffer busy acquire", WaitClass::Cluster, 19), None);
+        // These have findings of their own.
+        assert_eq!(of("log file sync", WaitClass::Commit, 50), None);
+        assert_eq!(of("free buffer waits", WaitClass::Configuration, 50), None);
+        assert_eq!(of("enq: TX - row lock contention", WaitClass::Application, 50), None);
+        assert_eq!(of("log buffer space", WaitClass::Configuration, 50), None);
+    }
+
+    #[test]
+    fn a_second_event_is_spoken_of_when_the_first_has_a_finding() {
+        let found = findings(
+            &minute()
+                .wait("log file sync", WaitClass::Commit, false, 10, 50)
+                .wait("latch: shared pool", WaitClass::Concurrency, false, 10, 25)
+                .interval(),
+        );
+        let names: Vec<&str> = found.iter().map(|finding| finding.name.as_str()).collect();
+        assert!(names.contains(&"Commits wait for redo") && names.contains(&NAME), "{names:?}");
+    }
+}

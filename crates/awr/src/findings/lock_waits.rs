@@ -1,0 +1,117 @@
+//! Sessions wait for locks that other sessions hold.
+//!
+//! Deliberately absent: who holds them, which no snapshot has.
+
+use tiersmith_events::WaitClass;
+
+use super::{Finding, class_ns, is_oracle, of_db_time, sampled_share, target};
+use crate::{Interval, figure};
+
+/// Share of DB time from which on it is worth saying.
+const LEAST_PERCENT: f64 = 5.0;
+
+/// So many events are named.
+const NAMED: usize = 3;
+
+pub(super) const NAME: &str = "Sessions wait for locks";
+
+pub(super) fn find(of: &Interval) -> Option<Finding> {
+    let ns = class_ns(of, WaitClass::Application);
+    let (percent, mut evidence) = match of_db_time(of, ns).filter(|_| ns > 0) {
+        Some(percent) => {
+            let mut waits = of.foreground();
+            waits.retain(|wait| wait.class == WaitClass::Application && wait.count > 0);
+            waits.sort_by_key(|wait| std::cmp::Reverse(wait.total_ns));
+            let lines = waits.into_iter().take(NAMED).map(|wait| {
+                format!(
+                    "{}: {} waits of {} on average.",
+                    figure::visible(&wait.name),
+                    figure::count(wait.count),
+                    figure::nanoseconds(wait.mean_ns().unwrap_or(0.0))
+                )
+            });
+            (percent, lines.collect::<Vec<String>>())
+        }
+        None => {
+            let (percent, _) = sampled_share(of, WaitClass::Application)?;
+            let sampling = of.sampling.as_ref()?;
+            let mut seen: Vec<_> =
+                sampling.events.iter().filter(|event| event.class == WaitClass::Application.name()).collect();
+            seen.sort_by_key(|event| std::cmp::Reverse(event.seen));
+            let lines = seen.into_iter().take(NAMED).map(|event| {
+                format!(
+                    "{}: seen {} times (sampled, not measured).",
+                    figure::visible(&event.name),
+                    figure::count(event.seen)
+                )
+            });
+            (percent, lines.collect())
+        }
+    };
+    if percent < LEAST_PERCENT {
+        return None;
+    }
+    evidence.insert(0, format!("Waits of class Application are {} % of the time.", figure::percent(percent)));
+    let who = match target(of) {
+        Some("postgres") => "pg_blocking_pids() in pg_stat_activity says who blocks whom while it lasts.",
+        Some("mariadb") => {
+            "information_schema.innodb_trx, and sys.innodb_lock_waits in MySQL, say who blocks whom while it lasts."
+        }
+        _ if is_oracle(of) => {
+            "FINAL_BLOCKING_SESSION in V$SESSION and in the active session history says who blocks."
+        }
+        _ => "The database's own view of locks says who blocks whom while it lasts.",
+    };
+    Some(Finding {
+        name: NAME.to_owned(),
+        impact_percent: Some(percent),
+        evidence,
+        advice: format!(
+            "{who} Shorten the transactions that hold the locks, change rows in one order everywhere, and do not wait for a user or another \
+             system between a change and its commit. Faster storage helps only as far as it makes those transactions shorter."
+        ),
+        tiersmith: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::minute;
+    use super::*;
+    use crate::Sampling;
+
+    #[test]
+    fn measured_and_sampled_locks_are_found_and_a_few_are_not() {
+        let of = |seconds| {
+            minute()
+                .wait("enq: TX - row lock contention", WaitClass::Application, false, 10, seconds)
+                .interval()
+        };
+        let found = find(&of(40)).expect("locks");
+        assert_eq!(found.impact_percent, Some(40.0));
+        assert!(found.evidence[1].contains("row lock contention: 10 waits of 4.00s"), "{found:?}");
+        assert_eq!(find(&of(4)), None);
+        let sampled = |locks: u64| {
+            let mut made = minute();
+            made.begin.sampling = Some(Sampling::new("s".to_owned(), 1000));
+            let mut sampling = Sampling::new("s".to_owned(), 1000);
+            sampling.looks = 100;
+            for seen in 0..100 {
+                let class = (seen < locks).then_some(WaitClass::Application);
+                sampling.saw(if seen < locks { "Lock: transactionid" } else { "on CPU" }, class);
+            }
+            made.end.sampling = Some(sampling);
+            for snapshot in [&mut made.begin, &mut made.end] {
+                snapshot.source.product = "PostgreSQL".to_owned();
+            }
+            find(&made.interval())
+        };
+        let found = sampled(30).expect("locks");
+        assert!(
+            found.evidence[1].contains("transactionid: seen 30 times")
+                && found.advice.contains("pg_blocking_pids"),
+            "{found:?}"
+        );
+        assert_eq!(sampled(2), None);
+    }
+}
