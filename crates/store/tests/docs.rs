@@ -89,6 +89,33 @@ fn every_invariant_of_crash_safety_is_pinned_by_tests_that_exist() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// The lines of `docs/security.md` that say what holds: each begins a list entry, and its tests are
+/// named at its end. What is not defended has none.
+#[test]
+fn every_line_of_the_threat_model_names_tests_that_exist() {
+    let document = text("docs/security.md");
+    let (defended, not_defended) = document.split_once("## What is not defended").unwrap();
+    assert!(not_defended.lines().any(|line| line.starts_with("- ")));
+    let tests = tests();
+    let mut faults = Vec::new();
+    let entries: Vec<&str> = defended.split("\n- ").skip(1).collect();
+    for entry in &entries {
+        let said = entry.lines().next().unwrap_or_default();
+        let Some((_, named)) = entry.rsplit_once("Test") else {
+            faults.push(format!("no test: {said}"));
+            continue;
+        };
+        let named = quoted(named.split("\n\n").next().unwrap_or_default());
+        if named.is_empty() {
+            faults.push(format!("no test: {said}"));
+        }
+        let missing = named.into_iter().filter(|name| !tests.contains(*name));
+        faults.extend(missing.map(|name| format!("there is no test `{name}`: {said}")));
+    }
+    assert!(entries.len() >= 30, "{} lines were found", entries.len());
+    assert!(faults.is_empty(), "docs/security.md:\n{}", faults.join("\n"));
+}
+
 #[test]
 fn every_planted_bug_is_in_the_table_of_crash_safety() {
     let document = text("docs/crash-safety.md");
