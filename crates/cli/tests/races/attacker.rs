@@ -72,7 +72,7 @@ impl Plan {
             4 => Some(("fast", Kind::RootsTwin)),
             _ => None,
         };
-        let by_steps = random.bool();
+        let by_steps = random.u8(0..3) == 0;
         let beside: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("work/")).collect();
         let at = (by_steps && random.u8(0..3) > 0).then(|| beside[random.usize(..beside.len())]);
         let at = at.filter(|name| !name.contains('/'));
@@ -187,7 +187,7 @@ impl Work {
         }
         while !self.stopped() && !swapped.is_empty() {
             let swap = &swapped[self.random.usize(..swapped.len())];
-            match if plan.by_steps { 0 } else { self.random.u8(0..4) } {
+            match if plan.by_steps { 0 } else { self.random.u8(0..8) } {
                 // After some of the command's steps, until after some more.
                 0 => {
                     for most in [40, 8] {
@@ -207,7 +207,7 @@ impl Work {
                     self.toggle(swap);
                 }
                 _ => {
-                    for _ in 0..self.random.u32(1..2000) {
+                    for _ in 0..self.random.u32(1..5000) {
                         self.toggle(swap);
                     }
                 }
