@@ -416,7 +416,7 @@ fn damaged_reports_make_an_error_or_a_snapshot_and_no_panic() {
 fn page(tables: &str) -> String {
     format!(
         "<h1>WORKLOAD REPOSITORY report for</h1><table><tr><th></th><th>Snap Time</th></tr><tr><td>Begin Snap:</td><td>24-Aug-26 10:00:00</td>\
-         </tr><tr><td>End Snap:</td><td>24-Aug-26 10:10:00</td></tr></table>{tables}"
+         </tr><tr><td>End Snap:</td><td>24-Aug-26 10:10:00</td></tr></table>{tables}<p/>End of Report</body></html>"
     )
 }
 
@@ -628,4 +628,22 @@ fn a_report_whose_wait_events_are_not_read_says_so_first_of_all() {
     assert!(made.banners[0].starts_with("NO WAIT EVENTS"), "{:?}", made.banners);
     let with = report(&interval(&imported(HTML)));
     assert!(!with.banners.iter().any(|banner| banner.contains("NO WAIT EVENTS")), "{:?}", with.banners);
+}
+
+#[test]
+fn a_file_that_ends_before_its_report_does_is_said_to() {
+    let torn =
+        |imported: &Imported| imported.left_out.iter().any(|line| line.contains("ends before the report"));
+    let whole = [
+        format!("{HTML}<p/>\nEnd of Report\n</body></html>\n"),
+        format!("{TEXT}\nEnd of Report\n"),
+        format!("{STATSPACK}\nEnd of Report ( sp_100_101.lst )\n\n"),
+    ];
+    for text in &whole {
+        assert!(!torn(&imported(text)), "{:?}", imported(text).left_out);
+        let half = text.split("Instance Activity Stats").next().unwrap();
+        let imported = imported(half);
+        assert!(torn(&imported), "{:?}", imported.left_out);
+        assert!(report(&interval(&imported)).text().contains("ends before the report"));
+    }
 }

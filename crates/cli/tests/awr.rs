@@ -443,7 +443,10 @@ fn an_oracle_report_becomes_two_snapshots_and_a_file_that_is_none_imports_nothin
                   <td>1</td><td>24-Aug-26 10:00:00</td></tr><tr><td>End Snap:</td><td>2</td><td>24-Aug-26 10:10:00</td></tr></table>\
                   <table><tr><th>Statistic Name</th><th>Time (s)</th></tr><tr><td>DB time</td><td>60</td></tr></table>\
                   <h3>Undo Segment Summary</h3><table><tr><th>x</th></tr><tr><td>1</td></tr></table>";
-    fs::write(dir.join("awr.html"), report).unwrap();
+    let events = "<h3>Foreground Wait Events</h3><table><tr><th>Event</th><th>Waits</th><th>Total Wait Time (s)</th></tr>\
+                  <tr><td>log file sync</td><td>1,000</td><td>9</td></tr></table>";
+    fs::write(dir.join("awr.html"), format!("{report}{events}End of Report")).unwrap();
+    fs::write(dir.join("without.html"), report).unwrap();
     fs::write(dir.join("other.html"), "<p>no report").unwrap();
     refused(dir, &["awr", "import", "awr.html", "other.html", "--to", "oracle.db"], "other.html");
     assert!(!dir.join("oracle.db").exists());
@@ -454,4 +457,9 @@ fn an_oracle_report_becomes_two_snapshots_and_a_file_that_is_none_imports_nothin
     );
     let text = good(dir, &["awr", "report", "--in", "oracle.db", "1", "2"]);
     assert!(text.contains("SHOP") && text.contains("2026-08-24 10:10:00"), "{text}");
+    // A report of which nothing about waits could be read is no good end.
+    let output = tiersmith(dir, &["awr", "import", "without.html", "--to", "oracle.db"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("NO WAIT EVENTS") && said.contains("ends before the report does"), "{said}");
 }

@@ -166,5 +166,21 @@ pub fn parse(text: &str, place: &str) -> Result<Imported> {
     } else {
         return Err(foreign("there is no title of such a report in it"));
     };
-    build::snapshots(kind, grids, text).map_err(|reason| foreign(&reason))
+    let mut imported = build::snapshots(kind, grids, text).map_err(|reason| foreign(&reason))?;
+    if !is_whole(text) {
+        let torn = "all behind the end of the file, which ends before the report does".to_owned();
+        imported.left_out.push(torn.clone());
+        [&mut imported.begin, &mut imported.end].map(|snapshot| snapshot.missing.push(torn.clone()));
+    }
+    Ok(imported)
+}
+
+/// Whether the last words are those of a whole report, in every layout.
+fn is_whole(text: &str) -> bool {
+    const LAST: &[u8] = b"end of report";
+    /// How much may follow: the end of the page, the name of a spooled file.
+    const BEHIND: usize = 4096;
+    let bytes = text.trim_end().as_bytes();
+    let tail = &bytes[bytes.len().saturating_sub(BEHIND)..];
+    tail.windows(LAST.len()).any(|words| words.eq_ignore_ascii_case(LAST))
 }
