@@ -113,6 +113,14 @@ pub fn check(map: &Mapping) -> Result<Report, Error> {
         reader.walk(node, true, &mut heap, &mut report);
         node = reader.word(node + 24);
     }
+    for node in std::mem::take(&mut heap.nodes) {
+        if heap.refer(node, 256, &mut report) {
+            reader.walk(node, false, &mut heap, &mut report);
+        }
+    }
+    if !heap.nodes.is_empty() {
+        report.find(6, "a hash is in a hash".into());
+    }
     heap.compare(&reader, &mut report);
     Ok(report)
 }
@@ -214,6 +222,8 @@ struct Heap {
     /// First unit to units.
     runs: HashMap<u64, u64>,
     referred: HashSet<u64>,
+    /// Nodes of hashes, still to be walked over.
+    nodes: Vec<u64>,
 }
 
 impl Reader<'_> {
@@ -306,7 +316,7 @@ impl Reader<'_> {
             }
             unit += units;
         }
-        Heap { plan: self.plan, slabs, runs, referred: HashSet::new() }
+        Heap { plan: self.plan, slabs, runs, referred: HashSet::new(), nodes: Vec::new() }
     }
 
     /// Walks over the index of a database or trash node; returns its keys.
@@ -317,7 +327,7 @@ impl Reader<'_> {
             report.find(6, format!("the index at {base} has {buckets} buckets"));
             return 0;
         }
-        if buckets > 0 && !trash {
+        if buckets > 0 && base < 16384 {
             heap.refer(self.word(base + 24), 256, report);
         }
         let chunks = buckets.div_ceil(1024);
@@ -339,11 +349,11 @@ impl Reader<'_> {
         }
         let said = (self.word(base + 8), self.word(base + 16));
         if !trash && said != (keys, expiring) {
+            let (all, some) = said;
             report.find(
                 7,
                 format!(
-                    "the database at {base} says {said:?} keys and expiring ones, and has {:?}",
-                    (keys, expiring)
+                    "the index at {base} says {all} keys, of which {some} expire; it has {keys} and {expiring}"
                 ),
             );
         }
@@ -404,11 +414,14 @@ impl Reader<'_> {
             }
             _ => 0,
         };
-        if total > room || first >> 32 & 0xff != 1 || first >> 41 & 0x7f != 0 {
+        if total > room || !(1..=3).contains(&(first >> 32 & 0xff)) || first >> 41 & 0x7f != 0 {
             report.find(6, format!("the entry at {at} cannot be one: its first word is {first:#x}"));
             return None;
         }
         let key = self.bytes(at + key_at, key_len);
+        if first >> 32 & 0xff == 3 {
+            heap.nodes.push(u64_at(&self.bytes(at + key_at + key_len, value_len), 0));
+        }
         let hash = hash_bytes(&key, self.plan.seed);
         if let Some((bucket, buckets)) = number {
             let mut power = 1;

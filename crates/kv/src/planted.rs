@@ -42,6 +42,8 @@ pub enum Planted {
     CountLater,
     /// A bucket's entries are moved to the new bucket in two commits.
     SplitInTwo,
+    /// A hash's index goes to the trash before the hash is gone.
+    IndexGoesFirst,
     /// FLUSHDB empties the database before the trash has its index.
     FlushForgetsTrash,
 }
@@ -65,6 +67,7 @@ impl Planted {
         Planted::ExecOneByOne,
         Planted::CountLater,
         Planted::SplitInTwo,
+        Planted::IndexGoesFirst,
         Planted::FlushForgetsTrash,
     ];
 

@@ -7,6 +7,7 @@ use tiersmith_pmem::Mapping;
 use crate::command::{Configuration, Session, Shared, step};
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
+use crate::format::entry::kind;
 use crate::heap::Heap;
 use crate::keyspace::Keyspace;
 use crate::planted::Planted;
@@ -93,8 +94,16 @@ impl Local {
         let mut all = Contents::new();
         for db in 0..DATABASE_COUNT {
             self.keys.for_each(db, |key, found| {
-                let value = (self.keys.value(found), found.header.expires);
-                assert!(all.insert((db, key.to_vec()), value).is_none(), "{key:?} is there twice");
+                let value = match found.header.kind {
+                    kind::STRING => self.keys.value(found),
+                    _ => {
+                        let mut fields = self.keys.fields(found);
+                        fields.sort();
+                        fields.into_iter().flat_map(|(field, value)| [field, value]).flatten().collect()
+                    }
+                };
+                let value = (value, found.header.expires);
+                assert!(all.insert((db, key.to_vec()), value).is_none(), "a key is there twice");
             });
         }
         all

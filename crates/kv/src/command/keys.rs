@@ -11,6 +11,7 @@ const SCAN_COUNT: i64 = 10;
 fn type_name(kind_of: u8) -> &'static str {
     match kind_of {
         kind::STRING => "string",
+        kind::HASH | kind::HASH_INDEXED => "hash",
         _ => "none",
     }
 }
@@ -44,9 +45,7 @@ fn rename_to(context: &mut Context<'_>, args: &Arguments<'_>, over: bool) -> Res
     if !over && context.keys.get(db, args[2]).is_some() {
         return Ok(false);
     }
-    let value = context.keys.value(&found);
-    context.keys.put(db, args[2], found.header.kind, &[&value], found.header.expires)?;
-    context.keys.remove(db, args[1]);
+    context.keys.rename((db, args[1]), &found, (db, args[2]))?;
     Ok(true)
 }
 
@@ -93,8 +92,7 @@ pub(crate) fn copy(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let there = context.keys.get(to, args[2]).is_some();
     let copied = match found {
         Some(found) if replace || !there => {
-            let value = context.keys.value(&found);
-            context.keys.put(to, args[2], found.header.kind, &[&value], found.header.expires)?;
+            context.keys.copy(&found, to, args[2])?;
             true
         }
         _ => false,
@@ -110,9 +108,8 @@ pub(crate) fn move_to(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     }
     let moved = match context.keys.get(from, args[1]) {
         Some(found) if context.keys.get(to, args[1]).is_none() => {
-            let value = context.keys.value(&found);
-            context.keys.put(to, args[1], found.header.kind, &[&value], found.header.expires)?;
-            context.keys.remove(from, args[1])
+            context.keys.rename((from, args[1]), &found, (to, args[1]))?;
+            true
         }
         _ => false,
     };
@@ -197,6 +194,10 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             ));
         }
         ("encoding" | "refcount" | "idletime", None) => context.reply.null(),
+        ("encoding", Some(found)) if found.header.kind == kind::HASH => context.reply.bulk(b"listpack"),
+        ("encoding", Some(found)) if found.header.kind == kind::HASH_INDEXED => {
+            context.reply.bulk(b"hashtable");
+        }
         ("encoding", Some(found)) => {
             let value = context.keys.value(&found);
             let encoding: &[u8] = match value.len() {

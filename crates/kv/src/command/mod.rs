@@ -9,6 +9,7 @@ mod arguments;
 mod bits;
 mod configuration;
 mod connection;
+mod hashes;
 mod information;
 mod keys;
 mod pubsub;

@@ -5,7 +5,7 @@ use super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count};
 use crate::format::entry::{LENGTH_MAX, kind};
 use crate::keyspace::Found;
 
-const WRONG_TYPE: Refusal =
+pub(crate) const WRONG_TYPE: Refusal =
     Refusal::Said("WRONGTYPE Operation against a key holding the wrong kind of value");
 const TOO_LONG: Refusal = Refusal::Said("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 
@@ -351,8 +351,9 @@ pub(crate) fn lcs(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         }
         _ => return Err(SYNTAX),
     };
-    let one = value(context, args[1])?.unwrap_or_default();
-    let other = value(context, args[2])?.unwrap_or_default();
+    let not_strings = |_| Refusal::Said("ERR The specified keys must contain string values");
+    let one = value(context, args[1]).map_err(not_strings)?.unwrap_or_default();
+    let other = value(context, args[2]).map_err(not_strings)?.unwrap_or_default();
     let cells = (one.len() + 1).saturating_mul(other.len() + 1);
     if cells > 1 << 26 {
         return Err(Refusal::Said(

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::{Arguments, Context, Done};
 use super::{
-    bits as b, configuration as cf, connection as c, information as i, keys as k, pubsub as p, strings as s,
-    transactions as t,
+    bits as b, configuration as cf, connection as c, hashes as h, information as i, keys as k, pubsub as p,
+    strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -131,6 +131,24 @@ rows! {
         "bitpos" -3 R, [1 1 1], b::bitpos, "The first bit that is 0 or 1";
         "getbit" 3 RF, [1 1 1], b::getbit, "A bit";
         "setbit" 4 W, [1 1 1], b::setbit, "Set a bit";
+    }
+    "hash" {
+        "hdel" -3 WF, [1 1 1], h::hdel, "Remove fields";
+        "hexists" 3 RF, [1 1 1], h::hexists, "Whether a field is there";
+        "hget" 3 RF, [1 1 1], h::hget, "The value of a field";
+        "hgetall" 2 R, [1 1 1], h::hgetall, "All fields with their values";
+        "hincrby" 4 WF, [1 1 1], h::hincrby, "Add a number to a field";
+        "hincrbyfloat" 4 WF, [1 1 1], h::hincrbyfloat, "Add a number with a fraction to a field";
+        "hkeys" 2 R, [1 1 1], h::hkeys, "All fields";
+        "hlen" 2 RF, [1 1 1], h::hlen, "How many fields there are";
+        "hmget" -3 RF, [1 1 1], h::hmget, "The values of several fields";
+        "hmset" -4 WF, [1 1 1], h::hmset, "Set several fields";
+        "hrandfield" -2 R, [1 1 1], h::hrandfield, "Some fields";
+        "hscan" -3 R, [1 1 1], h::hscan, "Walk over the fields";
+        "hset" -4 WF, [1 1 1], h::hset, "Set fields";
+        "hsetnx" 4 WF, [1 1 1], h::hsetnx, "Set a field if it is not there";
+        "hstrlen" 3 RF, [1 1 1], h::hstrlen, "The length of a field's value";
+        "hvals" 2 R, [1 1 1], h::hvals, "All values";
     }
     "generic" {
         "copy" -3 W, [1 2 1], k::copy, "Copy a key";

@@ -3,12 +3,17 @@
 //! | from | bytes | what |
 //! |---|---|---|
 //! | 0 | 4 | length of the key |
-//! | 4 | 1 | type: 1 string |
+//! | 4 | 1 | type: 1 string, 2 hash, 3 hash with an index |
 //! | 5 | 1 | bit 0: the key expires |
 //! | 6 | 2 | class of the slot, or 65535: a run |
 //! | 8 | 8 | length of the value |
 //! | 16 | 8 | only if it expires: when, in milliseconds since 1970 |
 //! | | | key, then value |
+//!
+//! The value of a hash (2): 4 bytes with the number of its fields; for each of them 4 bytes with the
+//! length of its name, 4 with that of its value, name, value. The value of a hash with an index (3):
+//! 8 bytes, the offset of a node with the form of a database, whose keys are the fields, as strings
+//! that do not expire.
 //!
 //! What is behind the value in the slot may hold anything: an APPEND puts its bytes there before
 //! it changes the length.
@@ -19,6 +24,10 @@ use super::class;
 pub mod kind {
     /// A string.
     pub const STRING: u8 = 1;
+    /// A hash whose fields are in the value.
+    pub const HASH: u8 = 2;
+    /// A hash whose fields are in an index of their own.
+    pub const HASH_INDEXED: u8 = 3;
 }
 
 /// The longest key and the longest string value, as in Redis.
@@ -91,7 +100,7 @@ impl Header {
             Err(_) if self.class == class::RUN => u64::MAX,
             Err(_) => return false,
         };
-        self.kind == kind::STRING
+        (kind::STRING..=kind::HASH_INDEXED).contains(&self.kind)
             && self.key_len <= LENGTH_MAX
             && self.value_len <= LENGTH_MAX
             && self.total() <= room

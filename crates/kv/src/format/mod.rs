@@ -38,14 +38,15 @@
 //! | 8 | offset of the first node of the trash, or zero |
 //!
 //! # Database
-//! A trash node has this form too: what a FLUSHDB took away, still to be freed.
+//! A trash node has this form too: what a FLUSHDB took away, still to be freed. So has the index of
+//! a hash.
 //!
 //! | from | what |
 //! |---|---|
 //! | 0 | buckets of the index: 0, or 16 and more |
 //! | 8 | keys |
 //! | 16 | keys that expire |
-//! | 24 | trash node: offset of the next one; database: zero |
+//! | 24 | database with buckets: offset of its future trash node; trash: of the next node; else zero |
 //! | 32 | zero, to 64 |
 //! | 64 | 24 directories: offset, or zero |
 //!

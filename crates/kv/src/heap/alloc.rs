@@ -129,7 +129,7 @@ impl Heap {
     pub fn run_units(&self, at: u64) -> u64 {
         match Unit::decode(self.word(self.plan.unit_word_at(self.plan.unit_of(at)))) {
             Some(Unit::Run(units)) => units,
-            other => panic!("BUG: {other:?} at {at}, where a run was expected"),
+            _ => panic!("BUG: no run at {at}, where one was expected"),
         }
     }
 

@@ -7,8 +7,7 @@ use smallvec::SmallVec;
 use super::{Found, Keyspace};
 use crate::format::entry::Header;
 use crate::format::{
-    BUCKETS, CHUNKS, DIRECTORIES, DIRECTORIES_AT, FIRST_BUCKETS, IndexWord, WORDS, bucket_of, class,
-    database_at,
+    BUCKETS, CHUNKS, DIRECTORIES, DIRECTORIES_AT, FIRST_BUCKETS, IndexWord, LOG, WORDS, bucket_of, class,
 };
 use crate::heap::Full;
 use crate::planted::Planted;
@@ -72,8 +71,7 @@ impl Keyspace {
 
     /// The entry of a key, expired or not.
     #[inline]
-    pub(super) fn find(&self, db: u8, key: &[u8], hash: u64) -> Option<Found> {
-        let base = database_at(db);
+    pub(super) fn find(&self, base: u64, key: &[u8], hash: u64) -> Option<Found> {
         let buckets = self.heap.word(base);
         if buckets == 0 {
             return None;
@@ -97,8 +95,7 @@ impl Keyspace {
     }
 
     /// Puts a word into the index, whose key is not in it.
-    pub(super) fn insert(&mut self, db: u8, hash: u64, word: IndexWord) -> Result<(), Full> {
-        let base = database_at(db);
+    pub(super) fn insert(&mut self, base: u64, hash: u64, word: IndexWord) -> Result<(), Full> {
         if self.heap.word(base) == 0 {
             self.make_index(base)?;
         }
@@ -143,10 +140,12 @@ impl Keyspace {
         }
     }
 
-    /// The first buckets of a database, and the trash node that it will need one day.
+    /// The first buckets; and the trash node that a database will need one day.
     fn make_index(&mut self, base: u64) -> Result<(), Full> {
-        let node = self.heap.alloc_slot(NODE)?;
-        self.heap.set(base + 24, node);
+        if base < LOG {
+            let node = self.heap.alloc_slot(NODE)?;
+            self.heap.set(base + 24, node);
+        }
         self.add_chunk(base, 0)?;
         self.heap.set(base, FIRST_BUCKETS);
         Ok(())

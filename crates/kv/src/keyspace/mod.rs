@@ -6,6 +6,7 @@
 //! **Invariants**: a key is in one bucket, the one its hash names; the counts of a database are
 //! those of its index; a slot that nothing points to is free. `check` and the crash tests hold them.
 
+mod hash;
 mod index;
 mod trash;
 mod walk;
@@ -26,6 +27,17 @@ pub struct Found {
     at: u64,
     /// Its first words.
     pub header: Header,
+}
+
+/// A value to be put.
+struct Put<'a> {
+    kind: u8,
+    value: &'a [&'a [u8]],
+    expires: Option<u64>,
+    /// Room behind it.
+    slack: u64,
+    /// What the old value refers to belongs to the new one.
+    goes_on: bool,
 }
 
 /// All databases.
@@ -118,7 +130,7 @@ impl Keyspace {
     #[inline]
     pub fn get(&mut self, db: u8, key: &[u8]) -> Option<Found> {
         let hash = self.heap.hash(key);
-        let found = self.find(db, key, hash)?;
+        let found = self.find(database_at(db), key, hash)?;
         if found.header.expires.is_some_and(|at| at <= self.now_ms) {
             self.unlink(db, key, &found);
             self.expired += 1;
@@ -129,7 +141,7 @@ impl Keyspace {
 
     /// Whether a key is there, without removing it if it has expired.
     pub fn is_expired(&self, db: u8, key: &[u8]) -> bool {
-        self.find(db, key, self.heap.hash(key))
+        self.find(database_at(db), key, self.heap.hash(key))
             .is_some_and(|found| found.header.expires.is_some_and(|at| at <= self.now_ms))
     }
 
@@ -166,19 +178,15 @@ impl Keyspace {
         value: &[&[u8]],
         expires: Option<u64>,
     ) -> Result<(), Full> {
-        self.put_with_slack(db, key, kind, value, expires, 0)
+        let put = Put { kind, value, expires, slack: 0, goes_on: false };
+        self.put_into(database_at(db), key, &put)?;
+        self.touch(db, key);
+        Ok(())
     }
 
-    /// Puts a value with room behind it.
-    fn put_with_slack(
-        &mut self,
-        db: u8,
-        key: &[u8],
-        kind: u8,
-        value: &[&[u8]],
-        expires: Option<u64>,
-        slack: u64,
-    ) -> Result<(), Full> {
+    /// Puts an entry into the index at `base`, in place of whatever was there.
+    fn put_into(&mut self, base: u64, key: &[u8], put: &Put<'_>) -> Result<(), Full> {
+        let Put { kind, value, expires, slack, goes_on } = *put;
         let value_len = value.iter().map(|part| part.len() as u64).sum();
         let key_len = key.len() as u64;
         let mut header = Header { key_len, kind, class: 0, value_len, expires };
@@ -204,18 +212,51 @@ impl Keyspace {
         self.scratch = scratch;
         let hash = self.heap.hash(key);
         let word = IndexWord::new(at, expires.is_some(), hash);
-        match self.find(db, key, hash) {
+        match self.find(base, key, hash) {
             Some(old) => {
                 self.heap.set(old.slot, word.0);
+                if !goes_on {
+                    self.discard_index(&old);
+                }
                 self.heap.free(old.at, old.header.class);
                 let change = i64::from(expires.is_some()) - i64::from(old.header.expires.is_some());
                 if change != 0 {
-                    self.heap.add(database_at(db) + 16, change);
+                    self.heap.add(base + 16, change);
                 }
             }
-            None => self.insert(db, hash, word)?,
+            None => self.insert(base, hash, word)?,
         }
+        Ok(())
+    }
+
+    /// Puts a value that goes on with what the old one had: its index, if it has one.
+    fn put_on(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        found: &Found,
+        value: &[&[u8]],
+        expires: Option<u64>,
+        slack: u64,
+    ) -> Result<(), Full> {
+        let put = Put { kind: found.header.kind, value, expires, slack, goes_on: true };
+        self.put_into(database_at(db), key, &put)?;
         self.touch(db, key);
+        Ok(())
+    }
+
+    /// Moves a key to another name or database, in place of whatever is there.
+    ///
+    /// # Errors
+    /// There is no space.
+    pub fn rename(&mut self, from: (u8, &[u8]), found: &Found, to: (u8, &[u8])) -> Result<(), Full> {
+        let value = self.value(found);
+        self.put(to.0, to.1, found.header.kind, &[&value], found.header.expires)?;
+        // The index may have grown, and the entry's word have moved.
+        if let Some(found) = self.find(database_at(from.0), from.1, self.heap.hash(from.1)) {
+            self.unlink_entry(database_at(from.0), &found);
+            self.touch(from.0, from.1);
+        }
         Ok(())
     }
 
@@ -233,7 +274,7 @@ impl Keyspace {
             return Ok(());
         }
         let value = self.value(found);
-        self.put_with_slack(db, key, header.kind, &[&value, more], header.expires, len / 4)
+        self.put_on(db, key, found, &[&value, more], header.expires, len / 4)
     }
 
     /// Sets when a key expires, or that it does not.
@@ -256,7 +297,7 @@ impl Keyspace {
             }
             _ => {
                 let value = self.value(found);
-                self.put(db, key, found.header.kind, &[&value], expires)
+                self.put_on(db, key, found, &[&value], expires, 0)
             }
         }
     }
@@ -271,12 +312,18 @@ impl Keyspace {
     }
 
     fn unlink(&mut self, db: u8, key: &[u8], found: &Found) {
+        self.discard_index(found);
+        self.unlink_entry(database_at(db), found);
+        self.touch(db, key);
+    }
+
+    /// Takes an entry out of the index at `base`, and leaves alone what its value refers to.
+    fn unlink_entry(&mut self, base: u64, found: &Found) {
         self.heap.set(found.slot, 0);
         self.heap.free(found.at, found.header.class);
-        self.heap.add(database_at(db) + 8, -1);
+        self.heap.add(base + 8, -1);
         if found.header.expires.is_some() {
-            self.heap.add(database_at(db) + 16, -1);
+            self.heap.add(base + 16, -1);
         }
-        self.touch(db, key);
     }
 }

@@ -3,8 +3,9 @@
 //! FLUSHDB moves the words of a database into the trash node that the database has had since its
 //! first key, so it needs no space and takes no time, and can be done in a full tier.
 
-use super::Keyspace;
 use super::index::{NODE, OVERFLOW};
+use super::{Found, Keyspace};
+use crate::format::entry::kind;
 use crate::format::{BUCKETS, CHUNKS, DATABASE, DIRECTORIES_AT, TRASH, WORDS, database_at};
 use crate::planted::Planted;
 
@@ -50,6 +51,23 @@ impl Keyspace {
         self.touch_all(other);
     }
 
+    /// What a value refers to, if it refers to anything, is to be freed.
+    pub(super) fn discard_index(&mut self, found: &Found) {
+        if found.header.kind != kind::HASH_INDEXED {
+            return;
+        }
+        let node = self.node_of(found);
+        // Behind the first node, which may be the one that is just being emptied.
+        let first = self.heap.word(TRASH);
+        let after = if first == 0 { TRASH } else { first + 24 };
+        let next = self.heap.word(after);
+        self.heap.set(node + 24, next);
+        self.heap.set(after, node);
+        if self.heap.planted().is(Planted::IndexGoesFirst) {
+            self.heap.commit();
+        }
+    }
+
     /// Whether something is still to be freed.
     pub fn has_trash(&self) -> bool {
         self.heap.word(TRASH) != 0
@@ -82,8 +100,9 @@ impl Keyspace {
         let bucket = self.heap.word(node) - 1;
         let at = self.bucket_at(node, bucket);
         for (_, word) in self.words_of(at) {
-            let header = self.header(word.entry());
-            self.heap.free(word.entry(), header.class);
+            let found = self.found(word);
+            self.discard_index(&found);
+            self.heap.free(found.at, found.header.class);
         }
         let mut more = self.heap.word(at + WORDS * 8);
         while more != 0 {

@@ -4,18 +4,22 @@ use super::{Found, Keyspace};
 use crate::format::{DATABASE_COUNT, IndexWord, database_at};
 
 impl Keyspace {
+    /// The entry of an index word, without the word's place.
+    pub(super) fn found(&self, word: IndexWord) -> Found {
+        Found { slot: 0, at: word.entry(), header: self.header(word.entry()) }
+    }
+
     /// The key of an entry.
     fn key(&self, word: IndexWord) -> (Vec<u8>, Found) {
-        let at = word.entry();
-        let header = self.header(at);
+        let found = self.found(word);
         let mut key = Vec::new();
-        self.heap.read_to(at + header.bytes(), header.key_len, &mut key);
-        (key, Found { slot: 0, at, header })
+        self.heap.read_to(found.at + found.header.bytes(), found.header.key_len, &mut key);
+        (key, found)
     }
 
     /// The keys of one bucket that have not expired.
-    fn keys_of_bucket(&self, db: u8, bucket: u64, into: &mut Vec<(Vec<u8>, Found)>) {
-        for (slot, word) in self.words_of(self.bucket_at(database_at(db), bucket)) {
+    fn keys_of_bucket(&self, base: u64, bucket: u64, into: &mut Vec<(Vec<u8>, Found)>) {
+        for (slot, word) in self.words_of(self.bucket_at(base, bucket)) {
             let (key, found) = self.key(word);
             if found.header.expires.is_none_or(|at| at > self.now_ms) {
                 into.push((key, Found { slot, ..found }));
@@ -29,24 +33,34 @@ impl Keyspace {
     /// where the index grows between two steps, a bucket that was seen becomes buckets that count
     /// as seen. So a key that is there from the first step to the last is found.
     pub fn scan(&self, db: u8, cursor: u64, into: &mut Vec<(Vec<u8>, Found)>) -> u64 {
-        let buckets = self.heap.word(database_at(db));
+        self.scan_index(database_at(db), cursor, into)
+    }
+
+    /// One step over the index at `base`.
+    pub(super) fn scan_index(&self, base: u64, cursor: u64, into: &mut Vec<(Vec<u8>, Found)>) -> u64 {
+        let buckets = self.heap.word(base);
         if buckets == 0 {
             return 0;
         }
         let low = 1 << buckets.ilog2();
         let first = cursor & (low - 1);
-        self.keys_of_bucket(db, first, into);
+        self.keys_of_bucket(base, first, into);
         if first + low < buckets {
-            self.keys_of_bucket(db, first + low, into);
+            self.keys_of_bucket(base, first + low, into);
         }
         ((first | !(low - 1)).reverse_bits().wrapping_add(1)).reverse_bits()
     }
 
     /// All keys that have not expired.
-    pub fn for_each(&self, db: u8, mut each: impl FnMut(&[u8], &Found)) {
+    pub fn for_each(&self, db: u8, each: impl FnMut(&[u8], &Found)) {
+        self.for_each_in(database_at(db), each);
+    }
+
+    /// All keys in the index at `base` that have not expired.
+    pub(super) fn for_each_in(&self, base: u64, mut each: impl FnMut(&[u8], &Found)) {
         let mut keys = Vec::new();
-        for bucket in 0..self.heap.word(database_at(db)) {
-            self.keys_of_bucket(db, bucket, &mut keys);
+        for bucket in 0..self.heap.word(base) {
+            self.keys_of_bucket(base, bucket, &mut keys);
             for (key, found) in keys.drain(..) {
                 each(&key, &found);
             }
@@ -61,14 +75,14 @@ impl Keyspace {
         }
         let mut keys = Vec::new();
         for _ in 0..1000 {
-            self.keys_of_bucket(db, fastrand::u64(..buckets), &mut keys);
+            self.keys_of_bucket(database_at(db), fastrand::u64(..buckets), &mut keys);
             if !keys.is_empty() {
                 return Some(keys.swap_remove(fastrand::usize(..keys.len())).0);
             }
         }
         // Nearly empty, or nearly all expired.
         (0..buckets).find_map(|bucket| {
-            self.keys_of_bucket(db, bucket, &mut keys);
+            self.keys_of_bucket(database_at(db), bucket, &mut keys);
             keys.pop().map(|(key, _)| key)
         })
     }

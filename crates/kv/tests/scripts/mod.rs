@@ -94,6 +94,32 @@ pub(crate) fn all() -> Vec<Script> {
             ],
         },
         Script {
+            name: "small hashes",
+            units: 8,
+            before: vec![batch(&["HSET h a 1 b 2", "SET s 1"])],
+            batches: vec![
+                batch(&["HSET h a 3 c 4", "HINCRBY n x 5"]),
+                batch(&["HDEL h b", "HSETNX h d y*300"]),
+                batch(&["COPY h h2", "RENAME h h3", "PEXPIRE h3 9000"]),
+                batch(&["HDEL n x", "SET h2 string", "DEL h3"]),
+            ],
+        },
+        Script {
+            name: "hashes with an index",
+            units: 16,
+            before: vec![batch(&["HSET h a 1 b 2"])],
+            batches: vec![
+                batch(&["HSET h p 1*7000 q 2*7000 r 3*7000 s 4*7000 t 5*7000"]),
+                batch(&["HSET h a 3 u 6", "HDEL h p", "HINCRBY h b 5"]),
+                batch(&["PEXPIRE h 9000", "RENAME h i"]),
+                batch(&["HSET h 1 1", "COPY i h REPLACE"]),
+                batch(&["DEL i"]),
+                batch(&["!tidy", "!tidy"]),
+                batch(&["!tidy", "SET h string"]),
+                batch(&["!tidy", "!tidy", "FLUSHALL"]),
+            ],
+        },
+        Script {
             name: "the same again",
             units: 8,
             before: vec![batch(&["SET a 1*100", "SET b 1*100"])],

@@ -1,0 +1,236 @@
+//! Hashes.
+
+use super::arguments::{float, integer, integer_or_refusal, print_float};
+use super::strings::WRONG_TYPE;
+use super::{Arguments, Context, Done, Refusal, SYNTAX, glob, word, wrong_count};
+use crate::format::entry::kind;
+use crate::keyspace::Found;
+
+/// The most fields that HRANDFIELD returns.
+const RANDOM_MAX: i64 = 1 << 24;
+
+/// The hash of a key, if it is there.
+fn hash(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Found>, Refusal> {
+    match context.keys.get(context.session.db, key) {
+        Some(found) if !matches!(found.header.kind, kind::HASH | kind::HASH_INDEXED) => Err(WRONG_TYPE),
+        found => Ok(found),
+    }
+}
+
+fn field(context: &mut Context<'_>, args: &Arguments<'_>) -> Result<Option<Vec<u8>>, Refusal> {
+    Ok(hash(context, args[1])?.and_then(|found| context.keys.field(&found, args[2])))
+}
+
+fn put(context: &mut Context<'_>, args: &Arguments<'_>, name: &str) -> Result<u64, Refusal> {
+    if !args.len().is_multiple_of(2) {
+        return Err(wrong_count(name));
+    }
+    let found = hash(context, args[1])?;
+    let pairs: Vec<(&[u8], &[u8])> = args[2..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    Ok(context.keys.set_fields(context.session.db, args[1], found.as_ref(), &pairs)?)
+}
+
+pub(crate) fn hset(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let added = put(context, args, "hset")?;
+    context.reply.count(added);
+    Ok(())
+}
+
+pub(crate) fn hmset(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    put(context, args, "hmset")?;
+    context.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn hsetnx(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let there = field(context, args)?.is_some();
+    if !there {
+        put(context, args, "hsetnx")?;
+    }
+    context.reply.integer(i64::from(!there));
+    Ok(())
+}
+
+pub(crate) fn hget(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let value = field(context, args)?;
+    context.reply.bulk_or_null(value.as_deref());
+    Ok(())
+}
+
+pub(crate) fn hmget(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let found = hash(context, args[1])?;
+    context.reply.list(args.len() - 2);
+    for name in &args[2..] {
+        let value = found.and_then(|found| context.keys.field(&found, name));
+        context.reply.bulk_or_null(value.as_deref());
+    }
+    Ok(())
+}
+
+pub(crate) fn hdel(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let removed = match hash(context, args[1])? {
+        Some(found) => context.keys.remove_fields(context.session.db, args[1], &found, &args[2..])?,
+        None => 0,
+    };
+    context.reply.count(removed);
+    Ok(())
+}
+
+pub(crate) fn hlen(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let count = hash(context, args[1])?.map_or(0, |found| context.keys.field_count(&found));
+    context.reply.count(count);
+    Ok(())
+}
+
+pub(crate) fn hexists(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let there = field(context, args)?.is_some();
+    context.reply.integer(i64::from(there));
+    Ok(())
+}
+
+pub(crate) fn hstrlen(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let len = field(context, args)?.map_or(0, |value| value.len() as u64);
+    context.reply.count(len);
+    Ok(())
+}
+
+/// Names, values or both of all fields.
+fn all(context: &mut Context<'_>, key: &[u8], names: bool, values: bool) -> Done {
+    let fields = hash(context, key)?.map(|found| context.keys.fields(&found)).unwrap_or_default();
+    if names && values {
+        context.reply.map(fields.len());
+    } else {
+        context.reply.list(fields.len());
+    }
+    for (name, value) in &fields {
+        if names {
+            context.reply.bulk(name);
+        }
+        if values {
+            context.reply.bulk(value);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn hgetall(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    all(context, args[1], true, true)
+}
+
+pub(crate) fn hkeys(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    all(context, args[1], true, false)
+}
+
+pub(crate) fn hvals(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    all(context, args[1], false, true)
+}
+
+fn set_one(context: &mut Context<'_>, args: &Arguments<'_>, value: &[u8]) -> Done {
+    let found = hash(context, args[1])?;
+    context.keys.set_fields(context.session.db, args[1], found.as_ref(), &[(args[2], value)])?;
+    Ok(())
+}
+
+pub(crate) fn hincrby(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let by = integer_or_refusal(args[3])?;
+    let old = match field(context, args)? {
+        Some(value) => integer(&value).ok_or(Refusal::Said("ERR hash value is not an integer"))?,
+        None => 0,
+    };
+    let new = old.checked_add(by).ok_or(Refusal::Said("ERR increment or decrement would overflow"))?;
+    set_one(context, args, new.to_string().as_bytes())?;
+    context.reply.integer(new);
+    Ok(())
+}
+
+pub(crate) fn hincrbyfloat(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let by = float(args[3]).ok_or(Refusal::Said("ERR value is not a valid float"))?;
+    let old = match field(context, args)? {
+        Some(value) => float(&value).ok_or(Refusal::Said("ERR hash value is not a float"))?,
+        None => 0.0,
+    };
+    if !(old + by).is_finite() {
+        return Err(Refusal::Said("ERR increment would produce NaN or Infinity"));
+    }
+    let text = print_float(old + by);
+    set_one(context, args, text.as_bytes())?;
+    context.reply.bulk(text.as_bytes());
+    Ok(())
+}
+
+pub(crate) fn hscan(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let cursor = std::str::from_utf8(args[2]).ok().and_then(|text| text.parse::<u64>().ok());
+    let mut cursor = cursor.ok_or(Refusal::Said("ERR invalid cursor"))?;
+    let (mut count, mut pattern) = (10, None);
+    for option in args[3..].chunks(2) {
+        match option {
+            [name, argument] if word(name) == "count" => count = integer_or_refusal(argument)?,
+            [name, argument] if word(name) == "match" => pattern = Some(*argument),
+            _ => return Err(SYNTAX),
+        }
+    }
+    if count < 1 {
+        return Err(SYNTAX);
+    }
+    let mut fields = Vec::new();
+    if let Some(found) = hash(context, args[1])? {
+        for _ in 0..count.saturating_mul(10) {
+            let (next, some) = context.keys.scan_fields(&found, cursor);
+            cursor = next;
+            fields.extend(some);
+            if cursor == 0 || fields.len() as i64 >= count {
+                break;
+            }
+        }
+    } else {
+        cursor = 0;
+    }
+    fields.retain(|(name, _)| pattern.is_none_or(|pattern| glob(pattern, name, false)));
+    context.reply.list(2);
+    context.reply.bulk(cursor.to_string().as_bytes());
+    context.reply.list(fields.len() * 2);
+    for (name, value) in &fields {
+        context.reply.bulk(name);
+        context.reply.bulk(value);
+    }
+    Ok(())
+}
+
+pub(crate) fn hrandfield(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let (count, values) = match args {
+        [_, _] => (None, false),
+        [_, _, count] => (Some(integer_or_refusal(count)?), false),
+        [_, _, count, option] if word(option) == "withvalues" => (Some(integer_or_refusal(count)?), true),
+        _ => return Err(SYNTAX),
+    };
+    if count.is_some_and(|count| !(-RANDOM_MAX..=i64::MAX / 2).contains(&count)) {
+        return Err(Refusal::Said("ERR value is out of range"));
+    }
+    let mut fields = hash(context, args[1])?.map(|found| context.keys.fields(&found)).unwrap_or_default();
+    let Some(count) = count else {
+        let one = fastrand::choice(&fields).map(|(name, _)| name.as_slice());
+        context.reply.bulk_or_null(one);
+        return Ok(());
+    };
+    let chosen: Vec<_> = if fields.is_empty() {
+        Vec::new()
+    } else if count < 0 {
+        (0..-count).map(|_| fields[fastrand::usize(..fields.len())].clone()).collect()
+    } else {
+        fastrand::shuffle(&mut fields);
+        fields.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+        fields
+    };
+    let nested = values && context.reply.resp3;
+    context.reply.list(chosen.len() * if values && !nested { 2 } else { 1 });
+    for (name, value) in &chosen {
+        if nested {
+            context.reply.list(2);
+        }
+        context.reply.bulk(name);
+        if values {
+            context.reply.bulk(value);
+        }
+    }
+    Ok(())
+}
