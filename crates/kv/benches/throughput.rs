@@ -1,8 +1,8 @@
 //! Durable SETs and GETs, the CPU they cost, the time to serve again, and the space of a pair: this
 //! server beside a real Redis.
 //!
-//! `cargo bench -p tiersmith-kv --bench throughput -- [--quick]`; writes
-//! `target/bench/throughput.json`. Needs `redis-server` and `redis-benchmark`.
+//! `cargo bench -p tiersmith-kv --bench throughput -- [--quick] [--recovery]`; writes
+//! `target/bench/throughput.json`; `--recovery`: space and recovery only, up to 5 million keys. Needs `redis-server` and `redis-benchmark`.
 //!
 //! The tier is a file in `/dev/shm` and stands for persistent memory (EMULATED); so does Redis's
 //! log with `appendfsync always`. Load: `redis-benchmark`, 50 clients over a unix socket, random
@@ -196,7 +196,7 @@ fn run(report: &mut Report) -> Result<(), Failed> {
     report.config("clients", 50);
     let rounds = if report.quick() { 3 } else { report.rounds() };
     let requests = if report.quick() { 200_000 } else { 1_000_000 };
-    {
+    if !report.has_option("--recovery") {
         let ours = Running::ours(scratch.path(), 2 << 30)?;
         let none = Running::redis(scratch.path(), "none", false)?;
         let always = Running::redis(scratch.path(), "always", true)?;
@@ -239,7 +239,9 @@ fn run(report: &mut Report) -> Result<(), Failed> {
         }
     }
     space(report)?;
-    let sizes: &[(&str, u64)] = if report.quick() {
+    let sizes: &[(&str, u64)] = if report.has_option("--recovery") {
+        &[("1m", 1_000_000), ("5m", 5_000_000)]
+    } else if report.quick() {
         &[("1m", 1_000_000)]
     } else {
         &[("1m", 1_000_000), ("5m", 5_000_000), ("20m", 20_000_000)]

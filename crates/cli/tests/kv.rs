@@ -1,0 +1,108 @@
+//! `tiersmith kv` from its start to its check: what it says, what it refuses, what a kill leaves.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn tiersmith(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tiersmith")).args(arguments).output().unwrap()
+}
+
+/// A server that is killed when it is dropped.
+struct Served(Child, String);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // One that has ended already is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(tier: &Path, socket: &Path) -> Served {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tiersmith"))
+        .args(["kv", "--size", "16M", "--emulate", "--port", "0", "--tier"])
+        .arg(tier)
+        .arg("--unixsocket")
+        .arg(socket)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    Served(child, line)
+}
+
+fn ask(socket: &Path, line: &str) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.write_all(format!("{line}\r\nQUIT\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_killed_server_goes_on_with_what_it_acknowledged_and_its_tier_is_sound() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tier, socket) = (directory.path().join("tier"), directory.path().join("socket"));
+    let named = tier.to_str().unwrap();
+    let served = serve(&tier, &socket);
+    assert!(served.1.contains("EMULATED") && served.1.contains(": 0 keys"), "{}", served.1);
+    assert!(ask(&socket, "SET greeting hello").starts_with("+OK"));
+    assert!(ask(&socket, "INFO tier").contains("tier_label:EMULATED"));
+    let second = tiersmith(&["kv", "--tier", named, "--emulate", "--port", "0", "--unixsocket", "x"]);
+    assert_eq!(second.status.code(), Some(2));
+    assert!(!String::from_utf8_lossy(&second.stderr).contains("panicked"));
+    let in_use = tiersmith(&["kv", "check", named]);
+    assert_eq!(in_use.status.code(), Some(2), "a tier that is served is not checked");
+    drop(served);
+    let checked = tiersmith(&["kv", "check", named]);
+    assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stdout));
+    let served = serve(&tier, &socket);
+    assert!(served.1.contains(": 1 keys"), "{}", served.1);
+    assert!(ask(&socket, "GET greeting").contains("hello"));
+    for key in ["a", "b", "c"] {
+        ask(&socket, &format!("SET {key} 1"));
+    }
+    drop(served);
+    // The number of buckets, which none of the last two commits has in its record.
+    let mut bytes = std::fs::read(&tier).unwrap();
+    bytes[12288] = 0;
+    std::fs::write(&tier, &bytes).unwrap();
+    let checked = tiersmith(&["kv", "check", named, "--json"]);
+    assert_eq!(checked.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!(json["sound"], false);
+}
+
+#[test]
+fn what_is_no_tier_is_left_alone_and_a_disk_is_no_persistent_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = directory.path().join("other");
+    std::fs::write(&other, "somebody's data ".repeat(100_000)).unwrap();
+    let before = std::fs::read(&other).unwrap();
+    let named = other.to_str().unwrap();
+    for arguments in [
+        &["kv", "--tier", named, "--emulate", "--port", "0", "--unixsocket", "x"][..],
+        &["kv", "check", named],
+    ] {
+        let output = tiersmith(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("not a key-value tier"), "{said}");
+    }
+    assert!(std::fs::read(&other).unwrap() == before, "the file was changed");
+    let new = directory.path().join("new");
+    let output = tiersmith(&["kv", "--tier", new.to_str().unwrap(), "--size", "16M"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!new.exists());
+    for (setting, said) in [("appendfsync=no", "always `always`"), ("port", "takes NAME=VALUE")] {
+        let tier = new.to_str().unwrap();
+        let output = tiersmith(&["kv", "--tier", tier, "--emulate", "--set", setting]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(said), "{error}");
+    }
+}
