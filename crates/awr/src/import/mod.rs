@@ -170,7 +170,9 @@ pub fn parse(text: &str, place: &str) -> Result<Imported> {
     if !is_whole(text) {
         let torn = "all behind the end of the file, which ends before the report does".to_owned();
         imported.left_out.push(torn.clone());
-        [&mut imported.begin, &mut imported.end].map(|snapshot| snapshot.missing.push(torn.clone()));
+        for snapshot in [&mut imported.begin, &mut imported.end] {
+            snapshot.missing.push(torn.clone());
+        }
     }
     Ok(imported)
 }
