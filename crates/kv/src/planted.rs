@@ -40,6 +40,8 @@ pub enum Planted {
     ExecOneByOne,
     /// The number of keys is committed after the key.
     CountLater,
+    /// The superblock is durable before what it describes.
+    SuperblockFirst,
     /// A bucket's entries are moved to the new bucket in two commits.
     SplitInTwo,
     /// A hash's index goes to the trash before the hash is gone.
@@ -66,6 +68,7 @@ impl Planted {
         Planted::BodyNotKept,
         Planted::ExecOneByOne,
         Planted::CountLater,
+        Planted::SuperblockFirst,
         Planted::SplitInTwo,
         Planted::IndexGoesFirst,
         Planted::FlushForgetsTrash,

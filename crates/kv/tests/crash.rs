@@ -5,7 +5,12 @@
 mod crash_support;
 
 use crash_support::{Script, batch, explore};
+use tiersmith_kv::check::check;
+use tiersmith_kv::heap::Heap;
 use tiersmith_kv::planted::Planted;
+use tiersmith_kv::testing::Local;
+use tiersmith_pmem::Mapping;
+use tiersmith_pmem::sim::Simulator;
 
 mod scripts;
 
@@ -24,6 +29,41 @@ fn power_cuts_leave_every_script_before_or_after_a_batch() {
     }
 }
 
+/// Makes a tier on a medium that held other things, and cuts the power everywhere.
+fn make(planted: Planted) -> Result<usize, String> {
+    let mut image = vec![0xab; 300 << 10];
+    image[..8192].fill(0);
+    let simulator = Simulator::new();
+    Local::create(simulator.mapping(image, 0), 4096, planted).unwrap();
+    let trace = simulator.trace();
+    let mut player = trace.player();
+    let mut looked_at = 0;
+    for cut in trace.cut_points() {
+        player.advance_to(cut);
+        let mut buffer = player.buffer();
+        for choice in player.images(300, cut as u64) {
+            let image = &player.image(&choice, &mut buffer)[0];
+            looked_at += 1;
+            let map = Mapping::in_memory(image, 0);
+            let local = match Heap::is_blank(&map).map_err(|e| e.to_string())? {
+                true => Local::create(map, 4096, Planted::None),
+                false => Local::open(map, Planted::None),
+            };
+            let local = local.map_err(|e| format!("cut {cut}: {e}"))?;
+            let report = check(&Mapping::in_memory(&local.image(), 0)).map_err(|e| e.to_string())?;
+            if !report.is_sound() || !local.contents().is_empty() {
+                return Err(format!("cut {cut}: {report}"));
+            }
+        }
+    }
+    Ok(looked_at)
+}
+
+#[test]
+fn power_cuts_while_a_tier_is_made_leave_none_or_an_empty_one() {
+    assert!(make(Planted::None).unwrap() > 100);
+}
+
 /// For each planted bug, some script finds it.
 #[test]
 fn every_planted_bug_is_found() {
@@ -39,6 +79,7 @@ fn every_planted_bug_is_found() {
                     Err(_) => Some("a panic".to_owned()),
                 }
             });
+            let found = found.or_else(|| make(**bug).err());
             if let Some(why) = &found {
                 println!("{bug:?}: {}", why.lines().take(3).collect::<Vec<_>>().join(" | "));
             }

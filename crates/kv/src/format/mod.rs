@@ -207,6 +207,12 @@ impl Superblock {
         Ok(planned)
     }
 
+    /// Whether these bytes can be a part of a superblock of which other words did not arrive.
+    pub fn may_be_torn(bytes: &[u8; SUPERBLOCK]) -> bool {
+        (bytes[..8] == MAGIC || bytes[..8] == [0; 8])
+            && bytes[80..SUPERBLOCK - 8].iter().all(|byte| *byte == 0)
+    }
+
     /// Where a slot of the log is.
     pub fn slot(&self, number: u64) -> u64 {
         LOG + (number % 2) * self.log_bytes

@@ -49,25 +49,38 @@ impl Heap {
         map.set_open_range(len);
         map.nt_zero(0, 2 * SUPERBLOCK);
         map.fence();
+        if planted.is(Planted::SuperblockFirst) {
+            map.nt_write(SUPERBLOCKS[0], &plan.encode());
+            map.fence();
+        }
         map.nt_zero(ROOTS, (LOG - ROOTS) as usize);
         for number in 0..2 {
             map.nt_zero(plan.slot(number), HEADER);
         }
         map.nt_zero(plan.table_at, (plan.units * 8) as usize);
         map.fence();
+        // One after the other, so that a cut leaves the second one empty or the first one whole.
         for at in SUPERBLOCKS {
             map.nt_write(at, &plan.encode());
+            map.fence();
         }
-        map.fence();
         Ok(Heap::of(map, plan, planted, 0))
     }
 
-    /// Whether the medium holds nothing: no superblock was ever finished.
+    /// Whether the medium holds nothing: no superblock was ever finished. A first one that a power
+    /// cut has torn, with the second one still empty, was not.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn is_blank(map: &Mapping) -> Result<bool, Error> {
-        Ok(superblocks(map)?.iter().all(|copy| *copy == Err(Unfit::Empty)))
+        let mut first = [0; SUPERBLOCK];
+        if map.len() >= SUPERBLOCK as u64 {
+            map.read_checked(SUPERBLOCKS[0], &mut first)?;
+        }
+        Ok(match superblocks(map)? {
+            [Ok(_), _] => false,
+            [Err(_), second] => second == Err(Unfit::Empty) && Superblock::may_be_torn(&first),
+        })
     }
 
     /// Opens a heap and recovers it.
@@ -77,6 +90,13 @@ impl Heap {
     pub fn open(map: Mapping, planted: Planted) -> Result<Heap, Error> {
         let plan = superblock(&map)?;
         map.set_open_range(map.len());
+        // Where making it was cut, or a copy was lost, there are two again.
+        for (at, copy) in SUPERBLOCKS.into_iter().zip(superblocks(&map)?) {
+            if copy.is_err() {
+                map.nt_write(at, &plan.encode());
+                map.fence();
+            }
+        }
         let records = [0, 1].map(|slot| read_record(&map, &plan, slot, planted));
         let newest = records.iter().flatten().map(|record| record.number).max().unwrap_or(0);
         let mut number = newest;
