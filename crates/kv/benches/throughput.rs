@@ -66,6 +66,7 @@ fn serve(directory: &Path) -> Result<(), Failed> {
     let len = if there { 0 } else { std::env::var(SIZE)?.parse()? };
     let mut options = OpenOptions::new(Access::Emulated, len);
     options.create = !there;
+    options.preallocate = !there;
     let mut configuration = Configuration::default();
     configuration.set("port", "0")?;
     configuration.set("unixsocket", &directory.join("socket").to_string_lossy())?;
