@@ -43,6 +43,13 @@ fn a_pipeline_is_answered_in_order_and_survives_a_kill() {
         assert_eq!(client.read().unwrap(), text("OK"));
         assert_eq!(client.read().unwrap(), Value::Int(n));
     }
+    let Value::Text(waits) = client.say("INFO waits") else { panic!("no text") };
+    let commits = waits.lines().find_map(|line| {
+        let counted = line.strip_prefix("wait_tier_commit:class=Commit,waits=")?;
+        counted.split(',').next()?.parse::<u64>().ok()
+    });
+    // Ten thousand commands share far fewer fences.
+    assert!(commits.is_some_and(|commits| (1..5000).contains(&commits)), "{waits}");
     served.kill();
     assert_sound(directory.path());
     let served = server(&directory, "");

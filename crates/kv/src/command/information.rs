@@ -41,6 +41,12 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
         let (count, expires) = (keys.len(db), keys.expiring(db));
         (format!("db{db}"), format!("keys={count},expires={expires},avg_ttl=0"))
     });
+    let waits = shared.events.read();
+    let waits = waits.events().map(|(event, totals)| {
+        let name = format!("wait_{}", event.name.replace(' ', "_"));
+        let (class, count, us) = (event.class.name(), totals.count(), totals.total_ns() / 1000);
+        (name, format!("class={class},waits={count},total_us={us},max_us={}", totals.max_ns() / 1000))
+    });
     vec![
         (
             "Server",
@@ -117,6 +123,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
             ],
         ),
         ("Replication", vec![line("role", &"master"), line("connected_slaves", &0)]),
+        ("Waits", waits.collect()),
         ("Cluster", vec![line("cluster_enabled", &0)]),
         ("Keyspace", keyspace.collect()),
     ]

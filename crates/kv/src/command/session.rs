@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Instant;
 
+use tiersmith_events::Registry;
+
 use super::Configuration;
 use crate::keyspace::Keyspace;
 
@@ -112,6 +114,8 @@ pub(crate) struct Shared {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) recovery_us: u64,
+    /// The wait events of the server.
+    pub(crate) events: Registry,
     /// A command of the last batch found no space.
     pub(crate) full: bool,
     /// The server is asked to end.
@@ -143,6 +147,7 @@ impl Shared {
             bytes_in: 0,
             bytes_out: 0,
             recovery_us: 0,
+            events: Registry::disabled(),
             full: false,
             shutdown: false,
             listed: Vec::new(),

@@ -64,7 +64,6 @@ pub struct Server {
     next_id: u64,
     pending: Vec<u64>,
     ticked: Instant,
-    events: Registry,
 }
 
 impl std::fmt::Debug for Server {
@@ -98,6 +97,7 @@ impl Server {
         }
         let mut shared = Shared::new(configuration);
         shared.recovery_us = recovery_us;
+        shared.events = Registry::new(EVENTS, &[]);
         Ok(Server {
             keys: Keyspace::new(heap),
             shared,
@@ -109,7 +109,6 @@ impl Server {
             clients: HashMap::new(),
             pending: Vec::new(),
             ticked: Instant::now(),
-            events: Registry::new(EVENTS, &[]),
         })
     }
 
@@ -132,14 +131,14 @@ impl Server {
         while !self.shared.shutdown && stop.load(Ordering::Relaxed) == 0 {
             let wait = if self.keys.has_trash() { Duration::ZERO } else { TICK };
             let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
-            let start = self.events.start();
+            let start = self.shared.events.start();
             ready.clear();
             let spare = rustix::buffer::spare_capacity(&mut ready);
             match epoll::wait(&self.epoll, spare, Some(&wait)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(system("wait for clients")(errno)),
             }
-            let _ = self.events.record(waits::IDLE, start);
+            let _ = self.shared.events.record(waits::IDLE, start);
             self.set_clock();
             for event in &ready {
                 let (number, flags) = (event.data.u64(), event.flags);
@@ -152,10 +151,10 @@ impl Server {
             self.commit();
             self.answer();
             if self.keys.has_trash() {
-                let start = self.events.start();
+                let start = self.shared.events.start();
                 self.keys.empty_trash(TRASH_STEP);
                 self.keys.heap_mut().commit();
-                let _ = self.events.record(waits::TRASH, start);
+                let _ = self.shared.events.record(waits::TRASH, start);
             }
             if self.ticked.elapsed() >= TICK {
                 self.tick();
@@ -170,11 +169,11 @@ impl Server {
     }
 
     fn commit(&mut self) {
-        let start = self.events.start();
+        let start = self.shared.events.start();
         let before = self.keys.heap().commits();
         self.keys.heap_mut().commit();
         if self.keys.heap().commits() != before {
-            let _ = self.events.record(waits::COMMIT, start);
+            let _ = self.shared.events.record(waits::COMMIT, start);
         }
     }
 
