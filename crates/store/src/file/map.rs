@@ -19,7 +19,8 @@
 //! # Invariants
 //! 1. An entry changes only under the lane's lock of its block; reading it needs no lock.
 //! 2. A leaf with an entry that is not `Home` has a page. Whoever sets one looks for the page under that lock
-//!    ([`Leaf::word_at`]) and begins again if there is none.
+//!    ([`Leaf::word_at`]) and begins again if there is none. Between steps 1 and 2 this does not hold:
+//!    who has `moving` does not meet that, and who has not waits ([`FileMap::wait_for_pages`]).
 //! 3. Pages are linked and unlinked under `pages`, which is taken after `moving` and before a lane.
 
 use crate::address::{BlockIndex, Frame, WordAt};
@@ -256,6 +257,12 @@ impl FileMap {
     /// All map pages, taken out for freeing.
     pub(crate) fn take_pages(&self) -> Vec<Frame> {
         std::mem::take(&mut self.pages.lock().all)
+    }
+
+    /// Returns when whoever was giving pages back has freed them, or put them back. The caller
+    /// holds no lane.
+    pub(crate) fn wait_for_pages(&self) {
+        drop(self.pages.lock());
     }
 
     pub(crate) fn page_count(&self) -> usize {

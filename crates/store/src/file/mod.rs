@@ -138,7 +138,7 @@ impl Placed {
         Some(BlockAddress { file: self.id, block, at, size: self.block_size })
     }
 
-    /// The same of a block whose entry is not `Home`.
+    /// The same of a block whose entry is not `Home`. The caller holds `moving`.
     pub(crate) fn address_of_held(&self, leaf: &Leaf, index: usize, block: BlockIndex) -> BlockAddress {
         self.address(leaf, index, block).expect("BUG: the leaf of a block that is not `Home` has a page")
     }

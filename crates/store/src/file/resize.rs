@@ -267,11 +267,23 @@ impl Inner {
         for block in blocks {
             let Some((leaf, index)) = placed.map.leaf(*block) else { continue };
             let mut guard = tier.lock_lane(placed.id, *block);
-            let entry = leaf.get(index);
-            if entry == Entry::HOME || !which(entry) {
-                continue;
-            }
-            tier.replace_entry(&mut guard, placed.address_of_held(leaf, index, *block), Entry::HOME);
+            let mut entry = leaf.get(index);
+            let address = loop {
+                if entry == Entry::HOME || !which(entry) {
+                    break None;
+                }
+                if let Some(address) = placed.address(leaf, index, *block) {
+                    break Some(address);
+                }
+                // Who evicts has not `moving`, and may come between steps 1 and 2 of a page's giving
+                // back ([`super::map`]).
+                drop(guard);
+                placed.map.wait_for_pages();
+                guard = tier.lock_lane(placed.id, *block);
+                entry = leaf.get(index);
+            };
+            let Some(address) = address else { continue };
+            tier.replace_entry(&mut guard, address, Entry::HOME);
             placed.evictions.fetch_add(1, Ordering::AcqRel);
             leaf.set(index, Entry::HOME);
             freed.push(entry.frame());

@@ -6,11 +6,13 @@ use crate::address::BlockIndex;
 use crate::attach::{Medium, Options, TierSpec};
 use crate::attached::{AttachedHome, OpenMode};
 use crate::check::{AnyHome, check_images};
+use crate::format::entry::Entry;
 use crate::home::SimHome;
 use crate::profile::Profile;
 use crate::testing::{accounting, attach_simulated};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tiersmith_pmem::Mapping;
 
 const LEN: usize = 1 << 20;
@@ -18,14 +20,18 @@ const B: usize = 4096;
 
 /// A home with the file `a.db` of four blocks, on a tier with one lane.
 fn attached() -> (Arc<SimHome>, Arc<Mapping>, AttachedHome) {
+    attached_with(4, 1)
+}
+
+fn attached_with(blocks: usize, lanes: u32) -> (Arc<SimHome>, Arc<Mapping>, AttachedHome) {
     let profile = "description = 'test'\n[default]\nclass = 'data'\nblock_size = 4096\n";
     let profile = Profile::parse("test", profile).unwrap();
     let home = Arc::new(SimHome::new(None));
-    home.put(Path::new("a.db"), &[9; 4 * B]).unwrap();
+    home.put(Path::new("a.db"), &vec![9; blocks * B]).unwrap();
     home.rebase();
     let tier = Arc::new(Mapping::in_memory(&[0; LEN], 0));
     let mut spec = TierSpec::new("fast", "/fast", Medium::Emulated, LEN as u64);
-    (spec.unit, spec.lanes, spec.batches, spec.slots) = (32 << 10, 1, 1, 16);
+    (spec.unit, spec.lanes, spec.batches, spec.slots) = (32 << 10, lanes, 1, 16);
     let options = Options { background: false, ..Options::default() };
     let tiers = vec![(spec, vec![tier.clone()])];
     let attached = attach_simulated(home.clone(), tiers, &profile, options).unwrap();
@@ -73,4 +79,45 @@ fn an_overwrite_of_a_block_that_was_cut_off_before_its_lane_was_locked_goes_the_
     let mut found = [1; B];
     file.read(at, &mut found).unwrap();
     assert_eq!(found, [0; B]);
+}
+
+#[test]
+fn a_block_admitted_while_its_map_page_is_given_back_is_evicted_after_the_page_is_there_again() {
+    let (_home, _tier, attached) = attached_with(64, 2);
+    let file = attached.open("a.db", OpenMode::WRITE).unwrap();
+    file.write(0, &[1; B]).unwrap();
+    attached.flush_all().unwrap();
+    attached.evict(None, u64::MAX).unwrap();
+    let placed = file.state.placed.as_ref().unwrap();
+    let tier = &placed.tier;
+    assert_eq!((placed.map.counts(), placed.map.page_count()), ((0, 0), 1), "a page, all `Home`");
+    let block = (1..64).map(BlockIndex).find(|block| tier.lane_of(placed.id, *block) == 0).unwrap();
+    let (leaf, index) = placed.map.leaf(block).unwrap();
+    let inner = &attached.inner;
+    std::thread::scope(|scope| {
+        // Who gives the page back waits for both lanes, one after the other.
+        let last = tier.lock_lane_number(1);
+        let mut admits = tier.lock_lane_number(0);
+        let address = placed.address(leaf, index, block).unwrap();
+        let frame = tier.take_piece(&mut admits.lane, placed.block_size).unwrap();
+        let gives = scope.spawn(|| placed.give_back_pages(u64::MAX));
+        while leaf.has_page() {
+            std::thread::yield_now();
+        }
+        let (member, at) = tier.geometry.locate(frame);
+        tier.mapping(member).nt_write(at, &[9; B]);
+        tier.fence();
+        tier.replace_entry(&mut admits, address, Entry::cached(frame));
+        tier.release(frame, placed.block_size.frames());
+        leaf.set(index, Entry::cached(frame));
+        drop(admits);
+        let evicts = scope.spawn(|| inner.evict(tier, u64::MAX));
+        std::thread::sleep(Duration::from_millis(50));
+        drop(last);
+        assert_eq!(gives.join().unwrap(), 0);
+        assert_eq!(evicts.join().unwrap(), 1);
+    });
+    assert_eq!((placed.map.counts(), placed.map.page_count()), ((0, 0), 1));
+    let (free, used, all) = accounting(&attached);
+    assert_eq!(free + used, all);
 }
