@@ -7,10 +7,11 @@ mod support;
 
 use rusqlite::Connection;
 use rustix::process::{getegid, geteuid, getgroups};
+use std::ffi::c_int;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use support::{Bench, fold};
+use support::{Bench, again, connect, fold};
 use tiersmith_sqlite::place::{Place, Want, status};
 
 /// An account that nobody needs to have.
@@ -148,4 +149,43 @@ fn two_owners_are_refused_and_a_plain_database_is_nobodys_business() {
     assert!(refused.contains("54321") && refused.contains("chown"), "{refused}");
     assert!(!bench.home().exists() && !bench.tier().exists());
     assert_untouched(&secret, "two owners");
+}
+
+// Those of the C library, which change every thread; it ends a process whose threads do not agree.
+unsafe extern "C" {
+    fn setgroups(count: usize, groups: *const u32) -> c_int;
+    fn setgid(group: u32) -> c_int;
+    fn setuid(user: u32) -> c_int;
+}
+
+/// As a server does that is started by root and works as another account.
+fn become_mallory() {
+    let groups = [MALLORY];
+    // SAFETY: the pointer is to as many groups as are counted; no other memory is involved.
+    assert_eq!(unsafe { setgroups(groups.len(), groups.as_ptr()) }, 0);
+    // SAFETY: no memory is involved.
+    assert_eq!(unsafe { setgid(MALLORY) }, 0);
+    // SAFETY: no memory is involved.
+    assert_eq!(unsafe { setuid(MALLORY) }, 0);
+}
+
+#[test]
+fn a_program_of_roots_may_give_its_rights_up_while_it_has_an_accounts_database_open() {
+    const TEST: &str = "a_program_of_roots_may_give_its_rights_up_while_it_has_an_accounts_database_open";
+    const URI: &str = "TIERSMITH_TEST_GIVES_RIGHTS_UP";
+    if let Ok(uri) = std::env::var(URI) {
+        let db = connect(&uri).unwrap();
+        db.execute_batch("INSERT INTO t VALUES (1)").unwrap();
+        become_mallory();
+        for journal in ["WAL", "DELETE"] {
+            db.execute_batch(&format!("PRAGMA journal_mode = {journal}; INSERT INTO t VALUES (2)")).unwrap();
+        }
+        return;
+    }
+    let Some((bench, secret)) = hers(TEST) else { return };
+    let ended = again(TEST, (URI, &bench.uri())).output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    Place::detach(&bench.database(), &fold).unwrap();
+    assert_eq!(support::rows(&bench.database()).unwrap(), 13);
+    assert_untouched(&secret, "nothing planted");
 }

@@ -15,12 +15,16 @@
 //!
 //! Not here: what a process that is not root may do. That the kernel decides.
 //!
-//! Invariant: what is real and saved stays root's, so the account cannot send this process signals,
-//! and there is a way back.
+//! Invariants: what is real and saved stays root's, so the account cannot send this process signals,
+//! and there is a way back. A thread that was started meanwhile may change its users and groups as the
+//! others may: a program that gives its rights up (setuid, setgroups) does so in all threads at once, and
+//! the C library ends it where that works in one thread and not in another.
 
 use super::error::PlaceError;
 use rustix::process::{DumpableBehavior, Gid, Uid, geteuid};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{
+    CapabilitySet, capabilities, set_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -153,7 +157,11 @@ impl Account {
         let Some(before) = before else { return Ok(()) };
         set_thread_groups(&self.groups)?;
         set_thread_res_gid(before.real_group, self.group, before.group)?;
-        set_thread_res_uid(before.user, self.user, Uid::ROOT)
+        set_thread_res_uid(before.user, self.user, Uid::ROOT)?;
+        // The kernel has taken all. These two give no right to a file.
+        let mut rights = capabilities(None)?;
+        rights.effective |= rights.permitted & (CapabilitySet::SETUID | CapabilitySet::SETGID);
+        set_capabilities(None, rights)
     }
 }
 
