@@ -125,8 +125,10 @@ impl Inner {
             _ => WAIT,
         };
         let has_slot = || tier.table.lock().free_for(*class) > 0;
-        // Once, and not where that was just tried: it sends everything home that can go.
-        let mut may_empty_tier = patience != WAIT_AGAIN;
+        // Once, and not where that was just tried: it sends everything home that can go. That somebody
+        // was just refused says nothing: of many openings each may come soon after another.
+        let mut may_empty_tier = true;
+        let just_tried = || tier.table.lock().emptied.is_some_and(|at| at.elapsed() < WAIT);
         let result = loop {
             let why = {
                 let left = patience.saturating_sub(began.elapsed());
@@ -138,7 +140,8 @@ impl Inner {
                     break Ok(());
                 }
                 let (left, failed) = self.recycle(tier, AT_ONCE);
-                let full = left == 0 && std::mem::take(&mut may_empty_tier);
+                let full = left == 0 && may_empty_tier && !just_tried();
+                may_empty_tier &= !full;
                 if has_slot() || (full && self.grow_table_in_turn(tier)) {
                     break Ok(());
                 }
@@ -187,10 +190,15 @@ impl Inner {
         if !tier.may_grow_table(false) {
             return false;
         }
+        tier.table.lock().emptied = Some(Instant::now());
         let mut turn = None;
         let room =
             self.make_room_until(tier, tier.geometry.unit_frames(), &|| tier.allocator.has_unit(), &mut turn);
-        room.is_ok() && tier.grow_table()
+        let grown = room.is_ok() && tier.grow_table();
+        if grown {
+            tier.table.lock().emptied = None;
+        }
+        grown
     }
 
     /// The background's part: keeps an eighth of the slots free.

@@ -68,6 +68,8 @@ pub(crate) struct FileTable {
     pub(crate) refused: Option<Refused>,
     /// When giving slots back was last tried in vain.
     pub(crate) in_vain: Option<Instant>,
+    /// When the tier was last emptied in vain, so that the table could grow.
+    pub(crate) emptied: Option<Instant>,
 }
 
 /// That a file could get no slot.
