@@ -168,6 +168,20 @@ impl Dir {
         }
     }
 
+    /// [`Dir::where_it_is`]; without `/proc` the path that the way here ends at now, if it leads to
+    /// this directory still.
+    ///
+    /// # Errors
+    /// The kernel's; `NotFound` when it leads elsewhere.
+    pub fn canonical_path(&self) -> io::Result<PathBuf> {
+        if let Ok(path) = self.where_it_is() {
+            return Ok(path);
+        }
+        let path = std::fs::canonicalize(&self.path)?;
+        let same = Self::open(&path)?.found()?.same_file(&self.found()?);
+        if same { Ok(path) } else { Err(Errno::NOENT.into()) }
+    }
+
     /// What the directory itself is.
     ///
     /// # Errors

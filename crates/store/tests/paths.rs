@@ -169,11 +169,6 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("pmem/src/open.rs", &["fs::remove_file("], OWN_DIR),
     ("pmem/src/sysfs.rs", &["fs::canonicalize(", "fs::read_dir(", "fs::read_to_string("], PROC),
     ("sqlite/src/place/attach.rs", &["fs::metadata("], LOOKS),
-    (
-        "sqlite/src/place/layout.rs",
-        &["fs::canonicalize("],
-        "of a descriptor, to know the connections of this process by",
-    ),
     ("sqlite/src/place/layout.rs", &["fs::metadata(", "fs::read_dir("], PROC),
     ("sqlite/src/place/mod.rs", &[".symlink_metadata("], LOOKS),
     ("sqlite/src/place/rights.rs", &["fs::read_to_string("], "/etc/passwd and /etc/group, which root owns"),
@@ -191,11 +186,6 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("store/src/check/source.rs", &["fs::open("], CALLER),
     ("store/src/home/guard.rs", &["fs::open("], JUDGED),
     ("store/src/home/named.rs", &["CWD"], FD),
-    (
-        "store/src/home/real.rs",
-        &["fs::canonicalize("],
-        "the name that programs know the home by; the directory is opened after",
-    ),
     ("store/src/home/real.rs", &["fs::chmod(", "fs::open("], FD),
     ("store/src/home/vault.rs", &[".symlink_metadata("], LOOKS),
     ("store/src/home/vault.rs", &["fs::chmod("], FD),

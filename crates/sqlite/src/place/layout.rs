@@ -127,7 +127,7 @@ impl Layout {
             }
             Err(e) => return Err(PlaceError::io("cannot resolve", path)(e)),
         };
-        let parent = where_it_is(&dir).map_err(PlaceError::io("cannot resolve", path))?;
+        let parent = dir.canonical_path().map_err(PlaceError::io("cannot resolve", path))?;
         let home_name = with(&name, HOME_SUFFIX);
         let (database, home) = (parent.join(&name), parent.join(&home_name));
         let rights = Rights::of(&dir, Path::new(&name), Path::new(&home_name), &database)?;
@@ -328,16 +328,6 @@ impl Layout {
         }
         Ok(())
     }
-}
-
-/// The directory's path without links: the kernel's answer, else, without `/proc`, that of the way there.
-fn where_it_is(dir: &Dir) -> io::Result<PathBuf> {
-    if let Ok(path) = dir.where_it_is() {
-        return Ok(path);
-    }
-    let path = std::fs::canonicalize(dir.path())?;
-    let same = Dir::open(&path)?.found()?.same_file(&dir.found()?);
-    if same { Ok(path) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
 /// The owner and group of `db` for what was made, where the process may give them.

@@ -484,32 +484,28 @@ fn open_own(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     opened
 }
 
-/// The path without symbolic links and relative parts. The last component may be missing, or be a dead mount.
-/// Root goes by no link that somebody else has put there to lead it to a directory that is not theirs.
+/// The path without symbolic links and relative parts. The last component may be missing, or be a
+/// dead mount.
+///
+/// The way is gone once, and the answer is where the directory is that was opened on it: of a
+/// second way, the path that it ends at does not say who could have exchanged what lay on it. So
+/// root goes by no link that somebody else has put there to lead it to a directory that is not
+/// theirs.
 pub(super) fn without_links(path: &Path) -> Result<PathBuf, HomeError> {
-    if path.file_name().is_some()
-        && let Err(source) = Dir::holding(path)
-        && source.kind() == io::ErrorKind::PermissionDenied
-    {
-        return Err(HomeError::NoPermission { path: path.to_path_buf(), source });
+    let failed = |source: io::Error| {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::NotFound => HomeError::Missing { path },
+            io::ErrorKind::NotADirectory => HomeError::NotADirectory { path },
+            io::ErrorKind::PermissionDenied => HomeError::NoPermission { path, source },
+            _ => HomeError::Io { what: "resolve", path, source },
+        }
+    };
+    if path.file_name().is_none() {
+        return Dir::open(path).and_then(|dir| dir.canonical_path()).map_err(failed);
     }
-    if let Ok(whole) = std::fs::canonicalize(path) {
-        return Ok(whole);
-    }
-    let missing = || HomeError::Missing { path: path.to_path_buf() };
-    let name = path.file_name().ok_or_else(missing)?;
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match std::fs::canonicalize(parent) {
-        Ok(p) => Ok(p.join(name)),
-        Err(e) => match e.kind() {
-            io::ErrorKind::NotFound => Err(missing()),
-            io::ErrorKind::NotADirectory => Err(HomeError::NotADirectory { path: path.to_path_buf() }),
-            io::ErrorKind::PermissionDenied => {
-                Err(HomeError::NoPermission { path: path.to_path_buf(), source: e })
-            }
-            _ => Err(HomeError::Io { what: "resolve", path: path.to_path_buf(), source: e }),
-        },
-    }
+    let (dir, name) = Dir::holding_target(path).map_err(failed)?;
+    Ok(dir.canonical_path().map_err(failed)?.join(name))
 }
 
 /// Learns whether files can be made in `dir`. A full file system passes: a full home must still be opened to be recovered.

@@ -618,4 +618,57 @@ fn root_goes_to_a_home_only_by_directories_that_it_may_trust() {
     assert!(matches!(refused, HomeError::NoPermission { .. }), "{refused}");
     assert!(refused.to_string().contains("user 2001"), "{refused}");
     RealHome::open(&root.join("roots/db")).unwrap();
+    // The home itself as such a link.
+    symlink(root.join("roots/db"), root.join("one/direct")).unwrap();
+    let refused = RealHome::open(&root.join("one/direct")).unwrap_err();
+    assert!(matches!(refused, HomeError::NoPermission { .. }), "{refused}");
+    symlink(root.join("one/other/db"), root.join("one/own")).unwrap();
+    assert_eq!(RealHome::open(&root.join("one/own")).unwrap().path(), root.join("one/other/db"));
+}
+
+/// Exchanges two names until `work` is done, or has failed.
+fn while_exchanged(one: &Path, other: &Path, work: impl FnOnce()) {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    struct Done<'a>(&'a AtomicBool);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let _done = Done(&done);
+        work();
+    });
+}
+
+#[test]
+fn root_is_not_led_astray_by_who_exchanges_directories_while_it_looks() {
+    use std::os::unix::fs::chown;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: what root trusts, because it needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let root = std::fs::canonicalize(dir.path()).unwrap();
+    std::fs::create_dir_all(root.join("theirs/app/db")).unwrap();
+    std::fs::create_dir_all(root.join("roots/db")).unwrap();
+    for of in ["theirs", "theirs/app", "theirs/app/db"] {
+        chown(root.join(of), Some(2001), None).unwrap();
+    }
+    symlink(root.join("roots"), root.join("theirs/link")).unwrap();
+    let (app, link) = (root.join("theirs/app"), root.join("theirs/link"));
+    let roots = std::fs::metadata(root.join("roots/db")).unwrap().ino();
+    while_exchanged(&app, &link, || {
+        for _ in 0..20_000 {
+            let found = RealHome::open(&app.join("db")).map(|home| home.identity().unwrap().ino);
+            assert_ne!(found.ok(), Some(roots), "root's directory was taken for user 2001's home");
+        }
+    });
 }
