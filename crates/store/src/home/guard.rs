@@ -106,7 +106,8 @@ impl RealHome {
         self.step(1)?;
         let vault = Vault::make(place.parent, &place.aside, place.vault_path())?;
         self.step(2)?;
-        if let Err(e) = self.write_note(&place, vault.dir(), OsStr::new(FILES_NAME), note) {
+        let noted = make_note(vault.dir()).map_err(|e| place.refused(e));
+        if let Err(e) = noted.and_then(|dir| self.write_note(&place, &dir, note)) {
             // Nothing has moved yet; a vault is no harm, and the next call removes it if this one
             // cannot.
             let _ = self.remove_note(&place);
@@ -272,7 +273,7 @@ impl RealHome {
         if !has_marker(&dir)? {
             only_the_note(&dir, place.path)?;
             self.step(9)?;
-            self.write_note(place, place.parent, place.name, note)?;
+            self.write_note(place, &dir, note)?;
         }
         if Mode::from_raw_mode(rustix::fs::fstat(&dir)?.st_mode).contains(Mode::WUSR) {
             rustix::fs::fchmod(&dir, LOOK)?;
@@ -281,25 +282,21 @@ impl RealHome {
         rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))
     }
 
-    /// Writes the note into the directory `name` in `holder`, which is made when it is missing.
-    fn write_note(&self, place: &Place<'_>, holder: &OwnedFd, name: &OsStr, note: &str) -> io::Result<()> {
-        match rustix::fs::mkdirat(holder, name, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(e) => return Err(place.refused(e)),
-        }
-        let dir = rustix::fs::openat(holder, name, DIRECTORY, Mode::empty())?;
-        rustix::fs::fchmod(&dir, Mode::RWXU)?;
+    /// Writes the note into the open directory `dir`. It is not opened here: at its name another
+    /// one could be by now, which nobody has looked into, and which would be opened to everybody.
+    fn write_note(&self, place: &Place<'_>, dir: &OwnedFd, note: &str) -> io::Result<()> {
+        rustix::fs::fchmod(dir, Mode::RWXU)?;
         // Not over what is there: the home's owner may have linked a file of somebody else.
-        remove_note_file(&dir)?;
+        remove_note_file(dir)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let readable = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-        let file = File::from(rustix::fs::openat(&dir, NOTE_FILE, flags, readable)?);
+        let file = File::from(rustix::fs::openat(dir, NOTE_FILE, flags, readable)?);
         file.write_all_at(note_text(place, note).as_bytes(), 0)?;
         file.sync_all()?;
         self.step(3)?;
         // Its owner needs the right to write to move it to another directory.
-        rustix::fs::fchmod(&dir, LOOK | Mode::WUSR)?;
-        Ok(rustix::fs::fsync(&dir)?)
+        rustix::fs::fchmod(dir, LOOK | Mode::WUSR)?;
+        Ok(rustix::fs::fsync(dir)?)
     }
 
     /// Removes the vault with the note in it, when there is one; the home is at its path.
@@ -550,6 +547,14 @@ fn has_marker(dir: &OwnedFd) -> Result<bool, Errno> {
 /// Whether `dir` holds nothing but a note, finished or not.
 fn is_note(dir: &OwnedFd) -> Result<bool, Errno> {
     Ok(names(dir)?.iter().all(|n| n == NOTE_FILE))
+}
+
+/// The note's directory in a vault, made when it is missing.
+fn make_note(vault: &OwnedFd) -> Result<OwnedFd, Errno> {
+    match rustix::fs::mkdirat(vault, FILES_NAME, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => rustix::fs::openat(vault, FILES_NAME, DIRECTORY, Mode::empty()),
+        Err(e) => Err(e),
+    }
 }
 
 fn only_the_note(dir: &OwnedFd, path: &Path) -> io::Result<()> {

@@ -672,3 +672,33 @@ fn root_is_not_led_astray_by_who_exchanges_directories_while_it_looks() {
         }
     });
 }
+
+#[test]
+fn no_directory_but_the_notes_own_is_opened_to_everybody() {
+    let moved = Moved::new(true);
+    close(&moved.open()).unwrap();
+    moved.let_write_beside_the_note();
+    // In place of the note an empty directory and, at times, a private one.
+    let private = moved.dir.path().join("private");
+    std::fs::create_dir(&private).unwrap();
+    std::fs::write(private.join("secret"), "x").unwrap();
+    let secret = std::fs::metadata(&private).unwrap().ino();
+    std::fs::set_permissions(&private, PermissionsExt::from_mode(0o700)).unwrap();
+    let home = moved.open();
+    while_exchanged(&moved.path(), &private, || {
+        for _ in 0..3_000 {
+            let _ = close(&home);
+            for at in [moved.path(), private.clone()] {
+                let Ok(dir) = std::fs::File::open(&at) else { continue };
+                let found = dir.metadata().unwrap();
+                if found.ino() == secret {
+                    assert_eq!(found.mode() & 0o777, 0o700, "a private directory was opened");
+                } else {
+                    // So that the next call has to write the note again.
+                    let _ = rustix::fs::fchmod(&dir, rustix::fs::Mode::RWXU);
+                    let _ = rustix::fs::unlinkat(&dir, NOTE_FILE, rustix::fs::AtFlags::empty());
+                }
+            }
+        }
+    });
+}
