@@ -35,6 +35,7 @@ use crate::tier::open::{self, Found};
 use crate::tier::{Member, Tier};
 use crate::waits;
 use parking_lot::{Condvar, Mutex};
+use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -182,7 +183,11 @@ fn name_owner(e: Error) -> Error {
 fn owner_note(member: &Path) -> Option<String> {
     use std::os::unix::fs::FileExt;
     let mut note = [0; OWNER_NOTE];
-    std::fs::File::open(member).and_then(|f| f.read_exact_at(&mut note, OWNER_AT)).ok()?;
+    // The path may be out of a note of the home's owner, who can have put a pipe there: not waited
+    // for.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::open(member, flags, Mode::empty()).ok()?);
+    file.read_exact_at(&mut note, OWNER_AT).ok()?;
     let text = String::from_utf8_lossy(&note).trim_end_matches('\0').to_string();
     let number = text.strip_prefix("process ")?.split(|c: char| !c.is_ascii_digit()).next();
     let process = number.and_then(|n| n.parse().ok()).and_then(rustix::process::Pid::from_raw);

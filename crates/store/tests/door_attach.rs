@@ -422,3 +422,20 @@ fn of_two_processes_that_attach_one_home_exactly_one_wins_and_nothing_is_lost() 
     home.detach().unwrap();
     assert_eq!(names(place.path()), ["db", "m0"]);
 }
+
+#[test]
+fn a_pipe_where_the_note_names_the_tier_is_not_waited_for() {
+    let place = Place::new();
+    drop(attach(&place.home(), &[spec(&place)], place::options()).unwrap());
+    let member = place.member("m0");
+    std::fs::rename(&member, place.member("kept")).unwrap();
+    assert!(Command::new("mkfifo").arg(&member).status().unwrap().success());
+    // Somebody has the home locked, and the note says who that may be.
+    let other = RealHome::open(&place.home()).unwrap();
+    other.lock().unwrap();
+    let (home, elsewhere) = (place.home(), TierSpec { members: vec![place.member("kept")], ..spec(&place) });
+    let (done, ended) = std::sync::mpsc::channel();
+    drop(std::thread::spawn(move || done.send(attach(&home, &[elsewhere], place::options()).err())));
+    let refused = ended.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+    assert!(matches!(refused, Some(Error::Owned { .. })), "{refused:?}");
+}
