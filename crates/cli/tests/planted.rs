@@ -317,6 +317,9 @@ fn a_false_daemon_is_not_believed_and_commands_no_terminal() {
     good(&["attach", home, "--fast", site.fast_str(), "--emulate", "--size", "24M"]);
     let socket = hers.join("db.tiersmith-control");
     good(&["unmount", home]);
+    // As one that she has attached herself: of another she is not asked at all.
+    let vault = hers.join("db.tiersmith-home");
+    std::os::unix::fs::lchown(vault, Some(MALLORY), Some(MALLORY)).unwrap();
     false_daemon(
         &socket,
         r#"{"reply":"done","done":{"files":0,"blocks":0,"left_out":["\u001b]0;x\u0007"]}}"#,

@@ -2,7 +2,8 @@
 //!
 //! A message is its length (four bytes, little-endian) and JSON. Both sides bound what they read, wait for it only so long, and answer what they
 //! cannot read with an error. The socket has mode 0600, and both sides ask the kernel who the other one is: the daemon serves its own user and
-//! root; a command believes its own user, root, and the home's owner.
+//! root; a command believes its own user, root, and the home's owner where the vault is the
+//! owner's.
 //!
 //! **Invariant**: no bytes from a socket can make the daemon panic, wait for ever or keep more than [`REQUEST_MAX`] bytes.
 //! **Deliberately absent**: what the requests do (`answer.rs`).
@@ -10,7 +11,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::Mode;
 use serde::de::DeserializeOwned;
@@ -147,7 +148,10 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
     // Bringing a tier home takes as long as it takes; a look does not.
     let is_a_look = matches!(request, Request::Status | Request::Snapshot);
     let waits = || !is_a_look && !daemon.is_some_and(is_stopped);
-    let reply = match receive::<Reply>(&mut Patient { stream: &mut stream, waits }, REPLY_MAX) {
+    // A byte now and then is no answer either.
+    let until = is_a_look.then(|| Instant::now() + PATIENCE);
+    let mut from = Patient { stream: &mut stream, waits, until };
+    let reply = match receive::<Reply>(&mut from, REPLY_MAX) {
         Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => None,
         other => other.map_err(cannot)?,
     };
@@ -201,15 +205,19 @@ pub(crate) fn is_served(place: &Place) -> bool {
     matches!(ask(place, &Request::Status), Ok(Some(_)))
 }
 
-/// Reads on after a time limit for as long as `waits` says so.
+/// Reads on after a time limit for as long as `waits` says so, and in all not longer than `until`.
 struct Patient<'a, F> {
     stream: &'a mut UnixStream,
     waits: F,
+    until: Option<Instant>,
 }
 
 impl<F: Fn() -> bool> Read for Patient<'_, F> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         loop {
+            if self.until.is_some_and(|until| Instant::now() > until) {
+                return Err(ErrorKind::TimedOut.into());
+            }
             match self.stream.read(into) {
                 Err(e) if e.kind() == ErrorKind::WouldBlock && (self.waits)() => {}
                 other => return other,
@@ -277,7 +285,16 @@ fn connect(place: &Place) -> Result<Option<UnixStream>> {
         Err(e) => return Err(cannot(e)),
     };
     let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|e| cannot(e.into()))?.uid;
-    if !(peer.is_root() || peer == rustix::process::geteuid() || Some(peer.as_raw()) == place.owner()) {
+    let of_owner = Some(peer.as_raw()) == place.owner();
+    if peer.is_root() || peer == rustix::process::geteuid() {
+        return Ok(Some(stream));
+    }
+    // The owner's daemon has locked the files away in a vault of the owner's. Without that it
+    // serves nothing, and whoever listens could keep root waiting.
+    if of_owner && place.keeper() != Some(peer.as_raw()) {
+        return Ok(None);
+    }
+    if !of_owner {
         return Err(Error::Usage(format!(
             "what answers at {} belongs to user {}, who has nothing to do with this home; remove that socket",
             place.control().display(),
@@ -381,6 +398,71 @@ pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> s
 #[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 mod tests {
     use super::*;
+
+    /// Listens as another user at the socket of a home of that user's, and takes no connection.
+    fn a_silent_socket_of(user: u32) -> (tempfile::TempDir, Place, UnixListener) {
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::fs::chown;
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::create_dir(dir.path().join("db")).unwrap();
+        for owned in [dir.path(), &dir.path().join("db")] {
+            chown(owned, Some(user), None).unwrap();
+        }
+        let place = Place::find(&dir.path().join("db")).unwrap();
+        let at = dir.path().join(place.control_name());
+        let listen = move || {
+            let uid = rustix::process::Uid::from_raw(user);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            UnixListener::bind(at).unwrap()
+        };
+        let listener = std::thread::spawn(listen).join().unwrap();
+        (dir, place, listener)
+    }
+
+    #[test]
+    fn the_homes_owner_is_believed_only_where_the_vault_is_the_owners() {
+        use std::os::unix::fs::chown;
+        const OWNER: u32 = 54_321;
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: who root believes, because it needs root");
+            return;
+        }
+        let (dir, place, _silent) = a_silent_socket_of(OWNER);
+        // Of a plain home, and of one that root has attached, nobody is asked: `detach` waits long.
+        let vault = dir.path().join("db.tiersmith-home");
+        for attached in [false, true] {
+            if attached {
+                std::fs::rename(dir.path().join("db"), dir.path().join("home")).unwrap();
+                std::fs::create_dir(&vault).unwrap();
+                std::fs::rename(dir.path().join("home"), vault.join("home")).unwrap();
+            }
+            let (asked, ended) = std::sync::mpsc::channel();
+            let of = place.clone();
+            drop(std::thread::spawn(move || {
+                asked.send(ask(&of, &Request::Detach).map(|reply| reply.is_none()))
+            }));
+            assert!(ended.recv_timeout(ANSWER).unwrap().unwrap(), "attached: {attached}");
+        }
+        chown(&vault, Some(OWNER), None).unwrap();
+        assert!(connect(&place).unwrap().is_some());
+    }
+
+    #[test]
+    fn an_answer_that_comes_byte_by_byte_is_not_waited_for() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(Some(ANSWER)).unwrap();
+        drop(std::thread::spawn(move || {
+            let _ = theirs.write_all(&REPLY_MAX.to_le_bytes());
+            while theirs.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }));
+        let until = Some(Instant::now() + Duration::from_millis(200));
+        let mut from = Patient { stream: &mut ours, waits: || true, until };
+        let error = receive::<Reply>(&mut from, REPLY_MAX);
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::TimedOut);
+    }
 
     #[test]
     fn messages_arrive_as_they_were_sent() {

@@ -170,6 +170,13 @@ impl Place {
         (found.kind == Kind::Directory).then_some(found.user)
     }
 
+    /// Whose the vault is: of a daemon that serves the home, the user who runs it. `None`: there is
+    /// no vault, and so no daemon.
+    pub(crate) fn keeper(&self) -> Option<u32> {
+        let found = self.dir.look(self.vault().file_name().unwrap_or_default()).ok().flatten()?;
+        (found.kind == Kind::Directory).then_some(found.user)
+    }
+
     /// The directory that keeps the files while the home is attached.
     pub(crate) fn vault(&self) -> PathBuf {
         vault_of(&self.path)
