@@ -68,7 +68,7 @@ impl Found {
     }
 
     /// Whether it belongs to root. In a user namespace also what belongs to an account outside it,
-    /// which nobody inside can become.
+    /// where nobody inside has the number that stands for those.
     #[must_use]
     pub fn is_roots(&self) -> bool {
         crate::walk::is_root(self.user)

@@ -195,7 +195,9 @@ fn shown(path: &Path) -> String {
 }
 
 /// Whether a user id is root's. In a user namespace (a rootless container) what belongs to accounts
-/// outside it, the root directory among it, appears as the overflow id, which nobody inside can become.
+/// outside it, the root directory among it, appears as the overflow id. Where nobody inside can
+/// become that user, it counts as root; where somebody can (a container with a `nobody` of its own),
+/// the two cannot be told apart, and it is an account like others.
 pub(crate) fn is_root(user: u32) -> bool {
     static OUTSIDE: OnceLock<Option<u32>> = OnceLock::new();
     user == 0 || *OUTSIDE.get_or_init(outsiders_id) == Some(user)
@@ -203,11 +205,18 @@ pub(crate) fn is_root(user: u32) -> bool {
 
 fn outsiders_id() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
-    let everybody = map.split_whitespace().eq(["0", "0", "4294967295"]);
-    if everybody {
-        return None;
-    }
-    std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()
+    let overflow = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()?;
+    (!is_mapped(&map, overflow)).then_some(overflow)
+}
+
+/// Whether an account of the namespace with this map has the user id.
+fn is_mapped(map: &str, user: u32) -> bool {
+    map.lines().any(|line| {
+        let mut fields = line.split_whitespace().map(|field| field.parse::<u64>().unwrap_or(0));
+        let (first, _, count) = (fields.next(), fields.next(), fields.next());
+        let first = first.unwrap_or(0);
+        (first..first.saturating_add(count.unwrap_or(0))).contains(&user.into())
+    })
 }
 
 fn start(path: &Path) -> io::Result<OwnedFd> {
@@ -225,4 +234,22 @@ fn components(path: &Path) -> VecDeque<OsString> {
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     });
     names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_of_the_namespace_is_not_taken_for_one_outside() {
+        for (map, mapped) in [
+            ("         0          0 4294967295\n", true),
+            ("0 1000 1\n", false),
+            ("0 1000 1\n1 100000 65535\n", true),
+            ("0 1000 1\n1 100000 65533\n", false),
+            ("", false),
+        ] {
+            assert_eq!(is_mapped(map, 65_534), mapped, "{map}");
+        }
+    }
 }
