@@ -174,7 +174,8 @@ pub(super) fn ours(path: &Path, private: bool) -> Result<()> {
         format!(
             "it belongs to user {user}, who could have put anything into it, and what a tier holds is written into the home with the rights \
              of user {whose}. Work as user {user} (setpriv, sudo -u); or, if only Tiersmith has written to it, put a copy of user {whose} in \
-             its place (cp, chmod 600, mv) and try again. Nothing was changed, and nothing is lost"
+             its place (cp, chmod 600, mv), likewise the directory beside it that ends in .lent if there is one, with what is in it \
+             (chown -R), and try again. Nothing was changed, and nothing is lost"
         )
     })
 }
