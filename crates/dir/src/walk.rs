@@ -173,8 +173,9 @@ impl Say {
         match &self.account {
             Some((user, through)) if found.user != *user => Err(refused(format!(
                 "{} belongs to user {}, but user {user}, who owns {}, could have put it there; so root \
-                 does not act on it. Work as the account that the files belong to, or move them out of \
-                 the other's directory",
+                 does not act on it. Where a link led here, give the path that it leads to, if it is the \
+                 right one; else work as the account that the files belong to, or move them out of the \
+                 other's directory",
                 shown(path),
                 found.user,
                 shown(through)
