@@ -12,6 +12,7 @@ use rustix::fs::{Mode, StatVfsMountFlags, XattrFlags};
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
+use tiersmith_mount::Options;
 use user::as_user;
 
 const NAMES: [&str; 3] = ["a.redo", "a.d8", "a.pass"];
@@ -80,6 +81,45 @@ fn another_user_gets_what_the_modes_give_and_nothing_more() {
         });
         assert_eq!(fs::read_to_string(&path).unwrap(), "secret");
     }
+}
+
+#[test]
+fn another_user_who_fills_the_file_table_leaves_slots_to_the_owner_of_the_home() {
+    if skipped_unless_root("another_user_who_fills_the_file_table_leaves_slots_to_the_owner_of_the_home") {
+        return;
+    }
+    // So small that the table may grow once, which is kept for the owner too.
+    let mut place = Place::plain(2, Options::default());
+    place.slots = 64;
+    open_up(&place);
+    fs::set_permissions(place.home(), Permissions::from_mode(0o777)).unwrap();
+    chown(place.home(), Some(54320), Some(54320)).unwrap();
+    place.mount();
+    let made = |name: &str| OpenOptions::new().create_new(true).write(true).open(place.at(name));
+    let (theirs, refused) = as_user(54321, 54321, &[], || {
+        let mut held = Vec::new();
+        loop {
+            match made(&format!("guest{}.d8", held.len())) {
+                Ok(file) => held.push(file),
+                Err(e) => break (held, e),
+            }
+        }
+    });
+    assert_eq!(refused.raw_os_error(), Some(libc::ENFILE), "{} are open", theirs.len());
+    let name = format!("guest{}.d8", theirs.len());
+    assert!(!place.aside().join(name).exists(), "what was refused was made all the same");
+    let tier = || place.mounted().attached().stats().tiers[0].clone();
+    assert_eq!(theirs.len() as u64, tier().file_slots - tier().file_slots_kept);
+    let ours: Vec<fs::File> = as_user(54320, 54320, &[], || {
+        let ours: Vec<fs::File> = (0..8).map(|n| made(&format!("owner{n}.d8")).unwrap()).collect();
+        ours.iter().for_each(|file| file.write_all_at(&[7; 8192], 0).unwrap());
+        ours
+    });
+    // In the tier, whose blocks are written whole.
+    assert_eq!((tier().files, tier().files_outside), ((theirs.len() + ours.len()) as u64, 0));
+    drop((theirs, ours));
+    place.detach();
+    assert_eq!(fs::read(place.at("owner7.d8")).unwrap(), [7; 8192]);
 }
 
 #[test]

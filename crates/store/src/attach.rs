@@ -400,6 +400,7 @@ fn take(
         profile,
         files: Mutex::new(HashMap::new()),
         dev: identity.dev,
+        owner: identity.uid,
         names: Mutex::new(()),
         events,
         eviction_hand: AtomicU64::new(0),

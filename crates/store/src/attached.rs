@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     pub(crate) files: Mutex<HashMap<(u64, u64), Arc<FileState>>>,
     /// Device number of home: files of another file system mounted below it pass.
     pub(crate) dev: u64,
+    /// User id of the owner of home's directory when it was attached.
+    pub(crate) owner: u32,
     /// Renames, links and unlinks, one at a time: each looks before it acts.
     pub(crate) names: Mutex<()>,
     pub(crate) events: Registry,

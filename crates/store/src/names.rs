@@ -31,7 +31,7 @@ use crate::profile::FileClass;
 use crate::slots::NoSlot;
 use crate::tier::Tier;
 use crate::tier::alloc::Purpose;
-use crate::tier::table::Slot;
+use crate::tier::table::{Slot, Wanted};
 use parking_lot::Mutex;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -88,7 +88,7 @@ impl Inner {
             if let Err(e) = self.wait_for_slot(&lacks, path) {
                 // A data file of a durable tier is refused: it is to be written whole, block by
                 // block.
-                if lacks.class == FileClass::Data && lacks.tier.durable {
+                if lacks.wanted.class == FileClass::Data && lacks.tier.durable {
                     return Err(e);
                 }
                 wants_slot = false;
@@ -101,12 +101,15 @@ impl Inner {
         self.may_name(&[path])?;
         self.usable()?;
         let made = mode.create && (mode.exclusive || self.is_missing(path));
-        if made
-            && wants_slot
-            && let Some(lacks) = self.lacks_slot(self.profile.placement(path).class)
-            && self.is_missing(path)
-        {
-            return Ok(Opening::Lacks(lacks));
+        if made && wants_slot {
+            // What is made here is ours; a door makes the files of its callers itself.
+            let me = rustix::process::geteuid().as_raw();
+            let lacks = self.lacks_slot(self.wanted(self.profile.placement(path).class, me));
+            if let Some(lacks) = lacks
+                && self.is_missing(path)
+            {
+                return Ok(Opening::Lacks(lacks));
+            }
         }
         // A placed file is written by destaging, so home is opened for writing when it can be.
         let wide = OpenMode { read_only: false, ..mode };
@@ -125,11 +128,11 @@ impl Inner {
                 if !read_only {
                     known.home.widen(file);
                 }
-                if let Some(placed) = without
-                    && !self.give_slot(&known, placed, path)?
-                {
-                    let (tier, class) = (placed.tier.clone(), placed.class);
-                    return Ok(Opening::Lacks(NoSlot { tier, class }));
+                if let Some(placed) = without {
+                    let (tier, wanted) = (placed.tier.clone(), self.wanted(placed.class, stat.uid));
+                    if !self.give_slot(&known, placed, path, wanted)? {
+                        return Ok(Opening::Lacks(NoSlot { tier, wanted }));
+                    }
                 }
                 known.handles.fetch_add(1, Ordering::AcqRel);
                 *known.path.lock() = path.to_path_buf();
@@ -164,11 +167,11 @@ impl Inner {
         self.home.stat(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
     }
 
-    /// That there is no slot for a file of this class, if it needs one.
-    fn lacks_slot(&self, class: FileClass) -> Option<NoSlot> {
-        let tier = self.tier_of(class)?;
-        let none = tier.table.lock().free_for(class) == 0;
-        none.then(|| NoSlot { tier: tier.clone(), class })
+    /// That there is no slot for such a file, if it needs one.
+    fn lacks_slot(&self, wanted: Wanted) -> Option<NoSlot> {
+        let tier = self.tier_of(wanted.class)?;
+        let none = tier.table.lock().free_for(wanted) == 0;
+        none.then(|| NoSlot { tier: tier.clone(), wanted })
     }
 
     /// Gives each file a slot by which the next attach sees that a server ran on the home without
@@ -262,14 +265,15 @@ impl Inner {
                     class: placement.class,
                     block_size,
                 };
-                let lacks = self.lacks_slot(placement.class);
+                let wanted = self.wanted(placement.class, stat.uid);
+                let lacks = self.lacks_slot(wanted);
                 if lacks.is_none() {
                     self.settle_name(path, || home.sync())?;
                 }
                 let stat = home.stat().map_err(Error::io("cannot stat", path))?;
                 match lacks {
-                    None => crate::slots::new_slot(tier, path, &identity, &stat),
-                    Some(lacks) if lacks.class == FileClass::Data && tier.durable && read_only => {
+                    None => crate::slots::new_slot(tier, path, &identity, &stat, wanted),
+                    Some(_) if wanted.class == FileClass::Data && tier.durable && read_only => {
                         Some(crate::slots::without_slot(tier, &identity, &stat))
                     }
                     Some(lacks) if wants_slot => return Ok(Err(lacks)),

@@ -25,6 +25,10 @@
 //! | data, on a tier that holds clean copies only | it goes straight home, as all writes do there |
 //! | data, else | [`Error::FileTableFull`]: nothing of it is written without being atomic |
 //!
+//! A file of a guest finds none earlier: who may make files in a mount must not be able to fill the
+//! table for the home's owner. A guest's file belongs neither to the owner of the home's directory
+//! nor to root; in a home that is root's, nobody is a guest.
+//!
 //! Stays in the tier whatever happens: a file that is open, pinned, lent, or removed and not
 //! durably so; and a sentinel, by which the next attach sees that a server ran without the tier.
 //!
@@ -43,7 +47,7 @@ use crate::options::TierSpec;
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
 use crate::tier::Tier;
-use crate::tier::table::{Refused, Slot};
+use crate::tier::table::{Refused, Slot, Wanted};
 use crate::waits;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -96,7 +100,7 @@ impl FileCounts {
 /// What an opening lacks.
 pub(crate) struct NoSlot {
     pub(crate) tier: Arc<Tier>,
-    pub(crate) class: FileClass,
+    pub(crate) wanted: Wanted,
 }
 
 impl Inner {
@@ -109,22 +113,31 @@ impl Inner {
         })
     }
 
-    /// Returns when a slot for a file of this class is free. Others may take it first. The caller
+    /// What a slot is wanted for, for a file of this class and owner.
+    pub(crate) fn wanted(&self, class: FileClass, uid: u32) -> Wanted {
+        Wanted { class, guest: self.owner != 0 && uid != 0 && uid != self.owner }
+    }
+
+    /// Returns when a slot for such a file is free. Others may take it first. The caller
     /// holds no lock.
     ///
     /// # Errors
     /// [`Error::FileTableFull`], with what home said if that is why.
-    pub(crate) fn wait_for_slot(&self, wanted: &NoSlot, path: &Path) -> Result<()> {
-        let NoSlot { tier, class } = wanted;
+    pub(crate) fn wait_for_slot(&self, lacks: &NoSlot, path: &Path) -> Result<()> {
+        let NoSlot { tier, wanted } = lacks;
+        let wanted = *wanted;
         let start = self.events.start();
         let began = Instant::now();
-        let again = |tier: &Tier| tier.table.lock().refused.as_ref().is_some_and(|r| r.at.elapsed() < WAIT);
-        let patience = match class {
-            _ if again(tier) => WAIT_AGAIN,
+        let again = || {
+            let mut table = tier.table.lock();
+            table.refused_as(wanted.guest).as_ref().is_some_and(|r| r.at.elapsed() < WAIT)
+        };
+        let patience = match wanted.class {
+            _ if again() => WAIT_AGAIN,
             FileClass::Redo => WAIT_REDO,
             _ => WAIT,
         };
-        let has_slot = || tier.table.lock().free_for(*class) > 0;
+        let has_slot = || tier.table.lock().free_for(wanted) > 0;
         // Once, and not where that was just tried: it sends everything home that can go. That somebody
         // was just refused says nothing: of many openings each may come soon after another.
         let mut may_empty_tier = true;
@@ -134,60 +147,69 @@ impl Inner {
                 let left = patience.saturating_sub(began.elapsed());
                 let Some(_turn) = tier.making_slots.try_lock_for(left) else {
                     let why = "another opening has waited longer for home to take blocks of closed files";
-                    break Err(self.table_full(tier, path, Some(why.into())));
+                    break Err(self.table_full(lacks, path, Some(why.into())));
                 };
-                if has_slot() || (tier.may_grow_table(true) && tier.grow_table()) {
+                if has_slot() || (tier.may_grow_table_for(wanted, true) && tier.grow_table()) {
                     break Ok(());
                 }
                 let (left, failed) = self.recycle(tier, AT_ONCE);
                 let full = left == 0 && may_empty_tier && !just_tried();
                 may_empty_tier &= !full;
-                if has_slot() || (full && self.grow_table_in_turn(tier)) {
+                if has_slot() || (full && self.grow_table_in_turn(tier, wanted)) {
                     break Ok(());
                 }
                 failed.map(|e| e.to_string())
             };
             if began.elapsed() >= patience {
-                break Err(self.table_full(tier, path, why));
+                break Err(self.table_full(lacks, path, why));
             }
             std::thread::sleep(PAUSE);
         };
         let _ = self.events.record(waits::SLOT_WAIT, start);
         if let Err(e) = &result {
-            self.note_refused(tier, *class, e);
+            self.note_refused(tier, wanted, e);
         }
         result
     }
 
-    fn table_full(&self, tier: &Tier, path: &Path, why: Option<String>) -> Error {
+    fn table_full(&self, lacks: &NoSlot, path: &Path, why: Option<String>) -> Error {
+        let tier = &lacks.tier;
         let files = self.all_files();
-        let here = |f: &&Arc<FileState>| f.placed.as_ref().is_some_and(|p| std::ptr::eq(&*p.tier, tier));
+        let here = |f: &&Arc<FileState>| f.placed.as_ref().is_some_and(|p| Arc::ptr_eq(&p.tier, tier));
         let open = files.iter().filter(here).filter(|f| f.handles.load(Ordering::Acquire) > 0).count();
-        let slots = tier.table.lock().len();
+        let counts = tier.table_counts();
+        let kept = lacks.wanted.guest.then(|| {
+            let kept = counts.not_guests;
+            format!(
+                "{kept} are kept for redo and for files of the home's owner, and this file is another user's"
+            )
+        });
+        let why: Vec<String> = kept.into_iter().chain(why).collect();
         Error::FileTableFull {
             path: path.to_path_buf(),
             tier: tier.name.clone(),
-            slots,
+            slots: counts.slots,
             open: open as u64,
-            why: why.map(|why| format!(" ({why})")).unwrap_or_default(),
+            why: if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) },
         }
     }
 
     /// In the log once, until a file has got a slot again: a database without slots opens files by
     /// the thousand.
-    fn note_refused(&self, tier: &Tier, class: FileClass, error: &Error) {
+    fn note_refused(&self, tier: &Tier, wanted: Wanted, error: &Error) {
         let message = error.to_string();
         let mut table = tier.table.lock();
-        if table.refused.is_none() {
+        let refused = table.refused_as(wanted.guest);
+        if refused.is_none() {
             log::error!("{message}");
         }
-        table.refused = Some(Refused { at: Instant::now(), class, message });
+        *refused = Some(Refused { at: Instant::now(), class: wanted.class, message });
     }
 
     /// Makes the table larger although the tier has no room to spare: what is in a whole unit goes
     /// home.
-    fn grow_table_in_turn(&self, tier: &Arc<Tier>) -> bool {
-        if !tier.may_grow_table(false) {
+    fn grow_table_in_turn(&self, tier: &Arc<Tier>, wanted: Wanted) -> bool {
+        if !tier.may_grow_table_for(wanted, false) {
             return false;
         }
         tier.table.lock().emptied = Some(Instant::now());
@@ -206,7 +228,7 @@ impl Inner {
         let wanted = {
             let table = tier.table.lock();
             let waits = table.in_vain.is_some_and(|at| at.elapsed() < AFTER_VAIN);
-            let free = table.free_for(FileClass::Data);
+            let free = table.free_for(Wanted { class: FileClass::Data, guest: false });
             if waits || free >= table.len() / 8 {
                 return Ok(());
             }
@@ -311,11 +333,17 @@ impl Inner {
     ///
     /// # Durability
     /// The slot is durable on return.
-    pub(crate) fn give_slot(&self, file: &FileState, placed: &Placed, path: &Path) -> Result<bool> {
+    pub(crate) fn give_slot(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        path: &Path,
+        wanted: Wanted,
+    ) -> Result<bool> {
         self.settle_name(path, || file.home.sync())?;
         let mut meta = placed.meta.lock();
         let stat = file.home.stat().map_err(file.io("cannot stat"))?;
-        let Some(number) = placed.tier.table.lock().take(placed.class) else { return Ok(false) };
+        let Some(number) = placed.tier.table.lock().take(wanted) else { return Ok(false) };
         meta.line = first_line(&stat);
         placed.size.store(stat.size, Ordering::Release);
         let identity = identity_of(&stat, placed);
@@ -356,16 +384,17 @@ fn first_line(stat: &HomeStat) -> StateLine {
     }
 }
 
-/// Takes a free slot for a file and makes it durable. `None` when there is none for its class.
+/// Takes a free slot for a file and makes it durable. `None` when there is none for it.
 pub(crate) fn new_slot(
     tier: &Arc<Tier>,
     path: &Path,
     identity: &Identity,
     stat: &HomeStat,
+    wanted: Wanted,
 ) -> Option<Placed> {
     let (number, id) = {
         let mut table = tier.table.lock();
-        (table.take(identity.class)?, table.new_id())
+        (table.take(wanted)?, table.new_id())
     };
     let line = first_line(stat);
     let slot = fill_slot(tier, number, id, path, identity, &line);

@@ -109,6 +109,9 @@ pub struct TierStats {
     pub file_slots: u64,
     /// Slots there can be, when the table has grown as far as it may.
     pub file_slots_most: u64,
+    /// Of the slots there are, those that files of guests do not get: of users who are neither the
+    /// home's owner nor root. 0 when the home is root's.
+    pub file_slots_kept: u64,
     /// Files that can have blocks in the tier at once: each takes a map page, and a block.
     pub mapped_files_most: u64,
     /// Files whose class belongs into this tier and that are open without it, because there was no
@@ -179,9 +182,10 @@ impl Stats {
                     files: 0,
                     file_slots: table.slots,
                     file_slots_most: table.most,
+                    file_slots_kept: if inner.owner == 0 { 0 } else { table.not_guests },
                     mapped_files_most: table.most.min(table.maps_most / 2),
                     files_outside: 0,
-                    slot_refused: tier.table.lock().refused.as_ref().map(|r| r.message.clone()),
+                    slot_refused: tier.table.lock().refusal().map(|r| r.message.clone()),
                     media: tier.members.iter().map(|m| m.mapping.report().to_string()).collect(),
                 };
                 for placed in files.iter().filter_map(|f| f.placed.as_ref()) {

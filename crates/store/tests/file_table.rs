@@ -13,6 +13,8 @@ const KIB: usize = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// Slots of [`place::small`].
 const SLOTS: usize = 32;
+/// A tier whose file table may grow twice.
+const TIER_OF_TWO_EXTENTS: u64 = 384 << 10;
 
 fn attached(place: &Place, spec: TierSpec) -> AttachedHome {
     attach(&place.home(), &[spec], place::options()).unwrap()
@@ -117,6 +119,118 @@ fn a_data_file_is_refused_and_not_written_without_atomicity_when_every_slot_is_i
     assert!(!place.aside().join(name(held.len())).exists(), "what was refused was made all the same");
     drop(held.pop());
     drop(home.open(name(5000), OpenMode::CREATE).unwrap());
+}
+
+/// Users who own the home, and files in it.
+const OWNER: u32 = 54320;
+const GUEST: u32 = 54321;
+
+/// A home of `owner`'s with files of a guest's, all empty: `base/N/N.d8` as [`name`] has them.
+fn home_with_files_of_a_guest(place: &Place, owner: u32) {
+    use std::os::unix::fs::chown;
+    directories(place);
+    chown(place.home(), Some(owner), Some(owner)).unwrap();
+    let made = |name: &str, uid: u32| {
+        std::fs::write(place.home().join(name), "").unwrap();
+        chown(place.home().join(name), Some(uid), Some(uid)).unwrap();
+    };
+    (0..4 * SLOTS).for_each(|n| made(&name(n), GUEST));
+    made("guest.redo", GUEST);
+    (0..SLOTS).for_each(|n| made(&format!("owner{n}.d8"), OWNER));
+    made("owner.redo", OWNER);
+}
+
+/// Opens the guest's files for writing until one is refused.
+fn fill_as_guest(home: &AttachedHome) -> (Vec<File>, Error) {
+    let mut held = Vec::new();
+    let refused = loop {
+        match home.open(name(held.len()), OpenMode::WRITE) {
+            Ok(file) => {
+                assert_eq!(file.class(), FileClass::Data, "it goes straight to home");
+                held.push(file);
+            }
+            Err(e) => break e,
+        }
+    };
+    (held, refused)
+}
+
+#[test]
+fn guests_who_fill_the_table_leave_slots_to_the_owner_of_the_home() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: files of guests, because only root makes files of others");
+        return;
+    }
+    let place = Place::in_memory();
+    home_with_files_of_a_guest(&place, OWNER);
+    // The table may grow once, which guests leave to the owner too.
+    let home = attached(&place, place.tier(256 * KIB as u64));
+    let kept = home.stats().tiers[0].file_slots_kept;
+    let for_owner = SLOTS / 8;
+    assert_eq!(kept, 2 * for_owner as u64, "an eighth for redo, and one for the owner");
+    let (guests, refused) = fill_as_guest(&home);
+    assert_eq!(guests.len(), SLOTS - kept as usize);
+    assert_eq!(refused.errno(), rustix::io::Errno::NFILE.raw_os_error(), "{refused}");
+    assert!(refused.to_string().contains("are kept for redo and for files of the home's owner"), "{refused}");
+    // Reading needs none.
+    let reader = home.open(name(guests.len()), OpenMode::READ).unwrap();
+    assert_eq!(home.stats().tiers[0].slot_refused.as_deref(), Some(refused.to_string().as_str()));
+    let redo = home.open("guest.redo", OpenMode::WRITE).unwrap();
+    assert_eq!(redo.class(), FileClass::Pass, "the guest's redo has a slot that was kept");
+    // One file is root's, which no guest can make either.
+    let mut owners: Vec<File> = vec![home.open("made.d8", OpenMode::CREATE).unwrap()];
+    for n in 1..for_owner {
+        owners.push(home.open(format!("owner{n}.d8"), OpenMode::WRITE).unwrap());
+    }
+    for (n, file) in owners.iter().enumerate() {
+        assert_eq!(file.class(), FileClass::Data, "file {n} of the owner goes straight to home");
+        file.write(0, &page(n, 1)).unwrap();
+    }
+    let segment = home.open("owner.redo", OpenMode::WRITE).unwrap();
+    assert_eq!(segment.class(), FileClass::Redo, "the owner's redo goes straight to home");
+    let tier = home.stats().tiers[0].clone();
+    let dirty = owners.len() as u64 * 8 * KIB as u64;
+    assert_eq!((tier.dirty_bytes, tier.files), (dirty, (SLOTS - for_owner + 1) as u64));
+    drop((guests, owners, segment, redo, reader));
+    drop(home.open(name(2 * SLOTS - 1), OpenMode::WRITE).unwrap());
+    assert_eq!(home.open("guest.redo", OpenMode::WRITE).unwrap().class(), FileClass::Redo);
+    assert_eq!(home.stats().tiers[0].slot_refused, None);
+    home.detach().unwrap();
+    assert!(std::fs::read(place.home().join("owner1.d8")).unwrap() == page(1, 1));
+}
+
+#[test]
+fn guests_leave_room_to_grow_in_to_the_owner_of_the_home() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: files of guests, because only root makes files of others");
+        return;
+    }
+    // Where they are no guests it grows as far as it may. Each waits ten seconds in vain.
+    std::thread::scope(|scope| {
+        for (owner, left) in [(OWNER, SLOTS), (GUEST, 0), (0, 0)] {
+            scope.spawn(move || grows_for_guests_but_for(owner, left));
+        }
+    });
+}
+
+fn grows_for_guests_but_for(owner: u32, left: usize) {
+    let place = Place::in_memory();
+    home_with_files_of_a_guest(&place, owner);
+    let home = attached(&place, place.tier(TIER_OF_TWO_EXTENTS));
+    let most = home.stats().tiers[0].file_slots_most;
+    assert_eq!(most, 3 * SLOTS as u64);
+    let (guests, _) = fill_as_guest(&home);
+    let tier = home.stats().tiers[0].clone();
+    assert_eq!(most - tier.file_slots, left as u64, "{owner}: {tier:?}");
+    assert_eq!(tier.file_slots_kept == 0, owner == 0, "{owner}: {tier:?}");
+    if owner == OWNER {
+        let open = |n| home.open(format!("owner{n}.d8"), OpenMode::WRITE).unwrap();
+        let owners: Vec<File> = (0..SLOTS).map(open).collect();
+        assert_eq!(home.stats().tiers[0].file_slots, most, "it has not grown for the owner");
+        drop(owners);
+    }
+    drop(guests);
+    home.detach().unwrap();
 }
 
 #[test]

@@ -126,6 +126,9 @@ pub(crate) struct LiveTable {
     pub(crate) slots: u64,
     /// Slots there can be, when the table has grown as far as it may.
     pub(crate) slots_most: u64,
+    /// Of the slots there are, those kept from files that are neither the home's owner's nor root's.
+    #[serde(default)]
+    pub(crate) slots_kept: u64,
     /// Files that can have blocks in the tier at once.
     #[serde(default)]
     pub(crate) mapped_most: u64,
@@ -141,6 +144,7 @@ impl LiveTable {
             files: tier.files,
             slots: tier.file_slots,
             slots_most: tier.file_slots_most,
+            slots_kept: tier.file_slots_kept,
             mapped_most: tier.mapped_files_most,
             outside: tier.files_outside,
             refused: tier.slot_refused.clone(),
@@ -149,16 +153,20 @@ impl LiveTable {
 
     /// How many files fit.
     pub(crate) fn fits(&self) -> String {
-        let Self { slots, slots_most, mapped_most, .. } = self;
-        let fits = format!("{slots} files at a time, and {slots_most} when the file table has grown");
+        let Self { slots, slots_most, slots_kept, mapped_most, .. } = self;
+        let mut fits = format!("{slots} files at a time, and {slots_most} when the file table has grown");
         // 0: an older daemon does not say.
-        if *mapped_most == 0 || mapped_most >= slots_most {
-            return fits;
+        if *mapped_most != 0 && mapped_most < slots_most {
+            fits += &format!(
+                ", of which {mapped_most} can have blocks in the tier at once: each takes a block and a page of 4 KiB \
+                 for its block map"
+            );
         }
-        format!(
-            "{fits}, of which {mapped_most} can have blocks in the tier at once: each takes a block and a page of 4 KiB \
-             for its block map"
-        )
+        if *slots_kept > 0 {
+            fits +=
+                &format!("; {slots_kept} of the {slots} are kept for redo and for files of the home's owner");
+        }
+        fits
     }
 
     /// What is to be mended, for people.
@@ -500,4 +508,27 @@ pub(crate) fn size(bytes: u64) -> String {
         _ => bytes >> 30 << 30,
     };
     ByteSize(rounded).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LiveTable;
+
+    #[test]
+    fn status_says_how_many_slots_are_kept_for_the_homes_owner() {
+        let table = LiveTable {
+            slots: 64,
+            slots_most: 320,
+            slots_kept: 16,
+            mapped_most: 100,
+            ..LiveTable::default()
+        };
+        let said = table.fits();
+        assert!(
+            said.ends_with("; 16 of the 64 are kept for redo and for files of the home's owner"),
+            "{said}"
+        );
+        let roots = LiveTable { slots_kept: 0, ..table };
+        assert!(!roots.fits().contains("kept"), "{}", roots.fits());
+    }
 }

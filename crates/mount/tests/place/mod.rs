@@ -78,6 +78,8 @@ pub(crate) struct Place {
     pub(crate) options: Options,
     /// Size of the tier in bytes.
     pub(crate) tier_bytes: u64,
+    /// Slots of a new tier's file table.
+    pub(crate) slots: u64,
     dir: tempfile::TempDir,
 }
 
@@ -97,7 +99,7 @@ impl Place {
     /// A plain directory, nothing attached.
     pub(crate) fn plain(tier_mib: u64, options: Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let place = Self { mounted: None, options, tier_bytes: tier_mib << 20, dir };
+        let place = Self { mounted: None, options, tier_bytes: tier_mib << 20, slots: 512, dir };
         fs::create_dir(place.home()).unwrap();
         place
     }
@@ -132,7 +134,7 @@ impl Place {
         let mut spec = TierSpec::new("fast", self.dir.path().join("fast"), Medium::Emulated, self.tier_bytes);
         spec.unit = 256 << 10;
         spec.lanes = 8;
-        spec.slots = 512;
+        spec.slots = self.slots;
         let options = tiersmith_store::Options {
             profile: Some(profile()),
             redo_keep_bytes: self.tier_bytes / 4,

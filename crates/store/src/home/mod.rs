@@ -92,6 +92,8 @@ pub struct HomeStat {
     pub kind: FileKind,
     /// Device number; good for comparing within one boot only.
     pub dev: u64,
+    /// User id of the owner.
+    pub uid: u32,
 }
 
 impl HomeStat {
@@ -646,6 +648,7 @@ mod tests {
             nlink: 1,
             kind: FileKind::Regular,
             dev: 1,
+            uid: 0,
         };
         assert!(s.same_file(7, 2, 9) && s.same_file(7, 0, 9) && s.same_file(7, 2, 0));
         assert!(!s.same_file(8, 2, 9) && !s.same_file(7, 3, 9) && !s.same_file(7, 2, 8));

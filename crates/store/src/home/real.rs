@@ -573,6 +573,7 @@ pub(super) fn home_stat(x: &Statx) -> HomeStat {
         nlink: x.stx_nlink.into(),
         kind: kind(x),
         dev: device(x),
+        uid: x.stx_uid,
     }
 }
 

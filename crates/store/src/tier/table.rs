@@ -17,6 +17,8 @@
 //! # Invariants
 //! 1. Some slots are kept for redo files: data files that fill the table never send redo home.
 //! 2. No slot of an extent is used before the superblocks of all members name it.
+//! 3. Files of guests ([`Wanted`]) leave some slots besides to the others, and some extents: a guest
+//!    who fills the table does not send the home's owner away.
 //!
 //! Deliberately not here: giving slots back and waiting for one ([`crate::slots`]).
 
@@ -35,6 +37,8 @@ use std::time::{Duration, Instant};
 /// Slots kept for redo files: an eighth, but not more than these. PostgreSQL keeps 64 segments with
 /// its usual `max_wal_size`.
 const REDO_SLOTS_MOST: u64 = 64;
+/// Of the slots, and of the extents, what guests leave to the others: one at least.
+const SHARE_NOT_GUESTS: u64 = 8;
 /// Of the tier, what extents may take while there is room for them, and at most.
 const SHARE_AT_EASE: u64 = 16;
 const SHARE_MOST: u64 = 4;
@@ -44,6 +48,14 @@ const SHARE_MOST: u64 = 4;
 pub(crate) struct Slot {
     pub(crate) number: u64,
     pub(crate) at: WordAt,
+}
+
+/// What a slot is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) class: FileClass,
+    /// The file belongs neither to the home's owner nor to root, and the home is not root's.
+    pub(crate) guest: bool,
 }
 
 /// Free file slots, and the ids of files.
@@ -66,6 +78,8 @@ pub(crate) struct FileTable {
     extents: Vec<u64>,
     /// That a file got no slot; `None` since another one of its class got one.
     pub(crate) refused: Option<Refused>,
+    /// The same of a guest's file: it says nothing of the others.
+    pub(crate) refused_guest: Option<Refused>,
     /// When giving slots back was last tried in vain.
     pub(crate) in_vain: Option<Instant>,
     /// When the tier was last emptied in vain, so that the table could grow.
@@ -84,6 +98,8 @@ pub(crate) struct Refused {
 pub(crate) struct TableCounts {
     pub(crate) slots: u64,
     pub(crate) free: u64,
+    /// Slots that guests do not get.
+    pub(crate) not_guests: u64,
     /// Slots there can be when it has grown as far as it may.
     pub(crate) most: u64,
     /// Map pages that would have room then: a file with blocks in the tier needs one at least.
@@ -130,20 +146,44 @@ impl FileTable {
         (self.len() / 8).min(REDO_SLOTS_MOST)
     }
 
-    /// Free slots that a file of this class can have.
-    pub(crate) fn free_for(&self, class: FileClass) -> u64 {
-        let kept = if class == FileClass::Redo { 0 } else { self.kept_for_redo() };
+    /// Slots that guests do not get, whatever the class of their files: those for redo, and a share
+    /// for data besides.
+    fn kept_from_guests(&self) -> u64 {
+        self.kept_for_redo() + (self.len() / SHARE_NOT_GUESTS).max(1)
+    }
+
+    /// Free slots that such a file can have.
+    pub(crate) fn free_for(&self, wanted: Wanted) -> u64 {
+        let kept = match wanted {
+            Wanted { guest: true, .. } => self.kept_from_guests(),
+            Wanted { class: FileClass::Redo, .. } => 0,
+            _ => self.kept_for_redo(),
+        };
         (self.free.len() as u64).saturating_sub(kept)
     }
 
-    /// A free slot for a file of this class.
-    pub(crate) fn take(&mut self, class: FileClass) -> Option<u64> {
-        if self.free_for(class) == 0 {
+    /// A free slot for such a file.
+    pub(crate) fn take(&mut self, wanted: Wanted) -> Option<u64> {
+        if self.free_for(wanted) == 0 {
             return None;
         }
         // A redo file has slots of its own: that it got one says nothing of data files.
-        self.refused.take_if(|refused| refused.class == class);
+        let same = |refused: &mut Refused| refused.class == wanted.class;
+        self.refused.take_if(same);
+        if wanted.guest {
+            self.refused_guest.take_if(same);
+        }
         self.free.pop()
+    }
+
+    /// That the last such file got no slot.
+    pub(crate) fn refused_as(&mut self, guest: bool) -> &mut Option<Refused> {
+        if guest { &mut self.refused_guest } else { &mut self.refused }
+    }
+
+    /// What is to be told of those that got none: a guest's comes last.
+    pub(crate) fn refusal(&self) -> Option<&Refused> {
+        self.refused.as_ref().or(self.refused_guest.as_ref())
     }
 
     /// An id for a new file.
@@ -198,6 +238,7 @@ impl Tier {
         TableCounts {
             slots: table.len(),
             free: table.free.len() as u64,
+            not_guests: table.kept_from_guests(),
             most: table.fixed + most * table.per_extent,
             maps_most: units.saturating_sub(most) * self.geometry.unit_frames(),
             extent_bytes: table.extents.len() as u64 * self.geometry.unit,
@@ -208,6 +249,14 @@ impl Tier {
     fn extents_most(&self) -> u64 {
         let max_len = self.superblocks.lock()[0].max_len;
         (self.geometry.units(max_len) / SHARE_MOST).min(EXTENTS_MAX as u64)
+    }
+
+    /// Whether the table may grow for such a file: of room that nobody misses (`at_ease`), or at
+    /// all. What guests make it grow by, blocks of the home's owner cannot use.
+    pub(crate) fn may_grow_table_for(&self, wanted: Wanted, at_ease: bool) -> bool {
+        let most = self.extents_most();
+        let kept = if wanted.guest { most.div_ceil(SHARE_NOT_GUESTS) } else { 0 };
+        (self.table.lock().extents.len() as u64) < most - kept && self.may_grow_table(at_ease)
     }
 
     /// Whether the table may grow: of room that nobody misses (`at_ease`), or at all.
@@ -310,9 +359,12 @@ impl Tier {
 
 #[cfg(test)]
 mod tests {
-    use super::{FileTable, REDO_SLOTS_MOST, Refused};
+    use super::{FileTable, REDO_SLOTS_MOST, Refused, Wanted};
     use crate::profile::FileClass;
     use std::time::Instant;
+
+    const DATA: Wanted = Wanted { class: FileClass::Data, guest: false };
+    const REDO: Wanted = Wanted { class: FileClass::Redo, guest: false };
 
     fn table(slots: u64, files: impl IntoIterator<Item = u64>) -> FileTable {
         let mut table = FileTable { fixed: slots, per_extent: 32, ..FileTable::default() };
@@ -325,32 +377,59 @@ mod tests {
         let first = (1 << 20) + 1;
         let mut numbers = table(9, [first, first + 1]);
         numbers.begin((1 << 20) + 1);
-        assert_eq!((numbers.take(FileClass::Redo), numbers.new_id()), (Some(8), first + 2));
+        assert_eq!((numbers.take(REDO), numbers.new_id()), (Some(8), first + 2));
         numbers.give(Some(8), first + 2);
         numbers.begin(1 << 20);
         numbers.last_file = FileTable::FILE_MASK;
-        assert_eq!((numbers.take(FileClass::Redo), numbers.new_id()), (Some(8), 1));
+        assert_eq!((numbers.take(REDO), numbers.new_id()), (Some(8), 1));
     }
 
     #[test]
     fn a_slot_for_redo_does_not_end_that_a_data_file_was_refused() {
         let mut table = table(32, []);
-        while table.take(FileClass::Data).is_some() {}
+        while table.take(DATA).is_some() {}
         let (at, message) = (Instant::now(), String::new());
         table.refused = Some(Refused { at, class: FileClass::Data, message });
-        assert!(table.take(FileClass::Redo).is_some() && table.refused.is_some());
+        assert!(table.take(REDO).is_some() && table.refused.is_some());
         (0..5).for_each(|slot| table.give(Some(slot), 0));
-        assert!(table.take(FileClass::Data).is_some() && table.refused.is_none());
+        assert!(table.take(DATA).is_some() && table.refused.is_none());
     }
 
     #[test]
     fn an_eighth_of_the_slots_or_64_are_for_redo_files_only() {
         for (slots, kept) in [(6, 0), (32, 4), (4096, REDO_SLOTS_MOST)] {
             let mut table = table(slots, []);
-            let data = std::iter::from_fn(|| table.take(FileClass::Data)).count() as u64;
+            let data = std::iter::from_fn(|| table.take(DATA)).count() as u64;
             assert_eq!(data, slots - kept);
-            let redo = std::iter::from_fn(|| table.take(FileClass::Redo)).count() as u64;
+            let redo = std::iter::from_fn(|| table.take(REDO)).count() as u64;
             assert_eq!(redo, kept);
         }
+    }
+
+    #[test]
+    fn guests_leave_an_eighth_of_the_slots_or_one_besides_those_for_redo() {
+        for (slots, redo, owner) in [(6, 0, 1), (32, 4, 4), (4096, REDO_SLOTS_MOST, 512)] {
+            for class in [FileClass::Data, FileClass::Redo] {
+                let mut table = table(slots, []);
+                let guest = Wanted { class, guest: true };
+                let guests = std::iter::from_fn(|| table.take(guest)).count() as u64;
+                assert_eq!(guests, slots - redo - owner, "{class:?}");
+                let data = std::iter::from_fn(|| table.take(DATA)).count() as u64;
+                let rest = std::iter::from_fn(|| table.take(REDO)).count() as u64;
+                assert_eq!((data, rest), (owner, redo), "{class:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_slot_for_the_owner_does_not_end_that_a_guest_was_refused() {
+        let mut table = table(32, []);
+        let guest = Wanted { guest: true, ..DATA };
+        while table.take(guest).is_some() {}
+        let refused = || Some(Refused { at: Instant::now(), class: FileClass::Data, message: String::new() });
+        (table.refused, table.refused_guest) = (refused(), refused());
+        assert!(table.take(DATA).is_some() && table.refused.is_none() && table.refused_guest.is_some());
+        (0..9).for_each(|slot| table.give(Some(slot), 0));
+        assert!(table.take(guest).is_some() && table.refused_guest.is_none());
     }
 }

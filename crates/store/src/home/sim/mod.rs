@@ -341,6 +341,7 @@ impl Inner {
             nlink: a.nlink,
             kind: FileKind::Regular,
             dev: 1,
+            uid: 0,
         }
     }
 
@@ -593,8 +594,19 @@ impl Home for SimHome {
 
 fn directory_stat(ino: u64, time_ns: u64) -> HomeStat {
     let (btime_ns, mtime_ns, ctime_ns) = (time_ns, time_ns, time_ns);
-    let (generation, size, nlink, dev) = (0, 4096, 2, 1);
-    HomeStat { ino, generation, btime_ns, size, mtime_ns, ctime_ns, nlink, kind: FileKind::Directory, dev }
+    let (generation, size, nlink, dev, uid) = (0, 4096, 2, 1, 0);
+    HomeStat {
+        ino,
+        generation,
+        btime_ns,
+        size,
+        mtime_ns,
+        ctime_ns,
+        nlink,
+        kind: FileKind::Directory,
+        dev,
+        uid,
+    }
 }
 
 /// The longest a file may be: it is kept in memory, holes too.
