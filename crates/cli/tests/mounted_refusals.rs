@@ -6,6 +6,7 @@ mod daemon;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -520,26 +521,36 @@ fn a_tier_that_the_homes_owner_forged_writes_nothing_into_a_file_of_root() {
     let attached = site.attach(&[]);
     let member = attached["members"][0].as_str().unwrap().to_owned();
     let found = fs::metadata(&member).unwrap();
-    assert_eq!((found.uid(), found.mode() & 0o7777), (0, 0o600), "whose the tier is");
     // With right checksums: a tier that says of root's file what root wrote some other time.
     let file = fs::OpenOptions::new().write(true).open(site.home.join(secret)).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xee; 8192], 0).unwrap();
     drop(file);
     site.kill_daemon(&attached);
-    let (forged, real) = (site.path().join("forged"), site.path().join("real"));
-    fs::copy(&member, &forged).unwrap();
-    give(&forged);
-    // The directory is the owner's, who may do this.
-    fs::rename(&member, &real).unwrap();
-    fs::rename(&forged, &member).unwrap();
     let at_home = site.path().join("db.tiersmith-home/home").join(secret);
     let before = fs::read(&at_home).unwrap();
-    for arguments in [&["attach", home][..], &["attach", home, "--fast", site.fast_str()], &["detach", home]]
+    assert_ne!(before[..8192], [0xee; 8192], "home has it already, so a forged tier would change nothing");
+    // The owner's own process does it, who may: the directory is the owner's. Only the bytes are a gift.
+    let (forged, real) = (site.path().join("forged"), site.path().join("real"));
+    let forging = Command::new("sh")
+        .args(["-c", "umask 077 && cat >\"$0\" && mv -f \"$1\" \"$2\" && mv -f \"$0\" \"$1\""])
+        .args([forged.as_path(), Path::new(&member), real.as_path()])
+        .uid(65534)
+        .gid(65534)
+        .stdin(fs::File::open(&member).unwrap())
+        .status();
+    assert!(forging.unwrap().success(), "the owner could not put a tier in the place of root's");
+    assert_eq!(fs::metadata(&member).unwrap().uid(), 65534);
+    for arguments in [&["detach", home][..], &["attach", home], &["attach", home, "--fast", site.fast_str()]]
     {
-        let said = refused(arguments);
+        let ended = tiersmith(arguments);
+        // After a detach that should not have been, it is at its old place.
+        let is_at = if at_home.exists() { &at_home } else { &site.home.join(secret) };
+        assert!(fs::read(is_at).unwrap() == before, "VIOLATION: {arguments:?} wrote root's file");
+        let said = text(&ended);
+        assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains("belongs to user 65534") && said.contains("put a copy"), "{said}");
-        assert_eq!(fs::read(&at_home).unwrap(), before, "{arguments:?} wrote root's file");
     }
+    assert_eq!((found.uid(), found.mode() & 0o7777), (0, 0o600), "whose the tier is");
     // Root's own may have another name, or be open to others: then it was not root alone who had it.
     fs::remove_file(&member).unwrap();
     fs::hard_link(&real, &member).unwrap();
