@@ -79,8 +79,11 @@ fn symlink(path: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink("somewhere", path)
 }
 
+/// Makes something at a path.
+type Make = fn(&Path) -> io::Result<()>;
+
 /// Makes things while the first, second, ... of these calls fails. Returns how many were refused.
-fn refusals(calls: &str, made: &[(&str, fn(&Path) -> io::Result<()>)]) -> u32 {
+fn refusals(calls: &str, made: &[(&str, Make)]) -> u32 {
     let place = Place::plain(16, Options::default());
     let daemon = Daemon::start("the_process_that_serves", place.path(), 16 << 20, true);
     let mut refused = 0;
@@ -107,7 +110,7 @@ fn what_cannot_be_made_durable_is_not_there_and_can_be_made_again() {
     if skipped("a mount whose daemon cannot sync") || strace_is_missing() {
         return;
     }
-    let made: [(&str, fn(&Path) -> io::Result<()>); 6] = [
+    let made: [(&str, Make); 6] = [
         ("d8", create),
         ("txt", create),
         ("directory", mkdir),
