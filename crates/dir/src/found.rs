@@ -1,5 +1,8 @@
 //! What a look at a name tells.
 
+use std::io;
+use std::os::fd::AsFd;
+
 use rustix::fs::{FileType, Stat};
 
 /// What kind of thing has a name.
@@ -39,6 +42,14 @@ pub struct Found {
 }
 
 impl Found {
+    /// What an open file is.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn of(file: impl AsFd) -> io::Result<Self> {
+        Ok(Self::from_stat(&rustix::fs::fstat(file)?))
+    }
+
     pub(crate) fn from_stat(stat: &Stat) -> Self {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Kind::File,

@@ -273,6 +273,20 @@ impl Dir {
         Ok(rustix::fs::unlinkat(&self.handle, single(name.as_ref())?, AtFlags::empty())?)
     }
 
+    /// Removes `name` if it is this file; whether it was. Between the look and the removal, who may
+    /// change names here can still exchange it, for what that account could remove itself.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn remove_file_that_is(&self, name: impl AsRef<OsStr>, file: &Found) -> io::Result<bool> {
+        let name = name.as_ref();
+        let same = self.look(name)?.is_some_and(|now| now.is_file() && now.same_file(file));
+        if same {
+            self.remove(name)?;
+        }
+        Ok(same)
+    }
+
     /// Removes an empty directory.
     ///
     /// # Errors

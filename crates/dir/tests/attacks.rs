@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use tiersmith_dir::{Dir, Kind, Owner};
+use tiersmith_dir::{Dir, Found, Kind, Owner};
 
 /// Two accounts that nobody needs to have.
 const MALLORY: u32 = 54_321;
@@ -288,4 +288,23 @@ fn a_name_of_somebody_else_cannot_command_a_terminal() {
     folder(&hers.join("roots"), 0);
     let text = refusal(&hers.join("roots"));
     assert!(!text.chars().any(char::is_control), "{text:?}");
+}
+
+#[test]
+fn a_file_is_removed_only_while_it_has_the_name() {
+    let scratch = scratch();
+    let dir = Dir::open(scratch.path()).unwrap();
+    let made = Found::of(dir.make_file("tier", 0o600, None).unwrap()).unwrap();
+    fs::rename(scratch.path().join("tier"), scratch.path().join("ours")).unwrap();
+    assert!(!dir.remove_file_that_is("tier", &made).unwrap(), "nothing is there");
+    for at in ["file", "link"] {
+        match at {
+            "file" => fs::write(scratch.path().join("tier"), "another's").unwrap(),
+            _ => symlink("ours", scratch.path().join("tier")).unwrap(),
+        }
+        assert!(!dir.remove_file_that_is("tier", &made).unwrap(), "a {at} of somebody else");
+        fs::remove_file(scratch.path().join("tier")).unwrap();
+    }
+    assert!(dir.remove_file_that_is("ours", &made).unwrap());
+    assert!(dir.look("ours").unwrap().is_none());
 }
