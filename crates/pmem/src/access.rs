@@ -2,6 +2,9 @@
 //!
 //! Not here: whether the request can be met (`open.rs`), and what was found (`report.rs`).
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
 /// How the bytes of a backing are reached, and what that means for power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
@@ -50,6 +53,9 @@ pub struct OpenOptions {
     /// Whose the backing must be, if not root's, and nobody else may write to it: who can change it decides what this process reads. What was
     /// opened is asked, not its path. `None`: whose it is does not matter.
     pub owner: Option<u32>,
+    /// The directory of the backing, held open: only the last component of the path is looked up, in it, and the rest is for messages. `None`: the
+    /// path says where it is.
+    pub directory: Option<Arc<OwnedFd>>,
 }
 
 impl OpenOptions {
@@ -64,6 +70,7 @@ impl OpenOptions {
             prefault: false,
             huge_pages: true,
             owner: None,
+            directory: None,
         }
     }
 }

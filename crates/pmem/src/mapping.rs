@@ -7,6 +7,7 @@
 //! mapping gives the same results, and records what happened ([`crate::sim`]).
 //! Where to read next: `frames.rs` for the claims, `kernel/mod.rs` for what the instructions promise.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -165,6 +166,11 @@ impl Mapping {
     #[inline]
     pub fn max_len(&self) -> u64 {
         self.max_len
+    }
+
+    /// The file or device that is mapped, whatever has its name by now; `None` for memory of a simulation.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.memory.as_mapped().map(|mapped| mapped.file.as_fd())
     }
 
     /// What was found at open.

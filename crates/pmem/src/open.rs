@@ -4,14 +4,16 @@
 //! is changed before the lock is held; `MAP_SYNC` is demanded of the kernel for fsdax, never assumed.
 //! Deliberately absent: zeroing. A new file reads as zeroes, an existing one as it was left.
 
-use std::fs::{File, OpenOptions as StdOpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -32,11 +34,52 @@ pub(crate) struct Opened {
     pub(crate) max_len: u64,
 }
 
+/// Where the backing is: the name in a directory that is held open, so that no part of a path is asked twice.
+struct Place<'a> {
+    path: &'a Path,
+    directory: Arc<OwnedFd>,
+    name: &'a OsStr,
+}
+
+impl<'a> Place<'a> {
+    fn find(path: &'a Path, options: &OpenOptions) -> Result<Self, Error> {
+        let Some(name) = path.file_name() else {
+            return Err(open_error(path, Errno::ISDIR.into()));
+        };
+        let directory = match &options.directory {
+            Some(directory) => directory.clone(),
+            None => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let opened = rustix::fs::open(parent.unwrap_or(Path::new(".")), flags, Mode::empty());
+                Arc::new(opened.map_err(|errno| open_error(path, errno.into()))?)
+            }
+        };
+        Ok(Self { path, directory, name })
+    }
+
+    /// Removes the name if it is `file`'s, and not of what somebody has put there since.
+    fn remove(&self, file: &File) -> rustix::io::Result<()> {
+        let now = rustix::fs::statat(&*self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let made = rustix::fs::fstat(file)?;
+        if (now.st_dev, now.st_ino) == (made.st_dev, made.st_ino) {
+            rustix::fs::unlinkat(&*self.directory, self.name, AtFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Makes the name durable.
+    fn sync(&self) -> rustix::io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::fsync(rustix::fs::openat(&*self.directory, ".", flags, Mode::empty())?)
+    }
+}
+
 /// Puts a file back as it was unless the open succeeds.
 struct Undo<'a> {
-    path: &'a Path,
+    /// Of a file that was made.
+    created: Option<&'a Place<'a>>,
     file: &'a File,
-    created: bool,
     old_len: u64,
     armed: bool,
 }
@@ -47,8 +90,8 @@ impl Drop for Undo<'_> {
             return;
         }
         // Best effort: the caller gets the first error, which explains more than one from here would.
-        if self.created {
-            let _ = std::fs::remove_file(self.path);
+        if let Some(place) = self.created {
+            let _ = place.remove(self.file);
         } else if self.file.metadata().is_ok_and(|now| now.len() > self.old_len) {
             let _ = self.file.set_len(self.old_len);
         }
@@ -58,7 +101,8 @@ impl Drop for Undo<'_> {
 /// Opens and maps `path`.
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> {
     let sysfs = Path::new(SYSFS);
-    let (file, created) = open_file(path, options)?;
+    let place = Place::find(path, options)?;
+    let (file, created) = open_file(&place, options)?;
     // Before the lock, of which a child must have no part.
     let _kept = CloseOnFork::new(file.as_fd());
     let metadata = file.metadata().map_err(|source| io_error("reading the metadata of", path, source))?;
@@ -83,7 +127,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
         return Err(Error::NotPersistent { path: path.to_owned() });
     }
     lock(path, &file)?;
-    let mut undo = Undo { path, file: &file, created, old_len: metadata.len(), armed: device.is_none() };
+    let created = created.then_some(&place);
+    let mut undo = Undo { created, file: &file, old_len: metadata.len(), armed: device.is_none() };
 
     let found = device.as_ref().map_or(metadata.len(), |device| device.len);
     let len = match options.len {
@@ -127,7 +172,9 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
     let mapped = memory.as_mapped().expect("BUG: just made as mapped");
     map_range(path, base, mapped, 0, len)?;
     if access == Access::Dax {
-        sync_metadata(path, &file)?;
+        // `MAP_SYNC` covers the blocks, not the length and the name.
+        sync_length(path, &file)?;
+        place.sync().map_err(|errno| io_error("syncing the directory of", path, errno.into()))?;
     }
     undo.armed = false;
     drop(undo);
@@ -160,10 +207,10 @@ pub(crate) fn grow(path: &Path, memory: &Memory, old_len: u64, new_len: u64) -> 
                 .metadata()
                 .map_err(|source| io_error("reading the metadata of", path, source))?
                 .len();
-            let mut undo = Undo { path, file: &mapped.file, created: false, old_len: found, armed: true };
+            let mut undo = Undo { created: None, file: &mapped.file, old_len: found, armed: true };
             lengthen(path, &mapped.file, found, new_len, mapped.preallocate)?;
             if mapped.sync {
-                sync_metadata(path, &mapped.file)?;
+                sync_length(path, &mapped.file)?;
             }
             undo.armed = false;
         }
@@ -174,32 +221,27 @@ pub(crate) fn grow(path: &Path, memory: &Memory, old_len: u64, new_len: u64) -> 
     if from < to { map_range(path, base, mapped, from, to - from) } else { Ok(()) }
 }
 
-fn open_file(path: &Path, options: &OpenOptions) -> Result<(File, bool), Error> {
-    let attempt = |exclusive: bool| {
+fn open_file(place: &Place<'_>, options: &OpenOptions) -> Result<(File, bool), Error> {
+    let attempt = |new: OFlags| {
         // Not through a link: who may write in the directory could swap one in after somebody has looked at the file.
-        let flags = rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-        StdOpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(exclusive)
-            .mode(0o600)
-            .custom_flags(flags.bits() as i32)
-            .open(path)
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&*place.directory, place.name, flags | new, Mode::RUSR | Mode::WUSR)
+            .map(File::from)
     };
     // Existing first, so that a file made here is known to be ours to remove; again when both tries lose a race.
     for _ in 0..16 {
-        match attempt(false) {
+        match attempt(OFlags::empty()) {
             Ok(file) => return Ok((file, false)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && options.create => {}
-            Err(error) => return Err(open_error(path, error)),
+            Err(Errno::NOENT) if options.create => {}
+            Err(errno) => return Err(open_error(place.path, errno.into())),
         }
-        match attempt(true) {
+        match attempt(OFlags::CREATE | OFlags::EXCL) {
             Ok(file) => return Ok((file, true)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(open_error(path, error)),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(open_error(place.path, errno.into())),
         }
     }
-    Err(Error::Owned { path: path.to_owned() })
+    Err(Error::Owned { path: place.path.to_owned() })
 }
 
 /// Refuses what somebody besides root and the user `wanted` can change.
@@ -310,16 +352,8 @@ fn beyond_free(file: &File, len: u64) -> bool {
     space.f_blocks > 0 && missing > free.saturating_mul(space.f_frsize)
 }
 
-/// Makes a new length and a new name durable: `MAP_SYNC` covers the blocks, not these.
-fn sync_metadata(path: &Path, file: &File) -> Result<(), Error> {
-    file.sync_all().map_err(|source| io_error("syncing", path, source))?;
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let directory =
-        File::open(parent).map_err(|source| io_error("opening the directory of", path, source))?;
-    directory.sync_all().map_err(|source| io_error("syncing the directory of", path, source))
+fn sync_length(path: &Path, file: &File) -> Result<(), Error> {
+    file.sync_all().map_err(|source| io_error("syncing", path, source))
 }
 
 /// Reserves address space for `max_len` bytes at a boundary that allows huge pages.
@@ -450,6 +484,42 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
     use super::*;
+
+    #[test]
+    fn what_somebody_put_in_the_place_of_a_file_made_here_is_not_taken_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tier");
+        let options = OpenOptions { create: true, ..OpenOptions::new(Access::Emulated, FRAME as u64) };
+        for exchanged in [true, false] {
+            let place = Place::find(&path, &options).unwrap();
+            let (file, created) = open_file(&place, &options).unwrap();
+            assert!(created);
+            if exchanged {
+                std::fs::rename(&path, directory.path().join("ours")).unwrap();
+                std::fs::write(&path, "another's").unwrap();
+            }
+            drop(Undo { created: Some(&place), file: &file, old_len: 0, armed: true });
+            assert_eq!(path.exists(), exchanged);
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_held_is_not_looked_for_again() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (fast, aside) = (scratch.path().join("fast"), scratch.path().join("aside"));
+        std::fs::create_dir(&fast).unwrap();
+        let held = Arc::new(OwnedFd::from(File::open(&fast).unwrap()));
+        std::fs::rename(&fast, &aside).unwrap();
+        std::fs::create_dir(&fast).unwrap();
+        let options = OpenOptions {
+            create: true,
+            directory: Some(held),
+            ..OpenOptions::new(Access::Emulated, FRAME as u64)
+        };
+        open(&fast.join("tier"), &options).unwrap();
+        assert!(aside.join("tier").exists() && !fast.join("tier").exists());
+    }
 
     #[test]
     fn what_a_file_system_has_not_free_is_not_tried() {
