@@ -144,6 +144,28 @@ fn what_an_owner_plants_beside_a_home_leads_root_nowhere() {
     assert!(tally.violations.is_empty(), "{}", tally.violations.join("\n"));
 }
 
+/// Whoever owns the link decides where the tier is made, and the file that it leads to is another's.
+#[test]
+fn a_tier_behind_a_link_of_an_owner_is_made_in_no_directory_of_roots() {
+    let what = "tiers behind a link";
+    if !can_race(what) {
+        return;
+    }
+    let _alone = alone();
+    let (mut tally, mut stage) = (Tally::default(), Stage::new());
+    for number in (0..COMMANDS.len()).filter(|number| COMMANDS[*number].name.starts_with("attach ")) {
+        for kind in [Kind::RootsDirectory, Kind::RootsTwin] {
+            let planted = vec![("fast", kind)];
+            let plan = Plan { free: None, planted, swapped: Vec::new(), by_steps: false, at: None, seed: 0 };
+            if !tally.race(&stage, number, |_| plan.clone(), true) {
+                stage = Stage::new();
+            }
+        }
+    }
+    println!("{}", tally.line());
+    assert!(tally.violations.is_empty(), "{}", tally.violations.join("\n"));
+}
+
 /// The way to the home leads elsewhere for a moment: to another mount point of its name, for one.
 #[test]
 fn attach_mounts_nowhere_else_when_the_way_there_changes_at_its_last_step() {

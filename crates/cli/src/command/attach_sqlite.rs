@@ -5,7 +5,7 @@
 //! what is made is the owner's, and names in directories of the owner lead root nowhere. Only the
 //! tier's file is made by root, in the directory that the command line names.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
 use tiersmith_sqlite::place::{FastSpec, Standing, status};
@@ -68,8 +68,8 @@ fn attach(wish: &Attach, database: &Path, fast: &Path, again: bool) -> Result<()
         path: database.to_path_buf(),
         source,
     })?;
-    let member = member(fast, database)?;
-    if member.symlink_metadata().is_ok() {
+    let (dir, name, member) = mounted::tier_place(fast, database)?;
+    if dir.look(&name).is_ok_and(|found| found.is_some()) {
         // In a directory where others may write, they may have made it.
         mounted::trusted(&member, &found, !again)?;
     }
@@ -80,26 +80,4 @@ fn attach(wish: &Attach, database: &Path, fast: &Path, again: bool) -> Result<()
         ..FastSpec::default()
     };
     Ok(tiersmith_sqlite::attach(database, spec)?)
-}
-
-/// The tier's file: as it is named, or in the directory that is named, called after the database's
-/// path.
-fn member(fast: &Path, database: &Path) -> Result<PathBuf> {
-    let found = |path: &Path| {
-        path.canonicalize().map_err(|source| Error::Io { what: "find", path: path.to_path_buf(), source })
-    };
-    if fast.is_dir() {
-        return Ok(found(fast)?.join(mounted::tier_file_name(database)));
-    }
-    if fast.exists() {
-        return found(fast);
-    }
-    let parent = fast.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match (found(parent), fast.file_name()) {
-        (Ok(parent), Some(name)) => Ok(parent.join(name)),
-        _ => Err(Error::Usage(format!(
-            "there is no {}; give a directory on the fast storage, a file in one, or a DAX device",
-            fast.display()
-        ))),
-    }
 }

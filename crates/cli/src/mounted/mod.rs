@@ -40,7 +40,7 @@ pub(crate) use launch::launch;
 pub(crate) use live::{Live, size};
 pub(crate) use plan::{as_noted, noted_tiers};
 pub(crate) use serve::serve;
-pub(crate) use tier::{file_name as tier_file_name, trusted};
+pub(crate) use tier::{place as tier_place, trusted};
 
 /// A snapshot for the workload repository, taken by the daemon of the home at `path`. `None`: no daemon serves it.
 ///

@@ -494,12 +494,8 @@ pub(super) fn noted_at(note: &Attachment) -> Option<PathBuf> {
 fn other_members(fast: &[PathBuf], specs: &mut [TierSpec], place: &Place) -> Result<()> {
     let mut members = Vec::new();
     for path in fast {
-        let found = path.canonicalize().map_err(|source| Error::Io {
-            what: "find the tier",
-            path: path.clone(),
-            source,
-        })?;
-        members.push(if found.is_dir() { found.join(tier::file_name(place.path())) } else { found });
+        let (_, _, member) = tier::place(path, place.path())?;
+        members.push(member);
     }
     match specs {
         [spec] if spec.members.len() == members.len() => {

@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tiersmith_dir::Dir;
+use tiersmith_dir::{Dir, Found};
 use tiersmith_store::home::{Home, RealHome};
 use tiersmith_store::{Medium, TierSpec, attachment};
 
@@ -31,6 +31,7 @@ const UNDECIDED: Duration = Duration::from_secs(10);
 pub(super) struct Made {
     dir: Dir,
     name: OsString,
+    file: Found,
     home: PathBuf,
     keep: bool,
 }
@@ -44,7 +45,7 @@ impl Made {
     pub(super) fn remove(mut self) {
         self.keep = true;
         // The error that led here says more than one from here would.
-        let _ = self.dir.remove(&self.name);
+        let _ = self.dir.remove_file_that_is(&self.name, &self.file);
     }
 
     /// The home's lock, when nobody else has it and it is not attached.
@@ -70,7 +71,7 @@ impl Drop for Made {
         if !self.keep
             && let Some(_locked) = self.lock_plain()
         {
-            let _ = self.dir.remove(&self.name);
+            let _ = self.dir.remove_file_that_is(&self.name, &self.file);
         }
     }
 }
@@ -101,48 +102,48 @@ impl Wish<'_> {
     }
 
     fn member(&self) -> Result<(PathBuf, Option<Made>)> {
-        let fast = self.fast;
-        if fast.is_dir() {
-            let dir = fast.canonicalize().map_err(|source| Error::Io {
-                what: "find",
-                path: fast.into(),
-                source,
-            })?;
-            return self.file(dir.join(file_name(self.home)));
-        }
-        // A path the user named may be a link; one made up here may not.
-        match fast.canonicalize() {
-            Ok(path) => self.file(path),
-            Err(_) => {
-                let parent = fast.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                let (Ok(dir), Some(name)) = (parent.canonicalize(), fast.file_name()) else {
-                    return Err(Error::Usage(format!(
-                        "there is no {}; give a directory on the fast storage, a file in one, or a DAX device",
-                        fast.display()
-                    )));
-                };
-                self.file(dir.join(name))
-            }
-        }
+        let (dir, name, path) = place(self.fast, self.home)?;
+        self.file(dir, name, path)
     }
 
-    fn file(&self, path: PathBuf) -> Result<(PathBuf, Option<Made>)> {
+    fn file(&self, dir: Dir, name: OsString, path: PathBuf) -> Result<(PathBuf, Option<Made>)> {
         let cannot = |source| Error::Io { what: "make the tier", path: path.clone(), source };
-        let (dir, name) = Dir::holding(&path).map_err(cannot)?;
-        match dir.make_file(&name, 0o600, None) {
-            Ok(_) => {}
+        let file = match dir.make_file(&name, 0o600, None) {
+            Ok(file) => Found::of(file).map_err(cannot)?,
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
                 ours(&path, true)?;
                 // Made an instant ago by another attach of this home, of which one will win; whoever does removes it at the end.
-                if !dir.look(&name).map_err(cannot)?.is_some_and(|found| found.is_file() && found.size == 0) {
-                    return Ok((path, None));
+                match dir.look(&name).map_err(cannot)? {
+                    Some(found) if found.is_file() && found.size == 0 => found,
+                    _ => return Ok((path, None)),
                 }
             }
             Err(source) => return Err(cannot(source)),
-        }
-        let made = Made { dir, name, home: self.home.into(), keep: false };
+        };
+        let made = Made { dir, name, file, home: self.home.into(), keep: false };
         Ok((path, Some(made)))
     }
+}
+
+/// Where the tier of `subject` is to be: the directory, the name in it, and the path that leads there without links. `fast` is that file or device, or the
+/// directory for it, and may be a link that root trusts: whoever had a say in where a path leads is known only on the way, not from where it ended.
+///
+/// # Errors
+/// There is no such directory, or somebody who had a say in where it is does not own it.
+pub(crate) fn place(fast: &Path, subject: &Path) -> Result<(Dir, OsString, PathBuf)> {
+    let found =
+        if fast.is_dir() { Dir::holding(&fast.join(file_name(subject))) } else { Dir::holding_target(fast) };
+    let found = found.and_then(|(dir, name)| {
+        let path = dir.where_it_is()?.join(&name);
+        Ok((dir, name, path))
+    });
+    found.map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::Usage(format!(
+            "there is no {}; give a directory on the fast storage, a file in one, or a DAX device",
+            fast.display()
+        )),
+        _ => Error::Io { what: "find", path: fast.into(), source },
+    })
 }
 
 /// Makes the file of a volatile tier again that went with a reboot.
@@ -151,7 +152,12 @@ impl Wish<'_> {
 /// When it cannot be made.
 pub(super) fn make_again(member: &Path, home: &Path) -> Result<()> {
     let wish = Wish { fast: member, size: 0, medium: Medium::Volatile, home };
-    let (_, made) = wish.file(member.to_path_buf())?;
+    let (dir, name) = Dir::holding(member).map_err(|source| Error::Io {
+        what: "make the tier",
+        path: member.into(),
+        source,
+    })?;
+    let (_, made) = wish.file(dir, name, member.to_path_buf())?;
     if let Some(made) = made {
         made.keep();
     }
@@ -218,7 +224,7 @@ fn refuse_others(path: &Path, owners: &[u32], private: bool, why: impl FnOnce(u3
 }
 
 /// The home's path with dashes, and `.tier`.
-pub(crate) fn file_name(home: &Path) -> OsString {
+pub(super) fn file_name(home: &Path) -> OsString {
     let mut name: Vec<u8> =
         home.as_os_str().as_bytes().iter().map(|b| if *b == b'/' { b'-' } else { *b }).collect();
     while name.first() == Some(&b'-') {
