@@ -31,17 +31,18 @@ use crate::planted::Planted;
 use crate::profile::Profile;
 use crate::slots::FileCounts;
 use crate::stats::RecoveryReport;
+use crate::tier::held::Held;
 use crate::tier::open::{self, Found};
 use crate::tier::{Member, Tier};
 use crate::waits;
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
+use tiersmith_dir::Dir;
 use tiersmith_events::Registry;
 
 pub use crate::options::{Bound, Guard, Medium, Options, TierSpec};
@@ -70,13 +71,12 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
     open::refuse_twice(tiers)?;
     // Kept until what a failed attach made is removed: the home stays locked so long.
     let real = Arc::new(open_and_lock(home)?);
-    let members = tiers.iter().flat_map(|spec| &spec.members);
-    let before: Vec<(PathBuf, Option<u64>)> =
-        members.map(|p| (p.clone(), std::fs::metadata(p).ok().map(|m| m.len()))).collect();
-    let attached = map_and_attach(real.clone(), tiers, options, started);
+    let places = tiers.iter().map(Held::all).collect::<Result<Vec<_>>>()?;
+    let mut made = Vec::new();
+    let attached = map_and_attach(real.clone(), tiers, &places, &mut made, options, started);
     if attached.is_err() {
-        for (path, len) in before.iter().filter(|(_, len)| len.is_none_or(|len| len == 0)) {
-            open::undo_new(path, len.is_some());
+        for (place, made) in places.iter().flatten().zip(&made) {
+            made.iter().for_each(|made| place.undo_new(made));
         }
     }
     attached
@@ -113,13 +113,15 @@ fn refuse_aside(real: &RealHome) -> Result<()> {
 fn map_and_attach(
     real: Arc<RealHome>,
     tiers: &[TierSpec],
+    places: &[Vec<Held>],
+    made: &mut Vec<Option<tiersmith_dir::Found>>,
     options: Options,
     started: Instant,
 ) -> Result<AttachedHome> {
     let path = real.path().to_path_buf();
     let mut mapped = Vec::new();
-    for spec in tiers {
-        let members = open::map_members(spec, options.members_of).map_err(name_owner)?;
+    for (spec, places) in tiers.iter().zip(places) {
+        let members = open::map_members(spec, places, options.members_of, made).map_err(name_owner)?;
         mapped.push((spec.clone(), members));
     }
     let profile = match &options.profile {
@@ -132,8 +134,8 @@ fn map_and_attach(
     }
     let members_of = options.members_of;
     let beside = |spec: &TierSpec| {
-        let member = spec.members.first()?;
-        let dir = BesideMember::new(member, spec.medium == Medium::Persistent)?;
+        let first = tiers.iter().position(|tier| tier.name == spec.name).and_then(|n| places[n].first())?;
+        let dir = BesideMember::new(first, spec.medium == Medium::Persistent)?;
         let dir = match members_of {
             Some(user) => dir.of(user),
             None => dir,
@@ -183,11 +185,9 @@ fn name_owner(e: Error) -> Error {
 fn owner_note(member: &Path) -> Option<String> {
     use std::os::unix::fs::FileExt;
     let mut note = [0; OWNER_NOTE];
-    // The path may be out of a note of the home's owner, who can have put a pipe there: not waited
-    // for.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = std::fs::File::from(rustix::fs::open(member, flags, Mode::empty()).ok()?);
-    file.read_exact_at(&mut note, OWNER_AT).ok()?;
+    // A path that others may have a say in: no link is followed, and a pipe is not waited for.
+    let (dir, name) = Dir::holding(member).ok()?;
+    dir.open_file(name).and_then(|file| file.read_exact_at(&mut note, OWNER_AT)).ok()?;
     let text = String::from_utf8_lossy(&note).trim_end_matches('\0').to_string();
     let number = text.strip_prefix("process ")?.split(|c: char| !c.is_ascii_digit()).next();
     let process = number.and_then(|n| n.parse().ok()).and_then(rustix::process::Pid::from_raw);

@@ -199,3 +199,20 @@ fn a_tier_in_the_middle_is_not_given_away_while_it_cannot_be_seen_whether_its_ho
         }
     }
 }
+
+#[test]
+fn who_has_a_tier_is_not_asked_of_a_pipe_or_a_link() {
+    let (_guard, dir) = homes(&["one"]);
+    let (pipe, link) = (dir.join("pipe"), dir.join("link"));
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+    drop(try_attach(&dir, "one").unwrap());
+    symlink(dir.join("fast"), &link).unwrap();
+    assert!(super::owner_note(&dir.join("fast")).is_some());
+    for path in [pipe, link] {
+        let (said, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || said.send(super::owner_note(&path)));
+        let answer = heard.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(answer, Ok(None), "it waits for a pipe, or follows a link");
+    }
+}

@@ -10,7 +10,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use tiersmith_dir::Dir;
 
 use super::CheckError;
 
@@ -50,17 +51,26 @@ impl MemberFile {
     pub(super) fn open(path: &Path) -> Result<Self, CheckError> {
         let fail =
             |what| move |e: rustix::io::Errno| CheckError::Io { what, path: path.into(), source: e.into() };
-        // NONBLOCK so that a named pipe does not hold us up; it means nothing to files and devices.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let fd: OwnedFd = rustix::fs::open(path, flags, Mode::empty()).map_err(fail("open"))?;
+        // A link of whoever has no say over what it leads to is not followed, and what is no file and no
+        // block device is not opened: to open a device can act on it, and a named pipe would hold us up.
+        let (dir, name) = Dir::holding_target(path).map_err(|source| CheckError::Io {
+            what: "open",
+            path: path.into(),
+            source,
+        })?;
+        let look = |stat: &Stat| match FileType::from_raw_mode(stat.st_mode) {
+            kind @ (FileType::RegularFile | FileType::BlockDevice) => Ok(kind),
+            kind => Err(CheckError::NotAFile { path: path.into(), kind: kind_name(kind) }),
+        };
+        look(&rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(fail("open"))?)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        let fd: OwnedFd = rustix::fs::openat(&dir, &name, flags, Mode::empty()).map_err(fail("open"))?;
         let stat = rustix::fs::fstat(&fd).map_err(fail("look at"))?;
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        let len = match kind {
-            FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or(0),
+        let len = match look(&stat)? {
             FileType::BlockDevice => {
                 rustix::fs::seek(&fd, rustix::fs::SeekFrom::End(0)).map_err(fail("measure"))?
             }
-            _ => return Err(CheckError::NotAFile { path: path.into(), kind: kind_name(kind) }),
+            _ => u64::try_from(stat.st_size).unwrap_or(0),
         };
         let member = Self { file: File::from(fd), len };
         match rustix::fs::flock(&member.file, FlockOperation::NonBlockingLockShared) {
@@ -108,5 +118,34 @@ impl Source for MemberFile {
         let into = space.get_mut(..len).expect("BUG: it has just been made long enough");
         self.file.read_exact_at(into, at)?;
         Ok(into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, lchown, symlink};
+
+    #[test]
+    fn a_link_of_somebody_to_what_is_not_his_is_not_opened() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: a link of another account, because it needs root");
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let (roots, user) = (scratch.path().join("tier"), scratch.path().join("user"));
+        std::fs::write(&roots, "a tier of root").unwrap();
+        std::fs::create_dir(&user).unwrap();
+        chown(&user, Some(54_321), None).unwrap();
+        let link = user.join("tier");
+        symlink(&roots, &link).unwrap();
+        MemberFile::open(&link).unwrap_err();
+        lchown(&link, Some(54_321), None).unwrap();
+        let error = MemberFile::open(&link).unwrap_err().to_string();
+        assert!(error.contains("user 54321"), "{error}");
+        let roots_link = scratch.path().join("link");
+        symlink(&roots, &roots_link).unwrap();
+        MemberFile::open(&roots_link).unwrap();
+        assert!(matches!(MemberFile::open(Path::new("/dev/zero")), Err(CheckError::NotAFile { .. })));
     }
 }

@@ -15,6 +15,7 @@ use super::report::{CheckReport, Finding, Place, Severity};
 use super::superblock::Phase;
 use super::table::{DESTAGING, FileFacts, LENT, TRUNCATING, UNLINKING};
 use crate::lend::place::{BesideMember, PlainName, Unfit, directory_of, path_beside};
+use crate::tier::held::Held;
 
 /// The words of a finding.
 pub(super) struct Text {
@@ -292,7 +293,8 @@ impl<'s> Checker<'s> {
         let plain = path_beside(first, name);
         self.report.summary.lent_in = Some(directory_of(first).display().to_string());
         let least = file.size();
-        let looked = BesideMember::new(first, false).map_or(Err(Unfit::Missing), |place| place.look(name));
+        let place = Held::find(first).ok().and_then(|member| BesideMember::new(&member, false));
+        let looked = place.map_or(Err(Unfit::Missing), |place| place.look(name));
         let back = "put the plain file back, with the tier if that was moved or copied without the directory beside it";
         let gone = "the file is lent: its newest contents are nowhere else";
         let (severity, found, meaning, remedy) = match looked {

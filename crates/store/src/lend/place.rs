@@ -12,6 +12,7 @@
 //! Deliberately not here: which file is lent, and when. Invariants: nothing is opened through a link; a file that is not ours is not opened.
 
 use crate::home::{HomeFile, RealHome};
+use crate::tier::held::Held;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Gid, IFlags, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -19,9 +20,10 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tiersmith_dir::{Dir, Found, Owner};
 
 /// An open plain file.
 #[derive(Clone, Debug)]
@@ -164,9 +166,12 @@ pub(crate) enum Unfit {
     Unreadable(io::Error),
 }
 
-/// [`LentDir`] beside a member that is a file.
+/// [`LentDir`] beside a member that is a file, in the directory that was held when the member was opened.
 #[derive(Debug)]
 pub(crate) struct BesideMember {
+    beside: Dir,
+    name: OsString,
+    /// For messages.
     path: PathBuf,
     /// Who the member belongs to.
     owner: (u32, u32),
@@ -176,10 +181,13 @@ pub(crate) struct BesideMember {
 
 impl BesideMember {
     /// `None` when the member is no file: a device has no directory on its medium.
-    pub(crate) fn new(member: &Path, syncs: bool) -> Option<Self> {
-        let member = std::path::absolute(member).ok()?;
-        let found = std::fs::metadata(&member).ok().filter(std::fs::Metadata::is_file)?;
-        Some(Self { path: directory_of(&member), owner: (found.uid(), found.gid()), syncs })
+    pub(crate) fn new(member: &Held, syncs: bool) -> Option<Self> {
+        let found = member.dir.look(&member.name).ok()?.filter(Found::is_file)?;
+        let mut name = member.name.clone();
+        name.push(".lent");
+        let path = directory_of(&std::path::absolute(&member.path).ok()?);
+        let beside = member.dir.try_clone().ok()?;
+        Some(Self { beside, name, path, owner: (found.user, found.group), syncs })
     }
 
     /// Plain files are this user's, whosoever has put a file in the member's place by now.
@@ -187,9 +195,8 @@ impl BesideMember {
         Self { owner: (user, rustix::process::getegid().as_raw()), ..self }
     }
 
-    fn directory(&self) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let dir = rustix::fs::open(&self.path, flags, Mode::empty())?;
+    fn directory(&self) -> io::Result<Dir> {
+        let dir = self.beside.sub(&self.name)?;
         self.check(&rustix::fs::fstat(&dir)?, &self.path)?;
         Ok(dir)
     }
@@ -204,7 +211,7 @@ impl BesideMember {
             e => Unfit::Unreadable(e.into()),
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let dir = rustix::fs::open(&self.path, flags, Mode::empty()).map_err(unreadable)?;
+        let dir = rustix::fs::openat(&self.beside, &self.name, flags, Mode::empty()).map_err(unreadable)?;
         let of_dir = rustix::fs::fstat(&dir).map_err(unreadable)?;
         let stat =
             rustix::fs::statat(&dir, name.to_string(), AtFlags::SYMLINK_NOFOLLOW).map_err(unreadable)?;
@@ -248,30 +255,28 @@ impl BesideMember {
         Ok(())
     }
 
-    fn own(&self, file: impl AsFd) -> io::Result<()> {
+    /// Whom what is made has to be given to.
+    fn given(&self) -> Option<Owner> {
         let me = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        if me != self.owner {
-            let (uid, gid) = (Uid::from_raw(self.owner.0), Gid::from_raw(self.owner.1));
-            rustix::fs::fchown(file, Some(uid), Some(gid))?;
-        }
-        Ok(())
+        (me != self.owner).then_some(Owner { user: self.owner.0, group: self.owner.1 })
     }
 
-    fn make_directory(&self) -> io::Result<OwnedFd> {
-        match rustix::fs::mkdir(&self.path, Mode::RWXU) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => return self.directory(),
-            Err(e) => return Err(e.into()),
+    fn make_directory(&self) -> io::Result<Dir> {
+        match self.beside.make_dir(&self.name, 0o700, self.given()) {
+            Ok(dir) => {
+                self.beside.sync()?;
+                Ok(dir)
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => self.directory(),
+            Err(e) => Err(e),
         }
-        let dir = self.directory()?;
-        self.own(&dir)?;
-        let parent = self.path.parent().unwrap_or(Path::new("/"));
-        File::open(parent)?.sync_all()?;
-        Ok(dir)
     }
 
     fn fill(&self, fd: &OwnedFd, len: u64) -> io::Result<()> {
-        self.own(fd)?;
+        if let Some(owner) = self.given() {
+            let (uid, gid) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
+            rustix::fs::fchown(fd, Some(uid), Some(gid))?;
+        }
         if self.syncs {
             let flags = rustix::fs::ioctl_getflags(fd).map_err(unsupported)? | IFlags::SYNC;
             rustix::fs::ioctl_setflags(fd, flags).map_err(unsupported)?;
@@ -356,17 +361,17 @@ impl LentDir for BesideMember {
             other => other?,
         };
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(dir)? {
-            names.extend(PlainName::parse(entry?.file_name().to_bytes()));
+        for name in dir.names(usize::MAX)? {
+            names.extend(PlainName::parse(name.as_bytes()));
         }
         names.sort_unstable();
         Ok(names)
     }
 
     fn sync(&self) -> io::Result<()> {
-        rustix::fs::fsync(self.directory()?)?;
+        self.directory()?.sync()?;
         // The directory may be one that a killed process made and did not sync.
-        File::open(self.path.parent().unwrap_or(Path::new("/")))?.sync_all()
+        self.beside.sync()
     }
 
     fn is_ours_alone(&self, plain: &Plain) -> io::Result<bool> {
@@ -378,7 +383,9 @@ impl LentDir for BesideMember {
 
     fn tidy(&self) {
         // Not empty, or not there: both are right.
-        let _ = std::fs::remove_dir(&self.path);
+        if self.directory().is_ok() {
+            let _ = self.beside.remove_dir(&self.name);
+        }
     }
 
     fn path(&self, name: PlainName) -> PathBuf {
@@ -404,11 +411,15 @@ mod tests {
         PlainName { tier: [7; 16], id, loan: 5 }
     }
 
+    fn beside(member: &Path, syncs: bool) -> BesideMember {
+        BesideMember::new(&Held::find(member).unwrap(), syncs).unwrap()
+    }
+
     fn place() -> (tempfile::TempDir, BesideMember) {
         let dir = tempfile::tempdir().unwrap();
         let member = dir.path().join("tier");
         std::fs::write(&member, "member").unwrap();
-        let place = BesideMember::new(&member, false).unwrap();
+        let place = beside(&member, false);
         (dir, place)
     }
 
@@ -439,6 +450,28 @@ mod tests {
         assert!(place.names().unwrap().is_empty());
         place.tidy();
         assert!(dir.path().join("tier.lent/README").exists());
+    }
+
+    #[test]
+    fn plain_files_stay_beside_the_member_that_was_opened() {
+        let (dir, place) = place();
+        let (fast, aside) = (dir.path().join("fast"), dir.path().join("aside"));
+        std::fs::create_dir(&fast).unwrap();
+        std::fs::write(fast.join("tier"), "member").unwrap();
+        let moved = beside(&fast.join("tier"), false);
+        std::fs::rename(&fast, &aside).unwrap();
+        std::os::unix::fs::symlink(dir.path(), &fast).unwrap();
+        if place.make(name(1), 4096).is_err() {
+            eprintln!("skipped: plain files, because the file system cannot reserve space");
+            return;
+        }
+        place.remove(name(1)).unwrap();
+        moved.make(name(1), 4096).unwrap();
+        assert!(aside.join("tier.lent").join(name(1).to_string()).exists());
+        moved.remove(name(1)).unwrap();
+        moved.tidy();
+        assert!(!aside.join("tier.lent").exists());
+        assert!(dir.path().join("tier.lent").exists(), "another's directory was removed");
     }
 
     #[test]
@@ -478,8 +511,8 @@ mod tests {
         }
         let member = dir.path().join("tier");
         // A tier of whoever it is may have theirs; a daemon's may not.
-        BesideMember::new(&member, false).unwrap().open(name(1)).unwrap();
-        let ours = BesideMember::new(&member, false).unwrap().of(0);
+        beside(&member, false).open(name(1)).unwrap();
+        let ours = beside(&member, false).of(0);
         assert!(ours.open(name(1)).unwrap_err().to_string().contains("belongs to user 2001"));
         assert!(ours.make(name(2), 4096).is_err());
     }
@@ -487,7 +520,7 @@ mod tests {
     #[test]
     fn on_a_persistent_medium_each_write_is_synced_also_after_the_attribute_was_lost() {
         let (dir, _) = place();
-        let place = BesideMember::new(&dir.path().join("tier"), true).unwrap();
+        let place = beside(&dir.path().join("tier"), true);
         let made = match place.make(name(1), 4096) {
             Err(e) if e.kind() == io::ErrorKind::Unsupported => {
                 eprintln!("skipped: the attribute of plain files, because {e}");

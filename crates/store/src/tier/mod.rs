@@ -13,6 +13,7 @@ pub(crate) mod alloc;
 pub(crate) mod batch;
 pub(crate) mod geometry;
 pub(crate) mod grow;
+pub(crate) mod held;
 pub(crate) mod label;
 pub(crate) mod lane;
 pub(crate) mod open;

@@ -3,6 +3,7 @@
 //! Deliberately not here: what the records and maps of an existing tier say ([`crate::recover`]).
 
 use super::geometry::Geometry;
+use super::held::Held;
 use super::table::FileTable;
 use super::{Member, Tier};
 use crate::address::FRAME;
@@ -19,8 +20,9 @@ use crate::format::superblock::{
 use crate::planted::Planted;
 use crate::tier::alloc::Census;
 use parking_lot::Mutex;
+use rustix::fs::FileType;
 use std::collections::HashMap;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
@@ -61,54 +63,39 @@ pub(crate) fn refuse_twice(tiers: &[TierSpec]) -> Result<()> {
     Ok(())
 }
 
-/// Maps the members a specification names. A device is mapped whole, a file in the length it has; one that is empty or missing gets
-/// the size of the specification. `owner` as in [`crate::Options::members_of`].
-pub(crate) fn map_members(spec: &TierSpec, owner: Option<u32>) -> Result<Vec<Member>> {
+/// Maps the members a specification names, at their `places`. A device is mapped whole, a file in the length it has; one that is empty or missing
+/// gets the size of the specification. `owner` as in [`crate::Options::members_of`]; `made` gets what was opened, also when a later one fails.
+pub(crate) fn map_members(
+    spec: &TierSpec,
+    places: &[Held],
+    owner: Option<u32>,
+    made: &mut Vec<Option<tiersmith_dir::Found>>,
+) -> Result<Vec<Member>> {
     let access = match spec.medium {
         Medium::Persistent => Access::Dax,
         Medium::Emulated => Access::Emulated,
         Medium::Volatile => Access::Volatile,
     };
-    spec.members
-        .iter()
-        .map(|path| {
-            let found = std::fs::metadata(path);
-            let device = found.as_ref().is_ok_and(|m| m.file_type().is_char_device());
-            let existing = found.map_or(0, |m| m.len());
-            let mut options = if device {
-                // Its metadata says 0 bytes; zero asks for all it has.
-                OpenOptions::new(access, 0)
-            } else {
-                let len = if existing == 0 { spec.size } else { existing };
-                OpenOptions::new(access, len / FRAME as u64 * FRAME as u64)
-            };
-            options.max_len = spec.max_size.max(options.len);
-            options.create = existing == 0 && !device;
-            options.preallocate = spec.preallocate;
-            options.owner = owner;
-            Ok(Member { mapping: Arc::new(Mapping::open(path, &options)?), path: path.clone() })
-        })
-        .collect()
-}
-
-/// Takes back what [`map_members`] and [`format()`] made where nothing was, if nothing is attached to it: an empty file is empty again
-/// (`was_there`), else there is none.
-pub(crate) fn undo_new(path: &std::path::Path, was_there: bool) {
-    use std::os::unix::fs::FileExt;
-    let Ok(file) = std::fs::OpenOptions::new().read(true).write(true).open(path) else { return };
-    let ours = file.metadata().is_ok_and(|m| m.is_file())
-        && rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok();
-    let mut bytes = [1; SUPERBLOCK];
-    let mut unused = |at: &u64| {
-        let read = file.read_exact_at(&mut bytes, *at).is_ok();
-        let attached = Superblock::decode(&bytes)
-            .is_ok_and(|sb| !matches!(sb.state, TierState::Attaching | TierState::Detached));
-        read && !attached
+    let mut map = |place: &Held| {
+        let device = place.was(FileType::CharacterDevice).is_some();
+        let existing = place.was(FileType::RegularFile).map_or(0, |was| was.st_size.cast_unsigned());
+        let mut options = if device {
+            // Its metadata says 0 bytes; zero asks for all it has.
+            OpenOptions::new(access, 0)
+        } else {
+            let len = if existing == 0 { spec.size } else { existing };
+            OpenOptions::new(access, len / FRAME as u64 * FRAME as u64)
+        };
+        options.max_len = spec.max_size.max(options.len);
+        options.create = existing == 0 && !device;
+        options.preallocate = spec.preallocate;
+        options.owner = owner;
+        options.directory = Some(place.directory().map_err(Error::io("cannot hold", &place.path))?);
+        let mapping = Arc::new(Mapping::open(&place.path, &options)?);
+        made.push(mapping.file().and_then(|file| tiersmith_dir::Found::of(file).ok()));
+        Ok(Member { mapping, path: place.path.clone() })
     };
-    if ours && COPY_AT.iter().all(&mut unused) {
-        // Best effort: the caller has an error to give that explains more than one from here would.
-        let _ = if was_there { file.set_len(0) } else { std::fs::remove_file(path) };
-    }
+    places.iter().map(&mut map).collect()
 }
 
 /// Reads the superblocks of `members` and checks that they belong together.
