@@ -2,8 +2,8 @@
 //!
 //! A file's name, a process's, a path in a note, what a daemon answers: whoever chose them may have
 //! put a line end or a terminal's commands there. So nothing is written here as it came. A message
-//! is one line ([`line`]); a command's output keeps its line ends ([`output`]) and has its foreign
-//! parts made one line each by whoever composes it ([`line`] again, [`path`]).
+//! is one line ([`line()`]); a command's output keeps its line ends ([`output`]) and has its foreign
+//! parts made one line each by whoever composes it ([`line()`] again, [`path`]).
 //!
 //! Messages of the crates go through [`Messages`]. Who may make files in a mount can cause some of
 //! them as often as he likes, so each place in the source has so many a minute

@@ -2,7 +2,7 @@
 //! more.
 //!
 //! A file that has more than [`LOG_MAX`] bytes takes the name of the older one
-//! ([`Place::log_old`]), which goes, and the log begins anew. The daemon looks at each of its
+//! ([`Place::log_old_name`]), which goes, and the log begins anew. The daemon looks at each of its
 //! ticks, so a file may be longer by what is written in a quarter of a second.
 //!
 //! **Invariant**: what is written to is a file of root or this user alone, never a link or a pipe: it
