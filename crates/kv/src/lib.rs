@@ -6,7 +6,7 @@
 //! # Shape
 //! | layer | what it is | knows |
 //! |---|---|---|
-//! | [`format`] | the bytes on the medium | nothing |
+//! | [`mod@format`] | the bytes on the medium | nothing |
 //! | [`heap`] | words that change all or none, and space for bytes | format |
 //! | [`keyspace`] | databases: index, entries, expiry, what is still to be freed | heap |
 //! | `command` | Redis's commands, one table; a session with its MULTI and WATCH | keyspace |
