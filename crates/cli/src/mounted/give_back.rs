@@ -30,8 +30,9 @@ use crate::messages;
 
 /// How long a daemon that was killed may take to let go of what it had.
 const DYING: Duration = Duration::from_secs(30);
-/// How long somebody who has the home and no socket may take.
-const ENDING: Duration = Duration::from_secs(20);
+/// How long somebody who has the home and no socket may take. The home's owner can bring this about
+/// by removing the socket, so it is short.
+const ENDING: Duration = Duration::from_secs(10);
 
 /// What `detach` did.
 #[derive(Clone, Debug, Serialize)]
