@@ -8,9 +8,8 @@
 //! back before it fails, so a lane may for a moment hold both bits, but no view is ever handed out then.
 //! Deliberately absent: waiting. The caller decides what to do instead.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::FRAME;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 const LANES: u64 = 4;
 const LANE_BITS: u64 = 16;

@@ -34,6 +34,10 @@ mod open;
 pub mod process;
 mod report;
 pub mod sim;
+#[cfg(not(feature = "interleavings"))]
+mod sync;
+#[cfg(feature = "interleavings")]
+pub mod sync;
 mod sysfs;
 mod view;
 

@@ -18,6 +18,7 @@ use crate::frames::{Frames, Use};
 use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::sim::Recorder;
+use crate::sync::{atomic as shared, first_part, turn};
 use crate::view::{View, ViewRef};
 use crate::{Error, FRAME, LINE, OpenOptions, Report, open};
 
@@ -184,6 +185,7 @@ impl Mapping {
     /// The little-endian word at `at`, which is a multiple of 8. Atomic, acquire.
     #[inline]
     pub fn load_u64(&self, at: u64) -> u64 {
+        turn();
         u64::from_le(self.word(at).load(Ordering::Acquire))
     }
 
@@ -194,8 +196,14 @@ impl Mapping {
         if into.len() >= FRAME {
             self.kernel.prefetch_for_read(from, into.len());
         }
-        // SAFETY: `range` checked the source; the target is an exclusive slice.
-        unsafe { self.kernel.copy_out(into.as_mut_ptr(), from, into.len()) }
+        let (first, second) = into.split_at_mut(first_part(into.len()));
+        if !first.is_empty() {
+            // SAFETY: `range` checked the source; the target is an exclusive slice.
+            unsafe { self.kernel.copy_out(first.as_mut_ptr(), from, first.len()) };
+            turn();
+        }
+        // SAFETY: as above.
+        unsafe { self.kernel.copy_out(second.as_mut_ptr(), from.add(first.len()), second.len()) }
     }
 
     /// As [`Mapping::read`], but with `pread`: bytes that the medium lost, or that were truncated
@@ -353,6 +361,7 @@ impl Mapping {
         if let Some(recorder) = &self.recorder {
             return recorder.store(self, at, &value.to_le_bytes(), false);
         }
+        turn();
         word.store(value.to_le(), Ordering::Release);
     }
 
@@ -368,6 +377,7 @@ impl Mapping {
         if let Some(recorder) = &self.recorder {
             return recorder.store(self, at, &value.to_le_bytes(), true);
         }
+        turn();
         // SAFETY: `word` checked bounds and alignment, `check_writable` that no slice covers it.
         unsafe { self.kernel.stream_word(word.as_ptr(), value.to_le()) }
     }
@@ -383,6 +393,7 @@ impl Mapping {
         if let Some(recorder) = &self.recorder {
             return recorder.store(self, at, data, false);
         }
+        self.write_first_part(to, data);
         // SAFETY: `range` checked the target, `check_writable` that no slice of it exists; `data` is a slice elsewhere.
         unsafe { self.kernel.copy_in(to, data.as_ptr(), data.len()) }
     }
@@ -400,6 +411,7 @@ impl Mapping {
         if let Some(recorder) = &self.recorder {
             return recorder.store(self, at, data, true);
         }
+        self.write_first_part(to, data);
         // SAFETY: as in `write`; the merged words lie in the same frames.
         unsafe { self.kernel.stream(to, data.as_ptr(), data.len()) }
     }
@@ -486,6 +498,7 @@ impl Mapping {
         if let Some(recorder) = &self.recorder {
             return recorder.fence();
         }
+        turn();
         self.kernel.fence();
     }
 
@@ -507,7 +520,7 @@ pub struct PreparedWrite<'a> {
     at: u64,
     len: usize,
     /// The bits of a word that say that the frames are claimed; `None` in the simulator, in the open range, and for frames of several words.
-    claim: Option<(&'a AtomicU64, u64)>,
+    claim: Option<(&'a shared::AtomicU64, u64)>,
 }
 
 impl PreparedWrite<'_> {
@@ -518,6 +531,7 @@ impl PreparedWrite<'_> {
     #[inline]
     pub fn nt_write(&self, data: &[u8]) {
         if self.is_claimed() && data.len() == self.len {
+            self.mapping.write_first_part(self.to, data);
             // SAFETY: `prepare` checked the target, and a mapping never gets shorter; it is claimed, so no slice of it exists. `data` is a slice
             // elsewhere.
             return unsafe { self.mapping.kernel.stream(self.to, data.as_ptr(), data.len()) };
@@ -537,6 +551,7 @@ impl PreparedWrite<'_> {
         }
         match self.mapping.keys.get() {
             Some(keys) if keys.seed == seed && self.is_claimed() && data.len() == self.len => {
+                self.mapping.write_first_part(self.to, data);
                 // SAFETY: as in `nt_write`; the base is aligned to a frame, so the target is aligned to 64.
                 unsafe { self.mapping.kernel.stream_hashed(self.to, data.as_ptr(), data.len(), keys) }
             }
@@ -561,6 +576,7 @@ impl PreparedWrite<'_> {
             other = Keys::of_seed(seed);
             &other
         };
+        mapping.write_first_part(self.to, data);
         // SAFETY: as in `nt_write_hashed`; `check_writable` said that no slice exists.
         unsafe { mapping.kernel.stream_hashed(self.to, data.as_ptr(), data.len(), keys) }
     }
@@ -628,6 +644,17 @@ impl Mapping {
     fn check_word_writable(&self, at: u64) {
         if at >= self.open_end.load(Ordering::Relaxed) && !self.frames.one_claimed(at / FRAME as u64) {
             not_claimed(at, 8);
+        }
+    }
+
+    /// Half of a write before the whole, where others may come in between: nothing in a normal build.
+    #[inline(always)]
+    fn write_first_part(&self, to: *mut u8, data: &[u8]) {
+        let first = first_part(data.len());
+        if first > 0 {
+            // SAFETY: the callers are about to write the whole there, and have checked that they may.
+            unsafe { self.kernel.copy_in(to, data.as_ptr(), first) };
+            turn();
         }
     }
 

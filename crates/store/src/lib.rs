@@ -57,6 +57,7 @@ mod refused;
 mod room;
 mod slots;
 mod stats;
+mod sync;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tier;

@@ -18,11 +18,11 @@ use crate::error::{Error, Result};
 use crate::file::map::Leaf;
 use crate::file::{FileState, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::tier::Tier;
-use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tiersmith_pmem::SigbusWatch;
 

@@ -29,14 +29,14 @@ use crate::lend::Loan;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::slots::NoSlot;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::tier::Tier;
 use crate::tier::alloc::Purpose;
 use crate::tier::table::{Slot, Wanted};
-use parking_lot::Mutex;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// How far an opening came.

@@ -36,16 +36,16 @@ use crate::names;
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
 use crate::stats::RecoveryReport;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::tier::Tier;
 use crate::tier::alloc::{Census, Purpose};
 use crate::tier::table::Slot;
-use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use tiersmith_pmem::hash_bytes;
 
 mod sentinel;

@@ -10,10 +10,10 @@
 use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::file::FileState;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Background steps from one attempt to the next: about a second. Counted, not timed, so that a run
 /// of the simulator can be repeated.

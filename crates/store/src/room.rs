@@ -17,10 +17,10 @@
 use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::profile::FileClass;
+use crate::sync::MutexGuard;
 use crate::tier::Tier;
 use crate::tier::alloc::Purpose;
 use crate::waits;
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -140,7 +140,7 @@ impl Inner {
                 if idle >= IDLE_ROUNDS && (idle >= IDLE_ROUNDS_BUSY || self.frames_in_hand(tier) == 0) {
                     return Err(failed.unwrap_or_else(|| self.full(tier, &self.why_full(tier))));
                 }
-                std::thread::sleep(IDLE_PAUSE);
+                crate::sync::sleep(IDLE_PAUSE);
             } else {
                 idle = 0;
             }

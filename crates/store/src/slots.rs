@@ -163,7 +163,7 @@ impl Inner {
             if began.elapsed() >= patience {
                 break Err(self.table_full(lacks, path, why));
             }
-            std::thread::sleep(PAUSE);
+            crate::sync::sleep(PAUSE);
         };
         let _ = self.events.record(waits::SLOT_WAIT, start);
         if let Err(e) = &result {

@@ -24,8 +24,8 @@ use crate::error::Result;
 use crate::file::{FileState, Placed};
 use crate::format::slot::{DESTAGING, StateLine, TIME_EXACT, decode_time, encode_time};
 use crate::home::{FileTime, HomeStat};
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// What a door answers instead of what home says of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::Entry;
 use crate::planted::Planted;
+use crate::sync::Mutex;
 use crate::waits;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 

@@ -7,7 +7,7 @@
 //!
 //! Deliberately absent: fairness. Who waits gets the lock as soon as it looks at the right moment.
 
-use spin::mutex::{SpinMutex, SpinMutexGuard};
+use crate::sync::{self, SpinMutex, SpinMutexGuard};
 use std::time::Duration;
 
 /// Looks without a pause, and then looks that let others run in between.
@@ -36,6 +36,9 @@ impl<T> Latch<T> {
 
     #[cold]
     fn wait(&self) -> SpinMutexGuard<'_, T> {
+        if cfg!(feature = "interleavings") {
+            return self.0.lock();
+        }
         let mut looks = 0;
         loop {
             // A look that does not write: the line stays with the holder until it is free.
@@ -46,11 +49,11 @@ impl<T> Latch<T> {
             }
             looks += 1;
             if looks < SPINS {
-                std::hint::spin_loop();
+                sync::spin_loop();
             } else if looks < SPINS + YIELDS {
-                std::thread::yield_now();
+                sync::yield_now();
             } else {
-                std::thread::sleep(SLEEP);
+                sync::sleep(SLEEP);
                 // After a sleep some looks without one: a holder that takes turns with itself is free for moments only.
                 looks = 0;
             }

@@ -27,12 +27,12 @@ use crate::address::{BlockIndex, Frame, WordAt};
 use crate::error::Result;
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
 use crate::planted::Planted;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::tier::Tier;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const FANOUT: usize = PAGE_WORDS as usize;
 

@@ -30,16 +30,16 @@ use crate::format::slot::{ROOTS_AT, StateLine};
 use crate::home::{HomeHandle, HomeStat};
 use crate::lend::Loan;
 use crate::profile::FileClass;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::tier::alloc::Purpose;
 use crate::tier::table::Slot;
 use crate::tier::{BlockAddress, Tier};
 use latch::Latch;
 use map::{FileMap, Kept, Leaf};
-use parking_lot::Mutex;
 use redo::RedoOrder;
 use scan::Scans;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Where a file's blocks may live besides home.

@@ -14,9 +14,9 @@ use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
 use crate::profile::FileClass;
+use crate::sync::atomic::{Ordering, fence};
 use crate::waits;
 use smallvec::SmallVec;
-use std::sync::atomic::{Ordering, fence};
 use tiersmith_pmem::ViewRef;
 
 /// How often a read from the tier is tried without a lock.
@@ -96,7 +96,7 @@ impl Inner {
                     return true;
                 }
                 drop(lane);
-                std::hint::spin_loop();
+                crate::sync::spin_loop();
                 continue;
             }
             let start = self.events.start();
@@ -126,7 +126,7 @@ impl Inner {
                 placed.let_go(block);
             }
             drop(lane);
-            std::hint::spin_loop();
+            crate::sync::spin_loop();
         }
         false
     }

@@ -8,7 +8,7 @@
 //! Deliberately absent: any memory of scans that ended, and reading backwards. A scan whose blocks
 //! are in the tier already is not seen here, and goes on hitting them.
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use std::ops::Range;
 
 /// Blocks of one run that are admitted; what reads on is a scan.

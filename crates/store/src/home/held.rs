@@ -15,12 +15,12 @@
 //! Deliberately not here: when a file is needed, and whether a program has it open.
 
 use super::{FileTime, Home, HomeFile, HomeStat, OpenMode};
-use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Mutex, RwLock, RwLockWriteGuard};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::Clear;

@@ -49,12 +49,12 @@ use crate::format::superblock::{VERSION, VERSION_EXTENTS, VERSION_LENDING};
 use crate::home::FileTime;
 use crate::planted::Planted;
 use crate::profile::FileClass;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, RwLock, RwLockReadGuard};
 use crate::tier::Tier;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use place::{LentDir, Plain, PlainName};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes that are copied at a time, and compared with home's.
 const PART_BYTES: usize = 256 << 10;

@@ -12,9 +12,9 @@
 
 use super::geometry::Geometry;
 use crate::address::{BlockSize, Frame};
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, ThreadId};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::thread::{self, ThreadId};
 
 /// What a unit is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

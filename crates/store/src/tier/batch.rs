@@ -18,8 +18,8 @@ use crate::format::record::{
     BatchHeader, BatchItem, ITEMS_INLINE, ITEMS_OVERFLOW, NO_FRAME, encode_overflow, items_hash,
 };
 use crate::planted::Planted;
+use crate::sync::MutexGuard;
 use crate::tier::alloc::Purpose;
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 /// What a batch record's lock protects.

@@ -33,9 +33,9 @@ use crate::address::{BlockIndex, BlockSize, FRAME, Frame, WordAt};
 use crate::format::entry::{self, Entry, Place, State};
 use crate::format::record::LaneRecord;
 use crate::planted::Planted;
+use crate::sync::SpinMutexGuard;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tier::alloc::Purpose;
-use spin::mutex::SpinMutexGuard;
-use std::sync::atomic::{AtomicU64, Ordering};
 use tiersmith_pmem::{PreparedWrite, Use, prefetch_for_write, prefetch_whole_for_write};
 
 /// A switch whose entry is not yet stored on the medium; its record is durable.

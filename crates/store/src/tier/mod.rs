@@ -25,15 +25,15 @@ use crate::file::latch::Latch;
 use crate::format::superblock::Superblock;
 use crate::lend::place::LentDir;
 use crate::planted::Planted;
+use crate::sync::Mutex;
+use crate::sync::atomic::{Ordering, fence};
 use alloc::Allocator;
 use batch::BatchSlot;
 use crossbeam_utils::CachePadded;
 use geometry::Geometry;
 use lane::Lane;
-use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use table::FileTable;
 use tiersmith_pmem::Mapping;
 

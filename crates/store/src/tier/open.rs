@@ -18,8 +18,8 @@ use crate::format::superblock::{
     VERSION,
 };
 use crate::planted::Planted;
+use crate::sync::Mutex;
 use crate::tier::alloc::Census;
-use parking_lot::Mutex;
 use rustix::fs::FileType;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
