@@ -1,5 +1,5 @@
 //! Planted bugs: each leaves out or reorders one step that a promise rests on. The crash tests must
-//! find every one of them (`tests/crash_planted.rs`); one that they do not find is a hole in them.
+//! find every one of them (`tests/crash.rs`); one that they do not find is a hole in them.
 //!
 //! Without the `testing` feature there is none of this in the program: [`Planted::is`] is `false`
 //! at compile time.
@@ -36,6 +36,8 @@ pub enum Planted {
     SlabNotCleared,
     /// The body of a large record lies in units that the next transaction may use.
     BodyNotKept,
+    /// Recovery lets the next transaction use the units of that body.
+    BodyNotKeptAfterRecovery,
     /// A transaction of several commands is committed command by command.
     ExecOneByOne,
     /// The number of keys is committed after the key.
@@ -66,6 +68,7 @@ impl Planted {
         Planted::RefusedRecordStays,
         Planted::SlabNotCleared,
         Planted::BodyNotKept,
+        Planted::BodyNotKeptAfterRecovery,
         Planted::ExecOneByOne,
         Planted::CountLater,
         Planted::SuperblockFirst,

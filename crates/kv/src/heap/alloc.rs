@@ -61,6 +61,9 @@ impl Heap {
                 }
             }
             let next = self.next_slab(class)?;
+            if unit != NONE {
+                self.left.push((class, unit));
+            }
             let state = &mut self.units.classes[usize::from(class)];
             (state.current, state.word) = (next, 0);
         }

@@ -61,6 +61,7 @@ pub struct Savepoint {
     ranges_hash: u64,
     frees: usize,
     taken: usize,
+    left: usize,
 }
 
 /// The heap of one medium.
@@ -75,6 +76,8 @@ pub struct Heap {
     frees: Vec<Freed>,
     /// Runs of units taken in this transaction.
     taken: Vec<(u64, u64)>,
+    /// Classes and slabs that this transaction filled and left for another slab.
+    left: Vec<(u8, u64)>,
     units: Units,
     /// The number of the last commit.
     number: u64,
@@ -215,6 +218,7 @@ impl Heap {
             ranges_hash: self.ranges_hash,
             frees: self.frees.len(),
             taken: self.taken.len(),
+            left: self.left.len(),
         }
     }
 
@@ -224,6 +228,11 @@ impl Heap {
         self.ranges.truncate(savepoint.ranges);
         self.ranges_hash = savepoint.ranges_hash;
         self.frees.truncate(savepoint.frees);
+        // Slots of slabs that were there before are free again: they are looked for again.
+        for (class, unit) in self.left.split_off(savepoint.left) {
+            self.units.list(class, unit);
+        }
+        self.units.look_again();
         for (first, units) in self.taken.split_off(savepoint.taken) {
             self.units.forget(first);
             self.units.give(first, units);
@@ -296,6 +305,7 @@ impl Heap {
         self.overlay.clear();
         self.ranges.clear();
         self.taken.clear();
+        self.left.clear();
         (self.ranges_hash, self.fence_ahead) = (0, false);
         for (first, units) in released {
             self.units.give(first, units);

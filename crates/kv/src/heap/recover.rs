@@ -8,10 +8,12 @@
 //! | 3 | the newer one's ranges hold what it says, or it is refused | the same |
 //! | 4 | the words of the older, then of the newer one that counts are stored, flushed, **fence** | all of it again |
 //! | 5 | a refused record is overwritten with zeros, **fence** | all of it again |
-//! | 6 | the unit table is read | |
+//! | 6 | the unit table is read; units with the body of a record stay taken until two more commits | |
 //!
 //! Step 5: else the record could come to count later, when a client sends the same bytes again and
-//! they happen to go to the same places.
+//! they happen to go to the same places. Step 6: a cut in the next commit makes recovery read the
+//! same two records again. With the body of the newer one overwritten only the older one would
+//! count, and would undo what the newer one changed.
 
 use tiersmith_pmem::Mapping;
 
@@ -20,7 +22,7 @@ use super::overlay::Overlay;
 use super::units::Units;
 use crate::error::Error;
 use crate::format::record::{self, HEADER};
-use crate::format::{LOG, ROOTS, SUPERBLOCK, SUPERBLOCKS, Superblock, Unfit, Unit};
+use crate::format::{LOG, ROOTS, SUPERBLOCK, SUPERBLOCKS, Superblock, UNIT, Unfit, Unit};
 use crate::planted::Planted;
 
 /// A record of the log that is whole.
@@ -29,6 +31,8 @@ struct Record {
     lines: Vec<record::Line>,
     ranges: Vec<(u64, u64)>,
     ranges_hash: u64,
+    /// Where its body is, if it is in units.
+    body: Option<(u64, u64)>,
 }
 
 impl Heap {
@@ -130,8 +134,19 @@ impl Heap {
             map.fence();
         }
         // 6.
+        let bodies: Vec<(u64, u64, u64)> = to_apply
+            .iter()
+            .filter_map(|record| record.body.map(|(at, len)| (record.number, at, len)))
+            .collect();
         let mut heap = Heap::of(map, plan, planted, number);
         heap.read_unit_table()?;
+        for (number, at, len) in bodies {
+            let (first, units) = (heap.plan.unit_of(at), len.div_ceil(UNIT));
+            let keeps = !heap.planted.is(Planted::BodyNotKeptAfterRecovery);
+            if keeps && heap.units.set_aside(first, units) {
+                heap.kept.push((number, first, units));
+            }
+        }
         Ok(heap)
     }
 
@@ -149,6 +164,7 @@ impl Heap {
             fence_ahead: false,
             frees: Vec::new(),
             taken: Vec::new(),
+            left: Vec::new(),
             units,
             number,
             body: Vec::new(),
@@ -244,5 +260,6 @@ fn read_record(map: &Mapping, plan: &Superblock, slot: u64, planted: Planted) ->
     // The planted bug stores what it finds, but not outside the heap.
     let lines = lines.into_iter().filter(|line| line.at >= ROOTS && line.at + 64 <= plan.len);
     let ranges_hash = header.ranges_hash;
-    Some(Record { number: header.number, lines: lines.collect(), ranges, ranges_hash })
+    let body = (header.body_at != 0).then_some((header.body_at, header.body_len));
+    Some(Record { number: header.number, lines: lines.collect(), ranges, ranges_hash, body })
 }

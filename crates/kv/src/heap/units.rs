@@ -84,10 +84,7 @@ impl Units {
             match (first..first + units).rev().find(|unit| !self.is_free(*unit)) {
                 Some(used) => first = (used + 1).next_multiple_of(align),
                 None => {
-                    for unit in first..first + units {
-                        self.free[(unit / 64) as usize] &= !(1 << (unit % 64));
-                    }
-                    self.free_count -= units;
+                    self.take_at(first, units);
                     return Some(first);
                 }
             }
@@ -110,6 +107,27 @@ impl Units {
         let unit = self.classes[usize::from(class)].candidates.pop()?;
         self.listed[(unit / 64) as usize] &= !(1 << (unit % 64));
         Some(unit)
+    }
+
+    /// Looks at every slot again of the slabs that the classes go on with.
+    pub(super) fn look_again(&mut self) {
+        self.classes.iter_mut().for_each(|state| state.word = 0);
+    }
+
+    /// Takes these units if all of them are free; whether they were.
+    pub(super) fn set_aside(&mut self, first: u64, units: u64) -> bool {
+        let all = first + units <= self.count && (first..first + units).all(|unit| self.is_free(unit));
+        if all {
+            self.take_at(first, units);
+        }
+        all
+    }
+
+    fn take_at(&mut self, first: u64, units: u64) {
+        for unit in first..first + units {
+            self.free[(unit / 64) as usize] &= !(1 << (unit % 64));
+        }
+        self.free_count -= units;
     }
 
     /// Forgets slabs that were taken and are given back: no class goes on with them.

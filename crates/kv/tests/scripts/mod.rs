@@ -139,8 +139,9 @@ pub(crate) fn all() -> Vec<Script> {
                 before: vec![batch(&["SET old 1"])],
                 batches: vec![
                     vec![format!("MSET {}", many.join(" "))],
+                    // Into the units where the body was.
+                    batch(&["SET a b*140000"]),
                     vec![format!("MSET {}", more.join(" "))],
-                    batch(&["SET a b*70000"]),
                     batch(&["SET old 2"]),
                 ],
             }

@@ -1,0 +1,59 @@
+//! Space: what a refused command looked at is not lost, what the log still needs is not used.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use tiersmith_kv::check::check;
+use tiersmith_kv::planted::Planted;
+use tiersmith_kv::testing::Local;
+use tiersmith_pmem::Mapping;
+
+/// A tier of so many units.
+fn tier(units: usize) -> Mapping {
+    Mapping::in_memory(&vec![0; (128 << 10) + units * (64 << 10)], 0)
+}
+
+fn assert_sound(local: &Local) {
+    let report = check(&Mapping::in_memory(&local.image(), 0)).unwrap();
+    assert!(report.is_sound(), "{report}");
+}
+
+#[test]
+fn a_command_that_is_refused_leaves_the_free_slots_to_the_next() {
+    let mut local = Local::create(tier(24), 64 << 10, Planted::None).unwrap();
+    let value = "v".repeat(290);
+    let mut keys = 0;
+    while local.say(&format!("SET k{keys} {value}")) == "+OK\r\n" {
+        local.commit();
+        keys += 1;
+    }
+    assert!(keys > 1000, "{keys}");
+    for key in (0..keys).step_by(2) {
+        local.say(&format!("DEL k{key}"));
+    }
+    local.commit();
+    let pairs: Vec<String> = (0..keys).map(|key| format!("m{key} {value}")).collect();
+    assert!(local.say(&format!("MSET {}", pairs.join(" "))).starts_with("-OOM"));
+    local.commit();
+    for key in (0..keys).step_by(2) {
+        assert_eq!(local.say(&format!("SET k{key} {value}")), "+OK\r\n", "k{key} of {keys}");
+        local.commit();
+    }
+    assert_sound(&local);
+}
+
+#[test]
+fn the_body_of_the_last_record_is_there_until_the_next_record_counts_also_after_a_recovery() {
+    let mut local = Local::create(tier(40), 4096, Planted::None).unwrap();
+    local.say("SET a 1");
+    local.commit();
+    let pairs: Vec<String> = (0..300).map(|key| format!("m{key} {key}")).collect();
+    local.say(&format!("MSET {}", pairs.join(" ")));
+    local.commit();
+    // Killed; then a large value is written, and the power fails before it counts.
+    let mut local = Local::open(Mapping::in_memory(&local.image(), 0), Planted::None).unwrap();
+    let expected = local.contents();
+    local.say(&format!("SET large {}", "x".repeat(30 << 16)));
+    let local = Local::open(Mapping::in_memory(&local.image(), 0), Planted::None).unwrap();
+    assert_eq!(local.contents().len(), expected.len());
+    assert_sound(&local);
+}
