@@ -300,3 +300,79 @@ fn a_value_of_many_megabytes_comes_back_as_it_was() {
     assert_eq!(client.say("GET large"), text(&format!("{value}end")));
     assert_eq!(client.say("GETRANGE large -5 -1"), text("efend"));
 }
+
+/// The most memory that the server ever had, in bytes.
+fn peak(served: &Served) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", served.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn a_client_that_gave_no_password_and_reads_no_reply_is_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(&directory, "requirepass secret\n");
+    let mut client = served.connect();
+    let lines = b"GET a\r\n".repeat(10_000);
+    // Each of these is answered by 36 bytes.
+    let sent = (0..600).take_while(|_| client.out.write_all(&lines).is_ok()).count();
+    assert!(sent < 100, "{sent} parts were taken, and their replies kept");
+    assert!(peak(&served) < (TIER + (64 << 20)), "{}", peak(&served));
+}
+
+#[test]
+fn replies_and_messages_beyond_the_limits_are_not_collected() {
+    let directory = tempfile::tempdir().unwrap();
+    let conf = "client-output-buffer-limit normal 1mb 0 0 pubsub 1mb 0 0\n";
+    let served = server(&directory, conf);
+    let mut client = served.connect();
+    let value = vec![b'v'; 512 << 10];
+    client.ask(&[b"SET", b"big", &value]);
+    let before = peak(&served);
+    client.out.write_all(&request(&[b"GET", b"big"]).repeat(2000)).unwrap();
+    let mut all = Vec::new();
+    // It is cut in the middle.
+    let _ = client.out.read_to_end(&mut all);
+    assert!(all.len() < 64 << 20, "{}", all.len());
+    let subscribers: Vec<_> = (0..200)
+        .map(|_| {
+            let mut one = served.connect();
+            one.say("SUBSCRIBE news");
+            one
+        })
+        .collect();
+    let mut client = served.connect();
+    let message = vec![b'm'; 10 << 10];
+    client.out.write_all(&request(&[b"PUBLISH", b"news", &message]).repeat(600)).unwrap();
+    (0..600).for_each(|_| assert!(matches!(client.read().unwrap(), Value::Int(_))));
+    let grown = peak(&served) - before;
+    assert!(grown < 450 << 20, "{} MiB more", grown >> 20);
+    drop(subscribers);
+}
+
+#[test]
+fn a_browser_that_is_sent_here_executes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(&directory, "");
+    for line in ["POST / HTTP/1.1", "Host: 127.0.0.1:6379"] {
+        let mut browser = served.connect();
+        browser.out.write_all(format!("{line}\r\nSET taken 1\r\n").as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        let _ = browser.out.read_to_end(&mut answer);
+        assert_eq!(answer, b"");
+    }
+    assert_eq!(served.connect().say("EXISTS taken"), Value::Int(0));
+}
+
+#[test]
+fn a_second_server_on_the_tier_is_refused_and_the_first_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(&directory, "");
+    let mut client = served.connect();
+    client.say("SET a 1");
+    let options = tiersmith_pmem::OpenOptions::new(tiersmith_pmem::Access::Emulated, 0);
+    let second = tiersmith_pmem::Mapping::open(&directory.path().join("tier"), &options);
+    let why = second.expect_err("it is taken").to_string();
+    assert!(why.contains("in use by another process"), "{why}");
+    assert_eq!(client.say("GET a"), text("1"));
+}

@@ -155,18 +155,17 @@ pub(crate) fn bitop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if operation == "not" && args.len() != 4 {
         return Err(Refusal::Said("ERR BITOP NOT must be called with a single source key."));
     }
-    let mut values = Vec::new();
-    for key in &args[3..] {
-        values.push(bytes(context, key)?);
-    }
-    let len = values.iter().map(Vec::len).max().unwrap_or(0);
-    values.iter_mut().for_each(|value| value.resize(len, 0));
-    let mut result = values.swap_remove(0);
+    // One source after the other: a long value may be named a thousand times.
+    let mut result = bytes(context, args[3])?;
     if operation == "not" {
         result.iter_mut().for_each(|byte| *byte = !*byte);
     }
-    for value in &values {
-        for (byte, other) in result.iter_mut().zip(value) {
+    for key in &args[4..] {
+        let mut value = bytes(context, key)?;
+        let len = value.len().max(result.len());
+        value.resize(len, 0);
+        result.resize(len, 0);
+        for (byte, other) in result.iter_mut().zip(&value) {
             match operation.as_str() {
                 "and" => *byte &= other,
                 "or" => *byte |= other,
@@ -174,6 +173,7 @@ pub(crate) fn bitop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             }
         }
     }
+    let len = result.len();
     if len == 0 {
         context.keys.remove(context.session.db, args[2]);
     } else {

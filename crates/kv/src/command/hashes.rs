@@ -212,18 +212,18 @@ pub(crate) fn hrandfield(context: &mut Context<'_>, args: &Arguments<'_>) -> Don
         context.reply.bulk_or_null(one);
         return Ok(());
     };
-    let chosen: Vec<_> = if fields.is_empty() {
-        Vec::new()
-    } else if count < 0 {
-        (0..-count).map(|_| fields[fastrand::usize(..fields.len())].clone()).collect()
-    } else {
-        fastrand::shuffle(&mut fields);
-        fields.truncate(usize::try_from(count).unwrap_or(usize::MAX));
-        fields
+    let again = count < 0;
+    let chosen = match usize::try_from(count.unsigned_abs()) {
+        _ if fields.is_empty() => 0,
+        Ok(count) if again => count,
+        Ok(count) => count.min(fields.len()),
+        Err(_) => fields.len(),
     };
+    fastrand::shuffle(&mut fields);
     let nested = values && context.reply.resp3;
-    context.reply.list(chosen.len() * if values && !nested { 2 } else { 1 });
-    for (name, value) in &chosen {
+    context.reply.list(chosen * if values && !nested { 2 } else { 1 });
+    for number in 0..chosen {
+        let (name, value) = &fields[if again { fastrand::usize(..fields.len()) } else { number }];
         if nested {
             context.reply.list(2);
         }

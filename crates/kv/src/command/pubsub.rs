@@ -1,5 +1,7 @@
 //! Publish and subscribe. Nothing of it is persistent, as in Redis.
 
+use std::rc::Rc;
+
 use super::session::Delivery;
 use super::{Arguments, Context, Done, Refusal, glob, word};
 
@@ -75,7 +77,7 @@ pub(crate) fn punsubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> D
 }
 
 pub(crate) fn publish(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let (channel, payload) = (args[1].to_vec(), args[2].to_vec());
+    let (channel, payload): (Rc<[u8]>, Rc<[u8]>) = (args[1].into(), args[2].into());
     let shared = &mut *context.shared;
     let before = shared.deliveries.len();
     for client in shared.channels.get(args[1]).into_iter().flatten() {

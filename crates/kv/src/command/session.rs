@@ -1,6 +1,7 @@
 //! A client's session, and what all sessions share.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 use std::time::Instant;
 
 use tiersmith_events::Registry;
@@ -91,13 +92,13 @@ impl Session {
     }
 }
 
-/// A message for a client.
+/// A message for a client; all of its subscribers share the bytes.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) client: u64,
     pub(crate) pattern: Option<Vec<u8>>,
-    pub(crate) channel: Vec<u8>,
-    pub(crate) payload: Vec<u8>,
+    pub(crate) channel: Rc<[u8]>,
+    pub(crate) payload: Rc<[u8]>,
 }
 
 /// What all sessions share.

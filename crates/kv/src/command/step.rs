@@ -17,6 +17,7 @@ pub(crate) fn step(
     let sent = out.len();
     // An EXEC says of each of its commands what became of it, and is not done twice.
     let once = session.multi.is_some();
+    let messages = shared.deliveries.len();
     let mut before = keys.heap().savepoint();
     execute(keys, shared, session, arguments, out);
     if std::mem::take(&mut shared.full) && !once {
@@ -37,6 +38,7 @@ pub(crate) fn step(
     }
     if keys.heap_mut().make_room_for_record().is_err() {
         keys.heap_mut().take_back(before);
+        shared.deliveries.truncate(messages);
         out.truncate(sent);
         let mut reply = super::Reply { out, resp3: false };
         reply.error(&Refusal::Full.text());

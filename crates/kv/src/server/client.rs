@@ -86,6 +86,13 @@ impl Client {
         }
     }
 
+    /// Ends the client, which gets nothing that it has not got yet.
+    pub(super) fn cut(&mut self) {
+        self.session.closing = true;
+        self.output = Vec::new();
+        self.sent = 0;
+    }
+
     /// Bytes that are still to go.
     pub(super) fn unsent(&self) -> usize {
         self.output.len() - self.sent

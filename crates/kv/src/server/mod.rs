@@ -52,6 +52,10 @@ const EXPIRY_TIME_MOST: Duration = Duration::from_millis(10);
 const TRASH_STEP: u64 = 32;
 /// Connections that are taken at one go.
 const ACCEPT_MAX: usize = 256;
+/// Bytes of replies that are kept for a client that has not given the password.
+const OUTPUT_UNKNOWN: u64 = 64 << 10;
+/// Descriptors that are not clients'.
+const DESCRIPTORS: u64 = 32;
 
 /// A server that has opened its tier and its sockets.
 pub struct Server {
@@ -64,6 +68,8 @@ pub struct Server {
     next_id: u64,
     pending: Vec<u64>,
     ticked: Instant,
+    /// No descriptor is left: the listeners are not watched until a client goes.
+    deaf: bool,
 }
 
 impl std::fmt::Debug for Server {
@@ -88,6 +94,7 @@ impl Server {
         } else {
             Heap::open(map, Planted::None)?
         };
+        raise_descriptors(configuration.number("maxclients") + DESCRIPTORS);
         let recovery_us = began.elapsed().as_micros() as u64;
         let (listeners, file) = listen::open(&configuration)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system("make an epoll"))?;
@@ -109,6 +116,7 @@ impl Server {
             clients: HashMap::new(),
             pending: Vec::new(),
             ticked: Instant::now(),
+            deaf: false,
         })
     }
 
@@ -182,8 +190,13 @@ impl Server {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let listener = &self.listeners[number];
             let unix = listener.unix;
-            // Without a descriptor left the connection waits in the backlog.
-            let Ok(socket) = rustix::net::accept_with(&listener.socket, flags) else { return };
+            let socket = match rustix::net::accept_with(&listener.socket, flags) {
+                Ok(socket) => socket,
+                Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+                    return self.watch_listeners(false);
+                }
+                Err(_) => return,
+            };
             self.shared.connections += 1;
             if let Err(refusal) = self.admit(&socket, unix) {
                 self.shared.rejected += 1;
@@ -214,6 +227,17 @@ impl Server {
             let session = Session::new(id, there, here, allowed);
             self.clients.insert(id, Box::new(Client::new(socket, session)));
             self.shared.clients = self.clients.len();
+        }
+    }
+
+    /// Watches the listeners, or not: without a descriptor left connections wait in the backlog, and
+    /// the loop must not be told of them again and again.
+    fn watch_listeners(&mut self, watch: bool) {
+        self.deaf = !watch;
+        let flags = if watch { EventFlags::IN } else { EventFlags::empty() };
+        for (number, listener) in (0..).zip(&self.listeners) {
+            // What cannot be changed stays as it was, which costs time and nothing else.
+            let _ = epoll::modify(&self.epoll, &listener.socket, EventData::new_u64(number), flags);
         }
     }
 
@@ -265,14 +289,24 @@ impl Server {
         let mut done = 0;
         client.session.last = Instant::now();
         let hot = self.shared.configuration.hot;
+        // What a client sends after its last request is nobody's.
+        if client.session.closing {
+            done = input.len();
+        }
         while !client.session.closing {
             let limits = Limits { bulk: hot.bulk, allowed: client.session.allowed };
             match client.request.read(&input[done..], limits) {
                 Next::Whole(bytes) => {
                     let mut arguments: SmallVec<[&[u8]; 8]> = SmallVec::new();
                     client.request.arguments(&input[done..], &mut arguments);
-                    self.one(&mut client.session, &arguments, &mut client.output);
+                    let cut = arguments.first().is_some_and(|name| is_browsers(name));
+                    if !cut {
+                        self.one(&mut client.session, &arguments, &mut client.output);
+                    }
                     drop(arguments);
+                    if cut || client.unsent() as u64 > self.output_limit(client) {
+                        client.cut();
+                    }
                     done += bytes;
                     client.request.reset();
                 }
@@ -294,7 +328,7 @@ impl Server {
 
     fn one(&mut self, session: &mut Session, arguments: &[&[u8]], out: &mut Vec<u8>) {
         let Some(name) = arguments.first() else { return };
-        if name.eq_ignore_ascii_case(b"client") {
+        if name.eq_ignore_ascii_case(b"client") && session.allowed {
             self.list_clients(session);
         }
         step(&mut self.keys, &mut self.shared, session, arguments, out);
@@ -326,16 +360,24 @@ impl Server {
             if let Io::Some(bytes) = sent {
                 self.shared.bytes_out += bytes as u64;
             }
-            let hot = self.shared.configuration.hot;
-            let subscribed = client.session.subscriptions() > 0;
-            let limit = if subscribed { hot.output_subscribed } else { hot.output };
-            let slow = limit > 0 && client.unsent() as u64 > limit;
+            let slow = client.unsent() as u64 > self.output_limit(&client);
             let done = client.session.closing && client.unsent() == 0;
             if sent == Io::Gone || slow || done || !self.watch(&mut client) {
                 self.close(client);
             } else {
                 self.clients.insert(id, client);
             }
+        }
+    }
+
+    /// Bytes of replies that may wait for a client to take them.
+    fn output_limit(&self, client: &Client) -> u64 {
+        let hot = self.shared.configuration.hot;
+        let subscribed = client.session.subscriptions() > 0;
+        match if subscribed { hot.output_subscribed } else { hot.output } {
+            _ if !client.session.allowed => OUTPUT_UNKNOWN,
+            0 => u64::MAX,
+            limit => limit,
         }
     }
 
@@ -354,6 +396,8 @@ impl Server {
     /// Messages go to their subscribers' buffers.
     fn deliver(&mut self) {
         for delivery in std::mem::take(&mut self.shared.deliveries) {
+            let Some(client) = self.clients.get(&delivery.client) else { continue };
+            let limit = self.output_limit(client);
             let Some(client) = self.clients.get_mut(&delivery.client) else { continue };
             let resp3 = client.session.resp3;
             let mut reply = Reply { out: &mut client.output, resp3 };
@@ -370,6 +414,9 @@ impl Server {
             }
             reply.bulk(&delivery.channel);
             reply.bulk(&delivery.payload);
+            if client.unsent() as u64 > limit {
+                client.cut();
+            }
             if !client.pending {
                 client.pending = true;
                 self.pending.push(delivery.client);
@@ -382,6 +429,9 @@ impl Server {
         // Closing the socket takes it out of the epoll.
         drop(client);
         self.shared.clients = self.clients.len();
+        if self.deaf {
+            self.watch_listeners(true);
+        }
     }
 
     /// What is done ten times a second.
@@ -410,6 +460,23 @@ impl Server {
                 }
             }
         }
+    }
+}
+
+/// Whether a request is one of HTTP, with which a web page could reach a server on its reader's
+/// machine: Redis cuts these too.
+fn is_browsers(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+/// Asks for so many descriptors, or for as many as there may be.
+fn raise_descriptors(wanted: u64) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if let Some(now) = limit.current.filter(|now| *now < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |most| wanted.min(most)).max(now));
+        // Fewer clients are served then.
+        let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
