@@ -9,6 +9,7 @@ mod daemon;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use daemon::{
     Site, blocks, can_mount, command, good, is_alive, is_mounted, json, kill, output, refused, text,
@@ -327,6 +328,33 @@ fn with_standard_input_output_and_error_closed_it_mounts_all_the_same() {
     good(&["detach", site.home_str()]);
     site.assert_plain();
     assert_eq!(fs::read(site.home.join("postgresql.conf")).unwrap(), b"a");
+}
+
+#[test]
+fn a_detach_that_takes_longer_than_a_daemon_may_be_silent_is_waited_for() {
+    const SILENCE: Duration = Duration::from_secs(10);
+    // Each of them costs the modelled home a seek.
+    const BLOCKS: u64 = 7500;
+    if !can_mount("a detach from a slow home") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let _ = site.attach_sized("192M", &["--home-model", "15k-disk-array", "--sync-on-write", "never"]);
+    let file =
+        fs::OpenOptions::new().create_new(true).write(true).open(site.home.join("base/1/2000")).unwrap();
+    let block = blocks(7, 1);
+    for n in 0..BLOCKS {
+        file.write_all_at(&block, 2 * n * 8192).unwrap();
+    }
+    drop(file);
+    let began = Instant::now();
+    good(&["detach", site.home_str()]);
+    assert!(began.elapsed() > SILENCE, "the home is not slow: {:?}", began.elapsed());
+    let file = fs::File::open(site.home.join("base/1/2000")).unwrap();
+    let mut last = vec![0; 8192];
+    file.read_exact_at(&mut last, 2 * (BLOCKS - 1) * 8192).unwrap();
+    assert_eq!(last, block);
+    site.assert_plain();
 }
 
 #[test]

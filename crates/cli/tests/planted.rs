@@ -9,7 +9,7 @@ mod daemon;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -259,10 +259,10 @@ fn a_list_of_an_interrupted_detach_that_was_kept_removes_no_other_tier() {
     assert_eq!(fs::read(other.join("file")).unwrap(), b"precious");
 }
 
-/// Answers every connection with the same words, as MALLORY.
-fn false_daemon(socket: &Path, reply: &'static str) {
+/// Takes every request at a socket as MALLORY, and does this with whoever sent it.
+fn false_daemon(socket: &Path, act: impl Fn(UnixStream) + Send + 'static) {
     use rustix::process::{Gid, Uid};
-    use std::io::{Read, Write};
+    use std::io::Read;
     let socket = socket.to_path_buf();
     let (ready, listens) = std::sync::mpsc::channel();
     drop(std::thread::spawn(move || {
@@ -279,12 +279,20 @@ fn false_daemon(socket: &Path, reply: &'static str) {
             }
             let mut asked = vec![0; u32::from_le_bytes(length) as usize];
             stream.read_exact(&mut asked).unwrap();
-            let mut whole = (reply.len() as u32).to_le_bytes().to_vec();
-            whole.extend_from_slice(reply.as_bytes());
-            let _ = stream.write_all(&whole);
+            act(stream);
         }
     }));
     listens.recv_timeout(SECONDS).unwrap();
+}
+
+/// Answers with these words.
+fn says(reply: &'static str) -> impl Fn(UnixStream) + Send + 'static {
+    use std::io::Write;
+    move |mut stream| {
+        let mut whole = (reply.len() as u32).to_le_bytes().to_vec();
+        whole.extend_from_slice(reply.as_bytes());
+        let _ = stream.write_all(&whole);
+    }
 }
 
 fn give(path: &Path) {
@@ -296,15 +304,16 @@ fn give(path: &Path) {
     }
 }
 
-#[test]
-fn a_false_daemon_is_not_believed_and_commands_no_terminal() {
+/// A home of MALLORY's that looks as if she had attached it: of a home that root has attached no
+/// daemon of hers is asked. `None`, said on standard error, where that cannot be had.
+fn attached_by_its_owner(what: &str) -> Option<(Site, PathBuf)> {
     use std::os::unix::fs::PermissionsExt;
     if !is_root() {
-        eprintln!("skipped: a false daemon, because only root can be another account");
-        return;
+        eprintln!("skipped: {what}, because only root can be another account");
+        return None;
     }
-    if !can_mount("a false daemon") {
-        return;
+    if !can_mount(what) {
+        return None;
     }
     let mut site = Site::new();
     fs::set_permissions(site.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -313,16 +322,20 @@ fn a_false_daemon_is_not_believed_and_commands_no_terminal() {
     fs::create_dir_all(&site.home).unwrap();
     fs::write(site.home.join("file"), "x").unwrap();
     give(&hers);
-    let home = site.home_str();
-    good(&["attach", home, "--fast", site.fast_str(), "--emulate", "--size", "24M"]);
-    let socket = hers.join("db.tiersmith-control");
-    good(&["unmount", home]);
-    // As one that she has attached herself: of another she is not asked at all.
+    good(&["attach", site.home_str(), "--fast", site.fast_str(), "--emulate", "--size", "24M"]);
+    good(&["unmount", site.home_str()]);
     let vault = hers.join("db.tiersmith-home");
     std::os::unix::fs::lchown(vault, Some(MALLORY), Some(MALLORY)).unwrap();
+    Some((site, hers.join("db.tiersmith-control")))
+}
+
+#[test]
+fn a_false_daemon_is_not_believed_and_commands_no_terminal() {
+    let Some((site, socket)) = attached_by_its_owner("a false daemon") else { return };
+    let home = site.home_str();
     false_daemon(
         &socket,
-        r#"{"reply":"done","done":{"files":0,"blocks":0,"left_out":["\u001b]0;x\u0007"]}}"#,
+        says(r#"{"reply":"done","done":{"files":0,"blocks":0,"left_out":["\u001b]0;x\u0007"]}}"#),
     );
     let said = run(&["detach", home], "a false daemon");
     assert_eq!(said.status.code(), Some(2), "a false daemon's word was believed: {}", text(&said));
@@ -330,8 +343,7 @@ fn a_false_daemon_is_not_believed_and_commands_no_terminal() {
     let said = run(&["flush", home], "a false daemon");
     assert!(!text(&said).contains(['\x1b', '\x07']), "{:?}", text(&said));
     fs::remove_file(&socket).unwrap();
-    let reply = r#"{"reply":"failed","error":"no\u001b[2J\nroot: all is well\u009b1m"}"#;
-    false_daemon(&socket, reply);
+    false_daemon(&socket, says(r#"{"reply":"failed","error":"no\u001b[2J\nroot: all is well\u009b1m"}"#));
     for command in ["status", "detach", "flush", "unmount"] {
         let said = run(&[command, home], "a false daemon");
         assert_eq!(said.status.code(), Some(2), "{}", text(&said));
@@ -339,6 +351,40 @@ fn a_false_daemon_is_not_believed_and_commands_no_terminal() {
     }
     fs::remove_file(&socket).unwrap();
     good(&["detach", home]);
+    assert_eq!(fs::read(site.home.join("file")).unwrap(), b"x");
+}
+
+#[test]
+fn a_false_daemon_keeps_no_command_from_its_end() {
+    let Some((site, socket)) = attached_by_its_owner("a false daemon that waits") else { return };
+    let home = site.home_str();
+    // The length of an answer, and a byte of it now and then.
+    let drip = |mut stream: UnixStream| {
+        use std::io::Write;
+        let _ = stream.write_all(&1_000_000_u32.to_le_bytes());
+        while stream.write_all(b" ").is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    // Kept, so that it does not look like one that has ended.
+    let silent = |stream: UnixStream| std::mem::forget(stream);
+    for (commands, drips) in [(&["detach", "flush"][..], false), (&["detach"], true)] {
+        if drips {
+            false_daemon(&socket, drip);
+        } else {
+            false_daemon(&socket, silent);
+        }
+        for command in commands {
+            let said = run(&[command, home], "a daemon that never answers");
+            assert_eq!(said.status.code(), Some(2), "{command}: {}", text(&said));
+            assert!(text(&said).contains("no sign of life"), "{command}: {}", text(&said));
+        }
+        fs::remove_file(&socket).unwrap();
+    }
+    // It says to everything that it was done, and is asked to unmount once.
+    false_daemon(&socket, says(r#"{"reply":"done","done":{"files":0,"blocks":0,"left_out":[]}}"#));
+    let said = run(&["detach", "--skip-unreadable", home], "a daemon that says it has unmounted");
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said));
     assert_eq!(fs::read(site.home.join("file")).unwrap(), b"x");
 }
 

@@ -5,7 +5,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -147,31 +147,68 @@ fn connection(shared: &Arc<Shared>, mut stream: UnixStream) {
             return;
         }
     };
-    let detach = request == Request::Detach;
-    if detach || request == Request::Unmount {
-        let (answer, answered) = channel();
-        let asked = lock(&shared.orders).send(Order::End { detach, answer });
-        let reply = match asked.ok().and_then(|()| answered.recv().ok()) {
-            Some(Ok(())) => Reply::Done { done: Done::default() },
-            Some(Err(error)) => Reply::Failed { error },
-            None => Reply::Ending,
-        };
-        let ends = matches!(reply, Reply::Done { .. } | Reply::Ending);
-        let _ = control::send(&mut stream, &reply);
-        if ends {
-            // Closed by the end of the process, for which the other side waits.
-            std::mem::forget(stream);
+    let reply = match &request {
+        Request::Unmount | Request::Detach => {
+            let (answer, answered) = channel();
+            let detach = request == Request::Detach;
+            let asked = lock(&shared.orders).send(Order::End { detach, answer });
+            match asked.ok().and_then(|()| wait_with_beats(&mut stream, &answered)) {
+                Some(Ok(())) => Reply::Done { done: Done::default() },
+                Some(Err(error)) => Reply::Failed { error },
+                None => Reply::Ending,
+            }
         }
-        return;
-    }
-    let reply = answer(shared, &request).unwrap_or_else(|error| Reply::Failed { error });
+        Request::Status | Request::Snapshot => answer(shared, &request),
+        _ => answer_with_beats(shared, &request, &mut stream),
+    };
     let _ = control::send(&mut stream, &reply);
-    if matches!(reply, Reply::Ending) {
+    let ends = matches!(request, Request::Unmount | Request::Detach) && matches!(reply, Reply::Done { .. });
+    if ends || matches!(reply, Reply::Ending) {
+        // Closed by the end of the process, for which the other side waits.
         std::mem::forget(stream);
     }
 }
 
-fn answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, String> {
+/// Waits for what a thread of its own finds out, and says meanwhile that it is worked on. Whoever
+/// has asked may go away; the work goes on. `None`: that thread has gone.
+fn wait_with_beats<T>(stream: &mut UnixStream, answered: &Receiver<T>) -> Option<T> {
+    let mut listens = true;
+    loop {
+        match answered.recv_timeout(control::BEAT) {
+            Ok(answer) => return Some(answer),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {
+                listens = listens && control::send(stream, &Reply::Working).is_ok();
+            }
+        }
+    }
+}
+
+/// The answer of a request that may take long.
+fn answer_with_beats(shared: &Arc<Shared>, request: &Request, stream: &mut UnixStream) -> Reply {
+    let (done, answered) = channel();
+    std::thread::scope(|scope| {
+        let work = move || {
+            // Who waits for it is below.
+            let _ = done.send(answer(shared, request));
+        };
+        let begun = std::thread::Builder::new().name("control-work".into()).spawn_scoped(scope, work);
+        let answer = match begun {
+            Ok(work) => {
+                let answer = wait_with_beats(stream, &answered);
+                work.join().ok().and(answer)
+            }
+            Err(e) => Some(Reply::Failed { error: format!("the daemon can start no thread: {e}") }),
+        };
+        answer.unwrap_or_else(|| Reply::Failed { error: "the daemon failed at it; see its log".into() })
+    })
+}
+
+fn answer(shared: &Arc<Shared>, request: &Request) -> Reply {
+    try_to_answer(shared, request).unwrap_or_else(|error| Reply::Failed { error })
+}
+
+fn try_to_answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, String> {
     let Some(home) = shared.home() else { return Ok(Reply::Ending) };
     let done = match request {
         Request::Status => {

@@ -1,4 +1,5 @@
 //! How commands speak to the daemon of a mounted home: a socket beside it, one request and one reply for each connection.
+//! Before the reply of a request that takes long, the daemon gives a sign of life every second.
 //!
 //! A message is its length (four bytes, little-endian) and JSON. Both sides bound what they read, wait for it only so long, and answer what they
 //! cannot read with an error. The socket has mode 0600, and both sides ask the kernel who the other one is: the daemon serves its own user and
@@ -30,9 +31,15 @@ pub(super) const REQUEST_MAX: u32 = 64 << 10;
 const REPLY_MAX: u32 = 64 << 20;
 /// How long the daemon waits for a request that has begun, and for a reply to be taken.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a command waits for a daemon to take its request, and for an answer that needs no work.
-/// A daemon that is stopped, or waits for storage that hangs, must not make `status` hang.
+/// How long a command waits for a daemon to take its request, for an answer that needs no work, and
+/// for a sign of life while one is worked on. A daemon that is stopped, or waits for storage that
+/// hangs, must not make `status` hang.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How often the daemon says that a request is being worked on, also while its storage syncs.
+pub(super) const BEAT: Duration = Duration::from_secs(1);
+/// How long root waits for an owner's daemon that gives signs of life and no answer: it may be any
+/// program of the owner's. A daemon that works goes on without anybody who waits.
+const AT_MOST: Duration = Duration::from_secs(60 * 60);
 /// How many commands may wait to be taken.
 const BACKLOG: i32 = 128;
 
@@ -101,6 +108,8 @@ pub(crate) enum Reply {
         /// That.
         snapshot: Box<Snapshot>,
     },
+    /// A sign of life: the request is being worked on, and another reply follows.
+    Working,
     /// It is ending: as if there were none.
     Ending,
     /// Why it was not done.
@@ -127,31 +136,38 @@ pub(crate) struct Done {
 /// The daemon's own sentence, or why it could not be asked.
 pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
     let Some(mut stream) = connect(place)? else { return Ok(None) };
-    let daemon = rustix::net::sockopt::socket_peercred(&stream).ok().map(|peer| peer.pid.as_raw_pid());
+    let peer = rustix::net::sockopt::socket_peercred(&stream).ok();
+    let daemon = peer.map(|peer| peer.pid.as_raw_pid());
     if daemon.is_some_and(is_stopped) {
         // Not asked at all: it would do later what the user was told was not done.
         return Err(silent(place, daemon));
     }
-    let cannot = |source: std::io::Error| match source.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => silent(place, daemon),
-        _ => Error::Io { what: "ask the daemon at", path: place.control(), source },
+    let cannot = |source: std::io::Error| match is_timeout(&source) {
+        true => silent(place, daemon),
+        false => Error::Io { what: "ask the daemon at", path: place.control(), source },
     };
-    stream
-        .set_read_timeout(Some(ANSWER))
-        .and_then(|()| stream.set_write_timeout(Some(ANSWER)))
-        .map_err(cannot)?;
+    stream.set_write_timeout(Some(ANSWER)).map_err(cannot)?;
     match send(&mut stream, request) {
         // It has ended since; reading says the same.
         Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {}
         other => other.map_err(cannot)?,
     }
+    let is_of_another = peer.is_none_or(|peer| !peer.uid.is_root() && peer.uid != rustix::process::geteuid());
+    let limits = Limits { silence: ANSWER, at_most: is_of_another.then_some(AT_MOST) };
     // Bringing a tier home takes as long as it takes; a look does not.
     let is_a_look = matches!(request, Request::Status | Request::Snapshot);
-    let waits = || !is_a_look && !daemon.is_some_and(is_stopped);
-    // A byte now and then is no answer either.
-    let until = is_a_look.then(|| Instant::now() + PATIENCE);
-    let mut from = Patient { stream: &mut stream, waits, until };
-    let reply = match receive::<Reply>(&mut from, REPLY_MAX) {
+    let reply = if is_a_look {
+        let mut from = Patient { stream: &mut stream, silence: ANSWER, until: Instant::now() + PATIENCE };
+        receive::<Reply>(&mut from, REPLY_MAX)
+    } else {
+        match reply_of_work(&mut stream, &limits) {
+            Ok(Waited::Replied(reply)) => Ok(reply),
+            Ok(Waited::InVain) => return Err(still_at_it(place, daemon)),
+            Err(e) if is_timeout(&e) => return Err(no_sign_of_life(place, daemon)),
+            Err(e) => Err(e),
+        }
+    };
+    let reply = match reply {
         Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => None,
         other => other.map_err(cannot)?,
     };
@@ -162,7 +178,7 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
             let ending = matches!(reply, Reply::Ending);
             if ending || matches!(request, Request::Unmount | Request::Detach) {
                 // The daemon keeps the connection until it has ended.
-                let _ = stream.set_read_timeout(Some(PATIENCE));
+                let _ = stream.set_read_timeout(Some(ANSWER));
                 let _ = stream.read(&mut [0]);
             }
             Ok(Some(reply).filter(|_| !ending))
@@ -205,24 +221,59 @@ pub(crate) fn is_served(place: &Place) -> bool {
     matches!(ask(place, &Request::Status), Ok(Some(_)))
 }
 
-/// Reads on after a time limit for as long as `waits` says so, and in all not longer than `until`.
-struct Patient<'a, F> {
-    stream: &'a mut UnixStream,
-    waits: F,
-    until: Option<Instant>,
+/// How long a command waits for the end of work.
+struct Limits {
+    /// For the next sign of life.
+    silence: Duration,
+    /// For a reply, whatever signs there are.
+    at_most: Option<Duration>,
 }
 
-impl<F: Fn() -> bool> Read for Patient<'_, F> {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        loop {
-            if self.until.is_some_and(|until| Instant::now() > until) {
-                return Err(ErrorKind::TimedOut.into());
+/// Whether a time limit has passed.
+fn is_timeout(e: &std::io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// What came of waiting.
+enum Waited {
+    /// The reply; `None`: the other side has closed without one.
+    Replied(Option<Reply>),
+    /// Signs of life, and no reply for as long as there may be none.
+    InVain,
+}
+
+/// Waits for the reply of a request that takes as long as it takes, while there are signs of life.
+/// Each of them is whole in time: a byte now and then is none.
+fn reply_of_work(stream: &mut UnixStream, limits: &Limits) -> std::io::Result<Waited> {
+    let began = Instant::now();
+    loop {
+        let until = Instant::now() + limits.silence;
+        let mut from = Patient { stream, silence: limits.silence, until };
+        match receive::<Reply>(&mut from, REPLY_MAX)? {
+            Some(Reply::Working) if limits.at_most.is_some_and(|most| began.elapsed() > most) => {
+                return Ok(Waited::InVain);
             }
-            match self.stream.read(into) {
-                Err(e) if e.kind() == ErrorKind::WouldBlock && (self.waits)() => {}
-                other => return other,
-            }
+            Some(Reply::Working) => {}
+            reply => return Ok(Waited::Replied(reply)),
         }
+    }
+}
+
+/// Reads until there is silence for so long, or until a moment.
+struct Patient<'a> {
+    stream: &'a mut UnixStream,
+    silence: Duration,
+    until: Instant,
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now()).min(self.silence);
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(into)
     }
 }
 
@@ -252,6 +303,32 @@ fn silent(place: &Place, daemon: Option<i32>) -> Error {
             place.log().display()
         ),
     })
+}
+
+/// A daemon that was asked for work, and then says nothing.
+fn no_sign_of_life(place: &Place, daemon: Option<i32>) -> Error {
+    let Some(pid) = daemon.filter(|pid| !is_stopped(*pid)) else { return silent(place, daemon) };
+    Error::Usage(format!(
+        "process {pid}, which serves {}, has given no sign of life for {} s since it was asked, as a daemon \
+         does every second. It may still do what it was asked: {} may say more. If it hangs, or is no \
+         daemon of Tiersmith's, end it (kill {pid}), which loses nothing, and try again",
+        place.path().display(),
+        ANSWER.as_secs(),
+        place.log().display()
+    ))
+}
+
+/// A daemon of another user that gives signs of life, and no answer.
+fn still_at_it(place: &Place, daemon: Option<i32>) -> Error {
+    let home = place.path().display();
+    let pid = daemon.map_or("PID".to_owned(), |pid| pid.to_string());
+    Error::Usage(format!(
+        "process {pid}, which serves {home} for its owner, says since {} minutes that it works on this, so this \
+         command waits no longer. A daemon that works goes on by itself: `tiersmith status {home}` says \
+         how far it is. If that does not change, end the process (kill {pid}), which loses nothing, and \
+         run this again as the home's owner",
+        AT_MOST.as_secs() / 60
+    ))
 }
 
 /// A connection, if somebody listens. Of a stopped daemon whose queue is full, connecting would
@@ -450,18 +527,70 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_byte_by_byte_is_not_waited_for() {
-        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
-        ours.set_read_timeout(Some(ANSWER)).unwrap();
-        drop(std::thread::spawn(move || {
+        let mut ours = other_side(|mut theirs| {
             let _ = theirs.write_all(&REPLY_MAX.to_le_bytes());
             while theirs.write_all(b" ").is_ok() {
                 std::thread::sleep(Duration::from_millis(5));
             }
-        }));
-        let until = Some(Instant::now() + Duration::from_millis(200));
-        let mut from = Patient { stream: &mut ours, waits: || true, until };
+        });
+        let until = Instant::now() + Duration::from_millis(200);
+        let mut from = Patient { stream: &mut ours, silence: ANSWER, until };
         let error = receive::<Reply>(&mut from, REPLY_MAX);
         assert_eq!(error.unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+
+    /// A stream whose other side does this.
+    fn other_side(acts: impl FnOnce(UnixStream) + Send + 'static) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(std::thread::spawn(move || acts(theirs)));
+        ours
+    }
+
+    const SHORT: Limits =
+        Limits { silence: Duration::from_millis(500), at_most: Some(Duration::from_secs(2)) };
+
+    #[test]
+    fn a_daemon_that_works_is_waited_for_while_it_gives_signs_of_life() {
+        let mut ours = other_side(|mut theirs| {
+            for _ in 0..10 {
+                send(&mut theirs, &Reply::Working).unwrap();
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            send(&mut theirs, &Reply::Done { done: Done::default() }).unwrap();
+        });
+        let reply = reply_of_work(&mut ours, &SHORT).unwrap();
+        assert!(matches!(reply, Waited::Replied(Some(Reply::Done { .. }))));
+    }
+
+    #[test]
+    fn a_daemon_that_is_silent_or_drips_is_not_waited_for() {
+        for interval in [Duration::from_secs(3600), Duration::from_millis(200)] {
+            let mut ours = other_side(move |mut theirs| {
+                let mut sign = Vec::new();
+                send(&mut sign, &Reply::Working).unwrap();
+                for byte in sign.iter().cycle() {
+                    std::thread::sleep(interval);
+                    if theirs.write_all(&[*byte]).is_err() {
+                        return;
+                    }
+                }
+            });
+            let began = Instant::now();
+            let error = reply_of_work(&mut ours, &SHORT).err().unwrap();
+            assert!(is_timeout(&error), "{interval:?}: {error}");
+            assert!(began.elapsed() < ANSWER, "{interval:?}: {:?}", began.elapsed());
+        }
+    }
+
+    #[test]
+    fn signs_of_life_of_another_users_daemon_are_no_answer_in_the_end() {
+        let endless = |mut theirs: UnixStream| {
+            while send(&mut theirs, &Reply::Working).is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        let mut ours = other_side(endless);
+        assert!(matches!(reply_of_work(&mut ours, &SHORT).unwrap(), Waited::InVain));
     }
 
     #[test]

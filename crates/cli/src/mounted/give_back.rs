@@ -71,7 +71,8 @@ pub(crate) fn detach(path: &Path, fast: &[PathBuf], emulate: bool, give_up: Give
     loop {
         let noted = attachment(place.path()).ok().flatten();
         match control::ask(&place, if by_itself { &Request::Unmount } else { &Request::Detach })? {
-            Some(Reply::Done { .. }) if by_itself => continue,
+            // Its locks go before it says so; what says so and has them is asked again below.
+            Some(Reply::Done { .. }) if by_itself => {}
             Some(Reply::Done { .. }) => return detached(&place, noted),
             Some(_) => return Err(super::unexpected(path)),
             None => {}
