@@ -113,6 +113,71 @@ fn status_of_a_damaged_tier_says_what_check_finds_and_how_many_blocks_are_at_sta
     }
 }
 
+/// Writes zeros over both superblock copies.
+fn zero_superblocks(tier: &Path) {
+    let file = OpenOptions::new().write(true).open(tier).unwrap();
+    file.write_all_at(&[0; 12288], 0).unwrap();
+}
+
+#[test]
+fn a_zeroed_tier_that_the_note_names_is_damaged_and_one_that_none_names_holds_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ahead_of_home(dir);
+    zero_superblocks(&dir.join("data.tier"));
+    let moved = dir.join("moved.tier");
+    std::fs::copy(dir.join("data.tier"), &moved).unwrap();
+    for arguments in
+        [&["check", "data"][..], &["check", "data", "--cold"], &["check", "data", "--fast", "moved.tier"]]
+    {
+        let checked = tiersmith(dir, arguments);
+        let said = text(&checked);
+        assert_eq!(checked.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("the tier cannot be read"), "{arguments:?}: {said}");
+        assert!(!said.contains("holds nothing yet"), "{arguments:?}: {said}");
+    }
+    let status = tiersmith(dir, &["status", "data"]);
+    assert!(text(&status).contains("DAMAGED"), "{}", text(&status));
+    assert_recommends_nothing(&text(&status));
+    // What an attach leaves that ends before the tier is formatted: no note yet.
+    std::fs::create_dir(dir.join("plain")).unwrap();
+    let checked = tiersmith(dir, &["check", "plain", "--fast", "moved.tier"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked));
+    assert!(text(&checked).contains("holds nothing yet"), "{}", text(&checked));
+}
+
+#[test]
+fn a_zeroed_tier_of_an_attached_database_is_damaged_and_before_it_is_formatted_it_holds_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let aside = dir.join("app.db-tiersmith");
+    Connection::open(dir.join("app.db")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+    let attach = ["attach", "app.db", "--fast", "app.tier", "--size", "16M", "--emulate"];
+    assert!(tiersmith(dir, &attach).status.success());
+    let attachment = std::fs::read(aside.join("attachment")).unwrap();
+    let (tier, whole) = (dir.join("app.tier"), std::fs::read(dir.join("app.tier")).unwrap());
+    zero_superblocks(&tier);
+    for arguments in [&["check", "app.db", "--cold"][..], &["check", "app.db"]] {
+        let checked = tiersmith(dir, arguments);
+        let said = text(&checked);
+        assert_eq!(checked.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("the tier cannot be read"), "{arguments:?}: {said}");
+    }
+    let status = tiersmith(dir, &["status", "app.db"]);
+    assert!(text(&status).contains("DAMAGED"), "{}", text(&status));
+    std::fs::write(&tier, whole).unwrap();
+    assert!(tiersmith(dir, &["detach", "app.db"]).status.success());
+    // What an attach leaves that ends before the tier is formatted.
+    std::fs::create_dir(&aside).unwrap();
+    std::fs::write(aside.join("attachment"), attachment).unwrap();
+    std::fs::hard_link(dir.join("app.db"), aside.join("db")).unwrap();
+    let empty = std::fs::File::create(&tier).unwrap();
+    empty.set_len(16 << 20).unwrap();
+    let checked = tiersmith(dir, &["check", "app.db", "--cold"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked));
+    assert!(text(&checked).contains("holds nothing yet"), "{}", text(&checked));
+}
+
 #[test]
 fn status_of_a_sound_tier_says_so_and_which_commands_go_on() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use clap::Args;
 use tiersmith_sqlite::place::{Standing, as_owner, attachment};
 use tiersmith_store::check::{CheckOptions, check};
 
-use super::home::{Home, Subject};
+use super::home::{Home, Subject, names_a_tier};
 use super::print;
 use crate::Outcome;
 use crate::error::{Error, Result};
@@ -81,7 +81,10 @@ impl Check {
             read_dirty: !self.quick,
             ..CheckOptions::default()
         };
-        let check = || check(Some(&home), &members, &options);
+        let check = || {
+            let options = CheckOptions { was_formatted: names_a_tier(&home), ..options };
+            check(Some(&home), &members, &options)
+        };
         let report = match database {
             // What it reads, the database's owner has named.
             Some(database) => as_owner(&database, check)??,

@@ -38,6 +38,17 @@ pub(crate) fn is_database_file(path: &Path) -> bool {
     !home.is_directory() && path.is_file()
 }
 
+/// Whether the note in a home names a tier that keeps its blocks. That was formatted before the note
+/// was written: without superblocks it is damaged, where a tier that nobody names holds nothing yet.
+pub(super) fn names_a_tier(home: &Path) -> bool {
+    match attachment(home) {
+        Ok(None) => false,
+        Ok(Some(note)) => note.tiers.iter().any(|tier| tier.medium != Some(Medium::Volatile)),
+        // A note that cannot be read is a note.
+        Err(_) => true,
+    }
+}
+
 impl Home {
     /// Looks at the path. An attached database is opened and closed again, and so recovered if it needs that.
     pub(crate) fn subject(&self) -> Result<Subject> {

@@ -9,7 +9,7 @@ use serde_json::json;
 use tiersmith_sqlite::place::{FastSpec, Placement, Standing, Status as PlaceStatus, as_owner};
 use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Finding, Severity, check};
 
-use super::home::{Home, Subject};
+use super::home::{Home, Subject, names_a_tier};
 use super::{print, print_as_it_is, print_json};
 use crate::Outcome;
 use crate::error::Result;
@@ -63,7 +63,7 @@ impl Status {
         // means.
         let tier = status.spec.as_ref().filter(|_| status.trouble.is_some() && status.blocks.is_none());
         // What it reads, the database's owner has named.
-        let look = |spec: &FastSpec| look_at(Some(&status.home), &spec.members);
+        let look = |spec: &FastSpec| look_at(&status.home, &spec.members);
         let report = tier.and_then(|spec| as_owner(&status.database, || look(spec)).ok()?.ok());
         let report = report.filter(|report| !report.is_sound());
         if self.json {
@@ -177,7 +177,7 @@ impl Status {
             }
             return Ok(Outcome::Findings);
         }
-        let report = look_at(Some(place.path()), &members)?;
+        let report = look_at(place.path(), &members)?;
         let (summary, sound) = (&report.summary, report.is_sound());
         let emulated = note.iter().flat_map(|note| &note.tiers).any(|tier| tier.emulated);
         if self.json {
@@ -232,9 +232,14 @@ const SHOWN: usize = 5;
 
 /// What `check` finds in a tier at rest. Reads every block that exists only there, but no clean
 /// ones.
-fn look_at(home: Option<&Path>, members: &[PathBuf]) -> Result<CheckReport> {
-    let options = CheckOptions { after_recovery: false, compare_blocks: false, ..CheckOptions::default() };
-    match check(home, members, &options) {
+fn look_at(home: &Path, members: &[PathBuf]) -> Result<CheckReport> {
+    let options = CheckOptions {
+        after_recovery: false,
+        compare_blocks: false,
+        was_formatted: names_a_tier(home),
+        ..CheckOptions::default()
+    };
+    match check(Some(home), members, &options) {
         Err(CheckError::Home { .. }) => Ok(check(None, members, &options)?),
         other => Ok(other?),
     }

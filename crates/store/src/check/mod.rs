@@ -73,6 +73,9 @@ pub struct CheckOptions {
     /// The tier is at rest: recovery has run, or it was closed in order. `false` for what a power cut or a killed process
     /// left: unapplied records, blocks past the end of a file, unfinished unlinking and the like are expected then.
     pub after_recovery: bool,
+    /// The home's note names this tier, which is written after the tier is formatted: superblocks
+    /// that are gone are damage. `false`: they may be those of a tier that holds nothing yet.
+    pub was_formatted: bool,
     /// Read every `Cached` block and its home block, and compare.
     pub compare_blocks: bool,
     /// Read every `Dirty` block to see whether the medium still has it; there is no other copy.
@@ -83,7 +86,13 @@ pub struct CheckOptions {
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { after_recovery: true, compare_blocks: true, read_dirty: true, findings_max: 1000 }
+        Self {
+            after_recovery: true,
+            was_formatted: false,
+            compare_blocks: true,
+            read_dirty: true,
+            findings_max: 1000,
+        }
     }
 }
 

@@ -421,7 +421,7 @@ fn read_member(
         [Err(a), Err(b)] => {
             let emptied = matches!(a, Bad::Zero) || matches!(b, Bad::Zero);
             let marked = a.is_format_mark() || b.is_format_mark();
-            if marked || (emptied && !options.after_recovery) {
+            if !options.was_formatted && (marked || (emptied && !options.after_recovery)) {
                 report.add(
                     options.findings_max,
                     Finding {
@@ -438,7 +438,7 @@ fn read_member(
                 );
                 return Ok(Member::Unformatted);
             }
-            if matches!((&a, &b), (Bad::Zero, Bad::Zero)) {
+            if !options.was_formatted && matches!((&a, &b), (Bad::Zero, Bad::Zero)) {
                 return Err(CheckError::NotATier {
                     member: n,
                     why: "both superblock copies are zero".into(),

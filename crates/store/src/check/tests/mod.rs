@@ -48,8 +48,13 @@ impl HomeFileView for MemoryFile<'_> {
     }
 }
 
-const AFTER_CUT: CheckOptions =
-    CheckOptions { after_recovery: false, compare_blocks: true, read_dirty: true, findings_max: 1000 };
+const AFTER_CUT: CheckOptions = CheckOptions {
+    after_recovery: false,
+    was_formatted: false,
+    compare_blocks: true,
+    read_dirty: true,
+    findings_max: 1000,
+};
 
 /// A tier with a data file of three blocks of 8 KiB (Dirty, Cached, Cached tail) and a redo file of one Dirty block of 4 KiB, and its home.
 ///
