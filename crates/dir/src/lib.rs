@@ -36,12 +36,13 @@
 //!
 //! Deliberately absent: recursion, watching, advice, symbolic links (nothing here makes one).
 //!
-//! Read next: `walk.rs`, then `file.rs`.
+//! Read next: `walk.rs`, then `file.rs`; `sidecar.rs` for the small text files that Tiersmith keeps.
 
 #![forbid(unsafe_code)]
 
 mod file;
 mod found;
+mod sidecar;
 mod walk;
 
 use std::ffi::{OsStr, OsString};
@@ -55,6 +56,7 @@ use rustix::io::Errno;
 
 pub use file::Owner;
 pub use found::{Found, Kind};
+pub use sidecar::{PathText, Sidecar, Unfit};
 
 /// Of a directory that is only a place for names: it needs no right to read it.
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
