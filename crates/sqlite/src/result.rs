@@ -63,6 +63,7 @@ fn code_of(error: &Error, otherwise: c_int) -> c_int {
         Error::Damaged { .. } => ffi::CORRUPT,
         Error::WrongTier(_)
         | Error::NotATier { .. }
+        | Error::OtherFormat { .. }
         | Error::Options(_)
         | Error::Home { .. }
         | Error::HomeChanged { .. }

@@ -376,10 +376,8 @@ fn take(
             .map_err(|e| Error::Home { path: path.to_path_buf(), reason: e.to_string() })?;
     }
     for tier in &tiers {
-        let lent = crate::recover::any_lent(&recovered, tier);
         tier.update_superblocks(|sb| {
             sb.state = TierState::Attached;
-            sb.version = crate::lend::version_for(lent, sb.extents.len());
             sb.attach_count += 1;
             // The home may have moved, and one that a tier was formatted for and not used yet may be another directory now.
             sb.home_ino = identity.ino;
@@ -658,10 +656,7 @@ pub(crate) fn detach(inner: &Arc<Inner>) -> Result<()> {
         {
             log::warn!("plain files that were given back may stay after a power cut: {e}");
         }
-        tier.update_superblocks(|sb| {
-            sb.state = TierState::Detaching;
-            sb.version = crate::lend::version_for(false, sb.extents.len());
-        });
+        tier.update_superblocks(|sb| sb.state = TierState::Detaching);
     }
     let failed = |e: std::io::Error| Error::Home { path: home_path(inner), reason: e.to_string() };
     if inner.home.door_closed().map_err(failed)? {

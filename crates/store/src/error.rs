@@ -43,6 +43,14 @@ pub enum Error {
         /// What was found.
         reason: String,
     },
+    /// A tier of a format that this program does not read.
+    #[error("{} is a Tiersmith tier of another format: {reason}. Nothing was changed", path.display())]
+    OtherFormat {
+        /// The member.
+        path: PathBuf,
+        /// Which format, and which program can detach it.
+        reason: String,
+    },
     /// A structure on the tier is damaged.
     #[error(
         "damaged tier: {structure} at byte {offset} of {} (member {member}): {detail}. Nothing was changed. Run the check \

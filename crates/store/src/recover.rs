@@ -647,11 +647,6 @@ fn others_than(dir: &dyn LentDir, name: PlainName) -> Option<String> {
     Some(format!("there is {other}, which is of another tier"))
 }
 
-/// Whether a file of this tier is lent.
-pub(crate) fn any_lent(recovered: &[Recovered], tier: &Arc<Tier>) -> bool {
-    recovered.iter().any(|f| f.flags & LENT != 0 && Arc::ptr_eq(&f.placed.tier, tier))
-}
-
 /// Removes plain files of no lent file: what a cut in the middle of lending or giving back left. What is of another tier, or of a newer state of
 /// this one, stays: somebody may bring the tier that it belongs to.
 fn remove_orphans(inner: &Inner) {

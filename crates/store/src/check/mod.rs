@@ -131,7 +131,7 @@ pub enum CheckError {
     },
     /// A format this program does not know.
     #[error(
-        "member {member} of those given has format version {found}, this program reads versions up to {known}; use the Tiersmith that wrote it, or a newer one"
+        "member {member} of those given has format version {found}, this program reads version {known}; use the Tiersmith that attached it"
     )]
     Version {
         /// Its place among the members given, from 0.
@@ -140,6 +140,14 @@ pub enum CheckError {
         found: u32,
         /// The version known.
         known: u32,
+    },
+    /// A format of development builds, which were never released.
+    #[error(
+        "member {member} of those given was made by a development build, before format version 1; use the build that attached it last (all up to commit ffd5d09 can check and detach it)"
+    )]
+    Development {
+        /// Its place among the members given, from 0.
+        member: usize,
     },
     /// Members missing, given twice, or of different tiers.
     #[error("the members do not make a tier: {0}")]

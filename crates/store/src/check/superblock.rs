@@ -16,9 +16,10 @@ pub(super) const LANES_AT: u64 = 12288;
 const COPY_AT: [u64; 2] = [0, 4096];
 const COPY: usize = 4096;
 const CHECK_AT: usize = 4088;
-/// Version 2 is version 1 with files that may be lent, version 3 with extents of the file table
-/// besides.
-const VERSION: u32 = 3;
+const MAGIC: &[u8; 8] = b"TSMITHST";
+/// What the tiers of development builds begin with.
+const DEVELOPMENT_MAGIC: &[u8; 8] = b"TIERSMTH";
+const VERSION: u32 = 1;
 const EXTENTS_MAX: u64 = 352;
 /// The key of the superblock's own checksum: the magic as a number, read the other way round.
 const CHECK_KEY: u64 = 0x5449_4552_534d_5448;
@@ -73,6 +74,8 @@ enum Bad {
     Zero,
     /// Not ours.
     Magic([u8; 8]),
+    /// Made before version 1.
+    Development,
     Version(u32),
     Other(String),
 }
@@ -89,6 +92,7 @@ impl std::fmt::Display for Bad {
         match self {
             Bad::Zero => f.write_str("all zero"),
             Bad::Magic(found) => write!(f, "begins with \"{}\"", found.escape_ascii()),
+            Bad::Development => f.write_str("made by a development build"),
             Bad::Version(n) => write!(f, "format version {n}"),
             Bad::Other(why) => f.write_str(why),
         }
@@ -99,7 +103,10 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
     if all_zero(b) {
         return Err(Bad::Zero);
     }
-    if !b.starts_with(b"TIERSMTH") {
+    if b.starts_with(DEVELOPMENT_MAGIC) {
+        return Err(Bad::Development);
+    }
+    if !b.starts_with(MAGIC) {
         return Err(Bad::Magic(u64_at(b, 0).to_le_bytes()));
     }
     let (given, computed) = (u64_at(b, CHECK_AT), checksum(&b[..CHECK_AT], CHECK_KEY));
@@ -107,7 +114,7 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
     if given != computed {
         return Err(Bad::Other(format!("checksum {given:#x}, its bytes give {computed:#x}")));
     }
-    if !(1..=VERSION).contains(&version) {
+    if version != VERSION {
         return Err(Bad::Version(version));
     }
     let phase = match u32_at(b, 12) {
@@ -124,7 +131,7 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
     let Some(home_path) = b[226..1250].get(..path_len) else {
         return Err(Bad::Other(format!("the home's path has {path_len} bytes, there is room for 1024")));
     };
-    let extents = if version < 3 { 0 } else { u64_at(b, 1256) };
+    let extents = u64_at(b, 1256);
     if extents > EXTENTS_MAX {
         return Err(Bad::Other(format!(
             "the file table has {extents} extents, there is room for {EXTENTS_MAX}"
@@ -377,6 +384,16 @@ fn read_member(
         structure: structure.into(),
         ..Place::default()
     };
+    // One copy is enough: a program that knows the format may not have come to write the other.
+    match &copies {
+        [Err(Bad::Version(found)), _] | [_, Err(Bad::Version(found))] => {
+            return Err(CheckError::Version { member: n, found: *found, known: VERSION });
+        }
+        [Err(Bad::Development), _] | [_, Err(Bad::Development)] => {
+            return Err(CheckError::Development { member: n });
+        }
+        _ => {}
+    }
     match copies {
         [Ok(a), Ok(b)] if a == b => Ok(Member::Super(Box::new(a))),
         [Ok(a), Ok(b)] => {
@@ -407,15 +424,12 @@ fn read_member(
         [Err(bad), Ok(good)] => {
             Ok(one_copy(good, 0, &bad, place("superblock, copy 0", Some(0)), options, report))
         }
-        [Err(Bad::Version(found)), Err(_)] | [Err(_), Err(Bad::Version(found))] => {
-            Err(CheckError::Version { member: n, found, known: VERSION })
-        }
         [Err(a @ Bad::Magic(start)), Err(b @ Bad::Magic(_))]
             if !a.is_format_mark() && !b.is_format_mark() =>
         {
             Err(CheckError::NotATier {
                 member: n,
-                why: format!("it begins with \"{}\" instead of \"TIERSMTH\"", start.escape_ascii()),
+                why: format!("it begins with \"{}\" instead of \"TSMITHST\"", start.escape_ascii()),
             })
         }
         [Err(a), Err(b)] => {

@@ -29,7 +29,7 @@
 //! 0      8     sequence, below 2^62; line n is in pair n mod 2
 //! 8      8     size of the file, bytes (the home file may be behind); of a lent file the least that its plain file has
 //! 16     8     flags: 1 truncating, 2 unlinking, 4 pinned, 8 destaging, 16 the time at 48 is that of the last write,
-//!              32 lent (format version 2: the contents are in the plain file beside the first member). The upper 48 bits are the number of the
+//!              32 lent (the contents are in the plain file beside the first member). The upper 48 bits are the number of the
 //!              loan, which is in that file's name; 0 when it is not lent
 //! 24     8     size of the home file when last in step
 //! 32     8     modification time of the home file when last in step, ns

@@ -1,9 +1,8 @@
 //! The superblock: two copies on every member, each with its own checksum.
 //!
 //! ```text
-//! 0      8     magic "TIERSMTH"
-//! 8      4     format version: 1, or 2 while a file may be lent ([`super::slot`]), or 3 when the file
-//!              table has extents; who knows only an earlier one must not miss either
+//! 0      8     magic "TSMITHST"
+//! 8      4     format version: 1
 //! 12     4     state: 1 attaching, 2 attached, 3 detaching, 4 detached
 //! 16     8     sequence, below 2^62: the copy with the larger one is newer
 //! 24     16    tier uuid (the same on all members)
@@ -29,7 +28,7 @@
 //! 224    2     length of the home's path
 //! 226    1024  the home's path, zero padded
 //! 1250   6     zero
-//! 1256   8     extents of the file table, at most 352 (format version 3; else zero)
+//! 1256   8     extents of the file table, at most 352
 //! 1264   2816  for each extent, in order, the allocation unit that is full of its slots: a number
 //!              over all members. The slots of the first extent are numbered after those in front
 //!              of the units, and so on; zero padded
@@ -45,10 +44,6 @@ use super::{SEQUENCE_MAX, checksum, get_u32, get_u64, put_u32, put_u64};
 
 pub(crate) const SUPERBLOCK: usize = 4096;
 pub(crate) const VERSION: u32 = 1;
-/// The version while a file may be lent. All of [`VERSION`] is in it.
-pub(crate) const VERSION_LENDING: u32 = 2;
-/// The version when the file table has extents. All of [`VERSION_LENDING`] is in it.
-pub(crate) const VERSION_EXTENTS: u32 = 3;
 /// Extents of the file table that a superblock has room for.
 pub(crate) const EXTENTS_MAX: usize = 352;
 const EXTENTS_AT: usize = 1256;
@@ -56,7 +51,9 @@ const EXTENTS_AT: usize = 1256;
 pub(crate) const COPY_AT: [u64; 2] = [0, 4096];
 pub(crate) const OWNER_AT: u64 = 8192;
 pub(crate) const LANES_AT: u64 = 12288;
-pub(crate) const MAGIC: &[u8; 8] = b"TIERSMTH";
+pub(crate) const MAGIC: &[u8; 8] = b"TSMITHST";
+/// The magic of development builds, whose versions 1 to 3 were not this version 1.
+const DEVELOPMENT_MAGIC: &[u8; 8] = b"TIERSMTH";
 /// Instead of the magic while a tier is being formatted.
 pub(crate) const FORMATTING: &[u8; 8] = b"TIERFMT_";
 pub(crate) const HOME_PATH_MAX: usize = 1024;
@@ -92,9 +89,25 @@ impl TierState {
     }
 }
 
+/// Why a copy cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// It is none of ours, or damaged.
+    Damaged(String),
+    /// It is whole, and of a format that another program reads.
+    OtherFormat(String),
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Damaged(why) | Self::OtherFormat(why) => f.write_str(why),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
-    pub(crate) version: u32,
     pub(crate) state: TierState,
     pub(crate) seq: u64,
     pub(crate) tier_uuid: [u8; 16],
@@ -124,7 +137,7 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut b = vec![0; SUPERBLOCK];
         b[..8].copy_from_slice(MAGIC);
-        put_u32(&mut b, 8, self.version);
+        put_u32(&mut b, 8, VERSION);
         put_u32(&mut b, 12, self.state.code());
         put_u64(&mut b, 16, self.seq);
         b[24..40].copy_from_slice(&self.tier_uuid);
@@ -160,20 +173,33 @@ impl Superblock {
     }
 
     /// Decodes one copy. The error says in a few words what is wrong with it.
-    pub(crate) fn decode(b: &[u8; SUPERBLOCK]) -> Result<Self, String> {
+    pub(crate) fn decode(b: &[u8; SUPERBLOCK]) -> Result<Self, Unusable> {
+        if &b[..8] == DEVELOPMENT_MAGIC {
+            return Err(Unusable::OtherFormat(
+                "a development build made it, before format version 1; detach it with the build that attached \
+                 it last (all up to commit ffd5d09 can), then remove the file or wipe the device"
+                    .into(),
+            ));
+        }
         if &b[..8] != MAGIC {
-            return Err("it does not begin with TIERSMTH".into());
+            return Err(Unusable::Damaged("it does not begin with TSMITHST".into()));
         }
         let (expected, found) = (checksum(&b[..4088], CHECK_KEY), get_u64(b, 4088));
         if expected != found {
-            return Err(format!("its checksum is {found:#x}, its bytes give {expected:#x}"));
+            let why = format!("its checksum is {found:#x}, its bytes give {expected:#x}");
+            return Err(Unusable::Damaged(why));
         }
         let version = get_u32(b, 8);
-        if !(VERSION..=VERSION_EXTENTS).contains(&version) {
-            return Err(format!(
-                "it has format version {version}; this program reads versions {VERSION} to {VERSION_EXTENTS}"
-            ));
+        if version != VERSION {
+            return Err(Unusable::OtherFormat(format!(
+                "it has format version {version}, this program reads version {VERSION}; detach it with \
+                 the Tiersmith that attached it"
+            )));
         }
+        Self::decode_whole(b).map_err(Unusable::Damaged)
+    }
+
+    fn decode_whole(b: &[u8; SUPERBLOCK]) -> Result<Self, String> {
         let state = match get_u32(b, 12) {
             1 => TierState::Attaching,
             2 => TierState::Attached,
@@ -188,12 +214,10 @@ impl Superblock {
         let name_len = b[160..224].iter().position(|c| *c == 0).unwrap_or(NAME_MAX);
         let path_len = (usize::from(b[224]) | usize::from(b[225]) << 8).min(HOME_PATH_MAX);
         let extents = match get_u64(b, EXTENTS_AT) {
-            _ if version < VERSION_EXTENTS => 0,
             count if count <= EXTENTS_MAX as u64 => count as usize,
             count => return Err(format!("it has {count} extents, there is room for {EXTENTS_MAX}")),
         };
         let sb = Self {
-            version,
             state,
             seq: get_u64(b, 16),
             tier_uuid,
@@ -251,7 +275,6 @@ mod tests {
 
     pub(crate) fn sample() -> Superblock {
         Superblock {
-            version: VERSION,
             state: TierState::Attached,
             seq: 4,
             tier_uuid: [1; 16],
@@ -295,15 +318,31 @@ mod tests {
     fn extents_read_back_up_to_as_many_as_there_is_room_for() {
         for count in [0, 1, EXTENTS_MAX as u64] {
             let extents = (0..count).map(|n| n * 3 + 1).collect();
-            let sb = Superblock { version: VERSION_EXTENTS, max_len: 1 << 30, extents, ..sample() };
+            let sb = Superblock { max_len: 1 << 30, extents, ..sample() };
             let mut bytes = [0; SUPERBLOCK];
             bytes.copy_from_slice(&sb.encode());
             assert_eq!(Superblock::decode(&bytes), Ok(sb));
         }
-        let beyond = Superblock { version: VERSION_EXTENTS, extents: vec![u64::MAX], ..sample() };
+        let beyond = Superblock { extents: vec![u64::MAX], ..sample() };
         let mut bytes = [0; SUPERBLOCK];
         bytes.copy_from_slice(&beyond.encode());
         assert!(Superblock::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_superblock_of_another_format_is_told_from_a_damaged_one() {
+        let mut bytes = [0; SUPERBLOCK];
+        bytes.copy_from_slice(&sample().encode());
+        put_u32(&mut bytes, 8, VERSION + 1);
+        assert!(matches!(Superblock::decode(&bytes), Err(Unusable::Damaged(_))));
+        let check = checksum(&bytes[..4088], CHECK_KEY);
+        put_u64(&mut bytes, 4088, check);
+        let Err(Unusable::OtherFormat(why)) = Superblock::decode(&bytes) else { panic!("it is read") };
+        assert!(why.contains("has format version 2, this program reads version 1"), "{why}");
+        // Whatever version it says, and whole or not: what follows the old magic means something else.
+        bytes[..8].copy_from_slice(DEVELOPMENT_MAGIC);
+        let Err(Unusable::OtherFormat(why)) = Superblock::decode(&bytes) else { panic!("it is read") };
+        assert!(why.contains("development build"), "{why}");
     }
 
     #[test]

@@ -9,9 +9,8 @@
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
 //! | 1 | the plain file is made, its space reserved, filled with the file's contents and synced, then its directory | the file; a plain file that nobody knows, removed at the next attach |
-//! | 2 | the superblocks say format version 2, if they do not yet | the same |
-//! | 3 | the state line gets the flag `lent` and the number of the loan; **fence** | **lent** |
-//! | 4 | its map entries become `Home`, their frames are free | lent: recovery does the rest |
+//! | 2 | the state line gets the flag `lent` and the number of the loan; **fence** | **lent** |
+//! | 3 | its map entries become `Home`, their frames are free | lent: recovery does the rest |
 //!
 //! # Giving back
 //!
@@ -45,13 +44,11 @@ use crate::error::{Error, Result};
 use crate::file::{FileState, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS};
 use crate::format::slot::{DESTAGING, LENT, TIME_EXACT, with_loan};
-use crate::format::superblock::{VERSION, VERSION_EXTENTS, VERSION_LENDING};
 use crate::home::FileTime;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, RwLock, RwLockReadGuard};
-use crate::tier::Tier;
 use place::{LentDir, Plain, PlainName};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -256,7 +253,6 @@ impl Inner {
                 return Err(why);
             }
         };
-        announce(tier);
         let lent = (|| {
             let mut meta = placed.meta.lock();
             if meta.line.flags & DESTAGING != 0 {
@@ -314,7 +310,7 @@ impl Inner {
         Ok(plain)
     }
 
-    /// Step 4.
+    /// Step 3.
     pub(crate) fn drop_map(&self, placed: &Placed) {
         let mut blocks = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
@@ -593,23 +589,6 @@ fn plain_path(file: &FileState) -> String {
         Some(placed.tier.lent_dir.as_ref()?.path(placed.loan.plain()?.name).display().to_string())
     });
     path.unwrap_or_default()
-}
-
-/// Step 2: a program that does not know lent files must not take the tier for one it knows.
-fn announce(tier: &Tier) {
-    if tier.superblocks.lock().iter().any(|sb| sb.version < VERSION_LENDING) {
-        tier.update_superblocks(|sb| sb.version = VERSION_LENDING);
-    }
-}
-
-/// The format version of a tier of which no file is lent, or some are, and whose file table has so
-/// many extents.
-pub(crate) fn version_for(lent: bool, extents: usize) -> u32 {
-    match (lent, extents) {
-        (_, 1..) => VERSION_EXTENTS,
-        (true, 0) => VERSION_LENDING,
-        (false, 0) => VERSION,
-    }
 }
 
 impl File {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::format::superblock::{COPY_AT, SUPERBLOCK, Superblock, TierState};
+use crate::format::superblock::{COPY_AT, SUPERBLOCK, Superblock, TierState, Unusable};
 use crate::home::HomeStat;
 use crate::note::hex;
 
@@ -24,7 +24,7 @@ pub struct MemberLabel {
 }
 
 impl MemberLabel {
-    /// Reads the superblock of a member. `None`: it has none that is whole.
+    /// Reads the superblock of a member. `None`: it has none that is whole, or one of another format.
     ///
     /// # Errors
     /// What the system says.
@@ -36,7 +36,10 @@ impl MemberLabel {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
                 other => other?,
             }
-            let copy = Superblock::decode(&bytes).ok();
+            let copy = match Superblock::decode(&bytes) {
+                Err(Unusable::OtherFormat(_)) => return Ok(None),
+                other => other.ok(),
+            };
             newest = newest.into_iter().chain(copy).max_by_key(|superblock| superblock.seq);
         }
         Ok(newest.map(|superblock| Self {

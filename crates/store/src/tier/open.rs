@@ -15,7 +15,7 @@ use crate::format::record::BATCH_RECORD;
 use crate::format::slot::SLOT;
 use crate::format::superblock::{
     COPY_AT, FLAG_EMULATED, FLAG_VOLATILE, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock, TierState,
-    VERSION,
+    Unusable,
 };
 use crate::planted::Planted;
 use crate::sync::Mutex;
@@ -122,11 +122,20 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
                     Err(e) => {
                         let why = e.to_string();
                         unreadable = Some(e);
-                        (bytes, Err(why))
+                        (bytes, Err(Unusable::Damaged(why)))
                     }
                 }
             })
             .collect();
+        // Even one copy counts, and even to overwrite: a program that knows the format may have been stopped
+        // before it had written the other one, and the tier may hold the only copy of a block.
+        let other_format = copies.iter().find_map(|(_, sb)| match sb {
+            Err(Unusable::OtherFormat(why)) => Some(why.clone()),
+            _ => None,
+        });
+        if let Some(reason) = other_format {
+            return Err(Error::OtherFormat { path: member.path.clone(), reason });
+        }
         let newest = copies.iter().filter_map(|(_, sb)| sb.as_ref().ok()).max_by_key(|sb| sb.seq);
         if let Some(sb) = newest {
             if copies.iter().any(|(_, sb)| sb.is_err()) {
@@ -150,7 +159,7 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
             empty.push(member.path.display().to_string());
             continue;
         }
-        let why = |n: usize| copies[n].1.as_ref().err().cloned().unwrap_or_default();
+        let why = |n: usize| copies[n].1.as_ref().err().map(Unusable::to_string).unwrap_or_default();
         if copies.iter().any(|(bytes, _)| &bytes[..8] == MAGIC) {
             return Err(Error::Damaged {
                 path: member.path.clone(),
@@ -287,7 +296,6 @@ pub(crate) fn format(
     tier_uuid[8..].copy_from_slice(&random[1].to_le_bytes());
     let superblocks: Vec<Superblock> = (0..members.len() as u32)
         .map(|n| Superblock {
-            version: VERSION,
             state: TierState::Attaching,
             seq: 1,
             tier_uuid,

@@ -28,7 +28,7 @@ use crate::address::{FRAME, Frame, WordAt};
 use crate::error::{Error, Result};
 use crate::format::entry::{Place, seal_value};
 use crate::format::slot::SLOT;
-use crate::format::superblock::{EXTENTS_MAX, Superblock, VERSION_EXTENTS};
+use crate::format::superblock::{EXTENTS_MAX, Superblock};
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use std::collections::HashSet;
@@ -350,10 +350,7 @@ impl Tier {
 
     /// Step 3.
     fn name_extent(&self, unit: u64) {
-        self.update_superblocks(|sb| {
-            sb.version = VERSION_EXTENTS;
-            sb.extents.push(unit);
-        });
+        self.update_superblocks(|sb| sb.extents.push(unit));
     }
 }
 

@@ -20,7 +20,6 @@ fn written() -> Vec<u8> {
     let places = Build::new(1, 4);
     let mut image = vec![0; places.images[0].len()];
     let sb = Superblock {
-        version: 1,
         state: TierState::Attached,
         seq: 3,
         tier_uuid: [1; 16],

@@ -52,7 +52,7 @@ fn garbage_is_refused_without_panic() {
             let mut image: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(len).collect();
             assert!(!check_images(&[&image], None).is_sound());
             if len >= 8 {
-                image[..8].copy_from_slice(b"TIERSMTH");
+                image[..8].copy_from_slice(b"TSMITHST");
                 assert!(!check_images(&[&image], None).is_sound());
             }
         }
