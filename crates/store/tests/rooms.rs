@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// The store's rooms from the bottom up: each may import those before it.
 const ROOMS: &[&str] = &[
+    "sync",
     "waits",
     "address",
     "planted",
@@ -157,6 +158,7 @@ const PMEM_NAMED: &[(&str, usize)] = &[
     ("store/lend/place.rs", 1),
     ("store/media_errors.rs", 3),
     ("store/recover.rs", 1),
+    ("store/sync/shuttled.rs", 1),
     ("store/tier/held.rs", 2),
     ("store/tier/lane.rs", 1),
     ("store/tier/mod.rs", 1),
