@@ -13,7 +13,8 @@
 //! | `UNDELETABLE_WHEN_OPEN` | a journal that is deleted while a connection has it open stays the file of that connection, see `journal.rs` |
 //! | `SUBPAGE_READ` | a read may have any offset and length |
 //!
-//! SQLite asks the database file and means the journal too. So `SAFE_APPEND` and `SEQUENTIAL` are there only when both are on the tier, and a
+//! SQLite asks the database file and means the journal too. So `SAFE_APPEND` and `SEQUENTIAL` are there only when both are on a tier whose writes
+//! are durable on return, and a
 //! main file of class pass says what its file system does: `POWERSAFE_OVERWRITE`, as the stock VFS does.
 //!
 //! Read next: `batch.rs`, `journal.rs`, `wal.rs`.
@@ -28,7 +29,7 @@ use crate::shm::Member;
 use crate::wal::Wal;
 use std::ffi::c_int;
 use std::sync::Arc;
-use tiersmith_store::{File, OpenMode, Result};
+use tiersmith_store::{Durability, File, OpenMode, Result};
 
 /// What all three kinds can do. Offsets and sizes are in bytes.
 pub(crate) trait Storage {
@@ -194,7 +195,7 @@ fn characteristics(file: &File, block: usize, placement: Placement) -> c_int {
             bytes *= 2;
             atomic <<= 1;
         }
-        if placement == Placement::All {
+        if placement == Placement::All && file.durability() == Durability::OnReturn {
             flags |= ffi::IOCAP_SAFE_APPEND | ffi::IOCAP_SEQUENTIAL;
         }
     }

@@ -30,7 +30,7 @@
 use crate::place::{Place, Role};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
-use tiersmith_store::{Error, File, FileClass, OpenMode, Result};
+use tiersmith_store::{Durability, Error, File, OpenMode, Result};
 
 /// The first bytes of a header, and the last of a journal that names a super-journal.
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -54,8 +54,6 @@ pub(crate) struct Journal {
 struct State {
     /// The file of the home; once opened it stays open until the last connection goes.
     file: Option<File>,
-    /// Writes are durable on return.
-    durable: bool,
     /// Bytes of a block; pieces are filled up to it.
     block: u64,
     /// It exists, for SQLite.
@@ -90,7 +88,7 @@ impl Journal {
         let mut first = [0];
         let got = state.file()?.read(0, &mut first)?;
         state.live = got == 1 && first != [0];
-        if state.durable && !state.live {
+        if state.writes_are_durable() && !state.live {
             // A dead one, left by a process that did not come to remove it. As long as it is there every transaction would look into it.
             (state.named, state.len) = (false, 0);
         }
@@ -136,7 +134,7 @@ impl Journal {
     /// Durable before the next write to the database file begins, and after [`Journal::sync`].
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut state = self.state.lock();
-        if !state.durable {
+        if !state.writes_are_durable() {
             self.waiting.store(true, Ordering::Release);
             state.file()?.write(offset, data)?;
             state.named = true;
@@ -184,7 +182,7 @@ impl Journal {
     fn settle(&self) -> Result<()> {
         let mut state = self.state.lock();
         self.push_locked(&mut state)?;
-        if !state.durable
+        if !state.writes_are_durable()
             && let Some(file) = &state.file
         {
             file.sync()?;
@@ -211,7 +209,7 @@ impl Journal {
     /// Durable on return, a pass journal's after [`Journal::sync`].
     pub(crate) fn truncate(&self, size: u64) -> Result<()> {
         let mut state = self.state.lock();
-        if size == 0 && state.durable {
+        if size == 0 && state.writes_are_durable() {
             state.kill()?;
         } else {
             self.push_locked(&mut state)?;
@@ -219,7 +217,7 @@ impl Journal {
             state.physical = size;
         }
         state.len = size;
-        self.waiting.store(!state.durable || !state.pieces.is_empty(), Ordering::Release);
+        self.waiting.store(!state.writes_are_durable() || !state.pieces.is_empty(), Ordering::Release);
         self.note(&state);
         Ok(())
     }
@@ -238,7 +236,7 @@ impl Journal {
         if !state.named {
             return Ok(false);
         }
-        if state.durable {
+        if state.writes_are_durable() {
             state.kill()?;
         } else {
             state.forget();
@@ -272,7 +270,7 @@ impl Journal {
 
     /// Characteristics of the file behind: whether writes are durable in order, once it is open.
     pub(crate) fn is_durable(&self) -> bool {
-        self.state.lock().durable
+        self.state.lock().writes_are_durable()
     }
 
     fn note(&self, state: &State) {
@@ -308,7 +306,7 @@ impl Journal {
                 state.physical = len;
             }
         }
-        if state.durable {
+        if state.writes_are_durable() {
             self.waiting.store(false, Ordering::Release);
         }
         Ok(())
@@ -319,12 +317,16 @@ impl State {
     fn open(&mut self, place: &Place) -> Result<()> {
         if self.file.is_none() {
             let file = place.open_file(Role::Journal, OpenMode::CREATE)?;
-            self.durable = file.class() != FileClass::Pass && file.has_batches();
             self.block = file.block_size().map_or(4096, |b| b.bytes() as u64);
             self.physical = file.len()?;
             self.file = Some(file);
         }
         Ok(())
+    }
+
+    /// Whether each is on return. Not, while there is no file.
+    fn writes_are_durable(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.durability() == Durability::OnReturn)
     }
 
     fn file(&self) -> Result<&File> {

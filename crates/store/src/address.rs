@@ -4,7 +4,7 @@
 //! [`crate::tier::geometry`].
 
 /// Size in bytes of a frame, the unit in which tier space is addressed.
-pub(crate) const FRAME: usize = tiersmith_pmem::FRAME;
+pub(crate) const FRAME: usize = 4096;
 
 /// A frame of a tier, counted over all its members in stripe order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -19,13 +19,14 @@
 //! | 4 | the attachment note is removed | a plain home; the tier is free |
 //! | 5 | the superblocks say `detached` | the same |
 
-use crate::address::FRAME;
+use crate::address::{FRAME, WordAt};
 use crate::attached::{AttachedHome, Inner, Opener, Running, spawn_background};
-use crate::error::{Error, Result};
+use crate::error::{Error, MediumError, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
 use crate::lend::place::{BesideMember, LentDir};
 use crate::media_errors::GivenUp;
+use crate::medium::Medium;
 use crate::note::Note;
 use crate::planted::Planted;
 use crate::profile::Profile;
@@ -45,7 +46,7 @@ use std::time::Instant;
 use tiersmith_dir::Dir;
 use tiersmith_events::Registry;
 
-pub use crate::options::{Bound, Guard, Medium, Options, TierSpec};
+pub use crate::options::{Bound, Guard, Options, TierSpec};
 
 #[cfg(test)]
 mod recovery_tests;
@@ -176,7 +177,7 @@ fn owned_or_home(home: &Path, real: &RealHome, e: std::io::Error) -> Error {
 
 /// Says who has a member, from the owner note on it.
 fn name_owner(e: Error) -> Error {
-    let Error::Medium(tiersmith_pmem::Error::Owned { path, .. }) = &e else { return e };
+    let Error::Medium(MediumError::Owned { path, .. }) = &e else { return e };
     let owner = owner_note(path).unwrap_or_else(|| "another process".into());
     Error::Owned { what: format!("the tier member {}", path.display()), owner }
 }
@@ -281,7 +282,7 @@ pub(crate) fn attach_mapped(
             }
         };
         let mut tier = open::assemble(tier.members, superblocks, &spec, options.planted);
-        tier.lent_dir = lent_dir(&spec).filter(|_| tier.durable);
+        tier.lent_dir = lent_dir(&spec).filter(|_| tier.holds_dirty());
         tiers.push((tier, fresh));
     }
     for (tier, _) in &tiers {
@@ -621,9 +622,8 @@ fn write_owner(tier: &Tier) {
         .unwrap_or_else(|| "unknown program".into());
     let mut note = format!("process {} ({program})", std::process::id()).into_bytes();
     note.resize(OWNER_NOTE, 0);
-    let mapping = tier.mapping(0);
-    mapping.nt_write(OWNER_AT, &note[..OWNER_NOTE]);
-    mapping.fence();
+    tier.write_meta(WordAt::new(0, OWNER_AT), &note[..OWNER_NOTE]);
+    tier.fence();
 }
 
 /// Back to attached after a detach that could not open the door or remove the note.

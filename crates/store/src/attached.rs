@@ -13,6 +13,8 @@ use crate::file::resize::Resize;
 use crate::home::{Home, HomeFiles, HomeStat, Named, RenameFlags};
 use crate::lend::Lending;
 use crate::media_errors::GivenUp;
+use crate::medium::Durability;
+use crate::medium::process::{self, Process};
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
 use crate::refused::Refused;
@@ -25,7 +27,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tiersmith_events::Registry;
-use tiersmith_pmem::process::{self, Process};
 
 pub use crate::file::read::BlockRef;
 pub use crate::home::OpenMode;
@@ -532,7 +533,16 @@ impl File {
 
     /// Whether [`File::write_batch`] works here: data files on a persistent tier.
     pub fn has_batches(&self) -> bool {
-        self.state.placed.as_ref().is_some_and(|p| p.tier.durable && p.class == FileClass::Data)
+        self.state.placed.as_ref().is_some_and(|p| p.tier.holds_dirty() && p.class == FileClass::Data)
+    }
+
+    /// When a write to the file that has returned survives a power cut. [`Durability::AtSync`] is [`File::sync`],
+    /// also where the tier holds clean copies only: the home is written then.
+    pub fn durability(&self) -> Durability {
+        match self.state.placed.as_ref().map(|p| p.tier.durability) {
+            Some(Durability::OnReturn) => Durability::OnReturn,
+            _ => Durability::AtSync,
+        }
     }
 
     /// Makes the file `size` bytes long; what is cut off never shows again, what is added reads as zeros.

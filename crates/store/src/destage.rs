@@ -173,12 +173,7 @@ impl Inner {
         let mut given_up = Vec::new();
         let mut size = 0;
         for (block, entry) in blocks {
-            let (member, at) = placed.locate(entry);
-            let view = tier.mapping(member).view(at, bytes).or_else(|| {
-                placed.let_go(block);
-                tier.mapping(member).view(at, bytes)
-            });
-            let Some(view) = view else { continue };
+            let Some(view) = placed.pin(block, entry) else { continue };
             // Written again meanwhile: its next version goes in the next round.
             if placed.map.get(block) != entry {
                 continue;

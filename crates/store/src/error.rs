@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+pub(crate) use tiersmith_pmem::Error as MediumError;
+
 /// What can go wrong in the store. `Display` is a sentence with the remedy; sources are kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -20,7 +22,7 @@ pub enum Error {
     Options(String),
     /// A member of a tier could not be opened or mapped.
     #[error(transparent)]
-    Medium(#[from] tiersmith_pmem::Error),
+    Medium(#[from] MediumError),
     /// Another process owns the home or the tier.
     #[error("{what} is in use by {owner}; stop that process or detach there first")]
     Owned {

@@ -47,6 +47,7 @@ mod handle;
 pub mod home;
 mod lend;
 mod media_errors;
+mod medium;
 mod names;
 mod note;
 mod options;
@@ -64,7 +65,7 @@ mod tier;
 pub mod waits;
 
 pub use address::BlockSize;
-pub use attach::{Bound, Guard, Medium, Options, TierSpec, attach};
+pub use attach::{Bound, Guard, Options, TierSpec, attach};
 pub use attached::{AttachedHome, BlockRef, File, OpenMode};
 pub use door::list::{Candidate, FileInTier};
 pub use door::open::HomeDescriptor;
@@ -76,6 +77,13 @@ pub use home::{FileTime, Named, RenameFlags};
 pub use lend::place::lent_beside;
 pub use lend::{LendingStats, LentFile, holders::LentInUse};
 pub use media_errors::LostBlock;
+/// A handler of SIGBUS that says what it was about ([`AttachedHome::watch_sigbus`]).
+pub use medium::SigbusWatch;
+/// Whether an open file is open anywhere else, for doors that keep files of their own.
+pub use medium::is_only_opening;
+/// What a forked child must not use, for doors that keep things of one process.
+pub use medium::process;
+pub use medium::{Durability, Medium};
 pub use note::{AttachedTier, Attachment, attachment};
 pub use planted::Planted;
 pub use profile::{FileClass, Placement, Profile};
@@ -83,9 +91,3 @@ pub use stats::{RecoveryReport, Stats, TierStats};
 pub use tier::label::MemberLabel;
 /// Wait events, of which [`AttachedHome::events`] is a registry; a door records its own with them.
 pub use tiersmith_events as events;
-/// A handler of SIGBUS that says what it was about ([`AttachedHome::watch_sigbus`]).
-pub use tiersmith_pmem::SigbusWatch;
-/// Whether an open file is open anywhere else, for doors that keep files of their own.
-pub use tiersmith_pmem::is_only_opening;
-/// What a forked child must not use, for doors that keep things of one process.
-pub use tiersmith_pmem::process;

@@ -14,17 +14,17 @@
 
 use crate::address::{BlockIndex, FRAME, WordAt};
 use crate::attached::{AttachedHome, Inner};
-use crate::error::{Error, Result};
+use crate::error::{Error, MediumError, Result};
 use crate::file::map::Leaf;
 use crate::file::{FileState, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::medium::{SigbusWatch, watch_sigbus};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::tier::Tier;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tiersmith_pmem::SigbusWatch;
 
 /// How long an explanation waits for a lock, which the thread that faulted may hold.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
@@ -58,21 +58,6 @@ pub(crate) struct GivenUp {
     lost: Mutex<Vec<LostBlock>>,
 }
 
-impl Tier {
-    /// Reads bytes that may be unreadable: an error, where [`tiersmith_pmem::Mapping::read`] would
-    /// end the process.
-    pub(crate) fn read_checked(&self, member: usize, at: u64, into: &mut [u8]) -> Result<()> {
-        Ok(self.mapping(member).read_checked(at, into)?)
-    }
-
-    /// The same for one word.
-    pub(crate) fn load_checked(&self, at: WordAt) -> Result<u64> {
-        let mut bytes = [0; 8];
-        self.read_checked(at.member(), at.offset(), &mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-}
-
 impl Inner {
     /// Copies a dirty block that nobody can change meanwhile into `copy`, to destage it. `false`:
     /// it is unreadable and given up.
@@ -87,12 +72,12 @@ impl Inner {
         entry: Entry,
         copy: &mut [u8],
     ) -> Result<bool> {
-        let (member, at) = placed.locate(entry);
-        let source = match placed.tier.mapping(member).read_checked(at, copy) {
+        let source = match placed.tier.read_block_checked(entry.frame(), 0, copy) {
             Ok(()) => return Ok(true),
-            Err(tiersmith_pmem::Error::Unreadable { source, .. }) => source,
-            Err(e) => return Err(e.into()),
+            Err(Error::Medium(MediumError::Unreadable { source, .. })) => source,
+            Err(e) => return Err(e),
         };
+        let (member, at) = placed.tier.geometry.locate(entry.frame());
         let path = file.path.lock().clone();
         if self.given_up.allowed.load(Ordering::Acquire) {
             let (offset, len) = (placed.block_size.start_of(block), copy.len() as u64);
@@ -152,8 +137,7 @@ impl AttachedHome {
     pub fn watch_sigbus(&self) -> Result<SigbusWatch> {
         let inner = Arc::downgrade(&self.inner);
         let explain = move |path: &Path, at: u64| what_is_at(&*inner.upgrade()?, path, at);
-        tiersmith_pmem::watch_sigbus(Arc::new(explain))
-            .map_err(Error::io("cannot watch for SIGBUS in", "this process"))
+        watch_sigbus(Arc::new(explain)).map_err(Error::io("cannot watch for SIGBUS in", "this process"))
     }
 }
 
@@ -209,7 +193,7 @@ fn in_leaf(
             State::Cached => " (Cached: the home has the same bytes)",
             State::Dirty => " (Dirty: its newest version exists only there)",
         };
-        let (on, start) = placed.locate(entry);
+        let (on, start) = placed.tier.geometry.locate(entry.frame());
         let inside = on == member && (start..start + placed.block_size.bytes() as u64).contains(&at);
         inside.then(|| (format!("block {}", first + index), state))
     })
@@ -220,7 +204,8 @@ mod tests {
     use super::what_is_at;
     use crate::address::FRAME;
     use crate::attached::OpenMode;
-    use crate::options::{Medium, Options, TierSpec};
+    use crate::medium::Medium;
+    use crate::options::{Options, TierSpec};
     use crate::profile::Profile;
 
     #[test]

@@ -88,7 +88,7 @@ impl Inner {
             if let Err(e) = self.wait_for_slot(&lacks, path) {
                 // A data file of a durable tier is refused: it is to be written whole, block by
                 // block.
-                if lacks.wanted.class == FileClass::Data && lacks.tier.durable {
+                if lacks.wanted.class == FileClass::Data && lacks.tier.holds_dirty() {
                     return Err(e);
                 }
                 wants_slot = false;
@@ -273,7 +273,7 @@ impl Inner {
                 let stat = home.stat().map_err(Error::io("cannot stat", path))?;
                 match lacks {
                     None => crate::slots::new_slot(tier, path, &identity, &stat, wanted),
-                    Some(_) if wanted.class == FileClass::Data && tier.durable && read_only => {
+                    Some(_) if wanted.class == FileClass::Data && tier.holds_dirty() && read_only => {
                         Some(crate::slots::without_slot(tier, &identity, &stat))
                     }
                     Some(lacks) if wants_slot => return Ok(Err(lacks)),
@@ -611,7 +611,7 @@ pub(crate) fn placed(
         pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
         cutting: AtomicBool::new(false),
         gone: AtomicBool::new(false),
-        times: Times::of(&meta.line, tier.durable && ahead),
+        times: Times::of(&meta.line, tier.holds_dirty() && ahead),
         loan: Loan::default(),
         meta: Latch::new(meta),
     }
@@ -622,6 +622,6 @@ pub(crate) fn write_path(placed: &Placed, path: &Path) {
     let hint = encode_path(path.as_os_str().as_bytes(), placed.tier.seed, placed.id);
     let Some(slot) = placed.slot.get() else { return };
     let at = slot.at.plus(SLOT as u64 - hint.len() as u64);
-    placed.tier.mapping(at.member()).nt_write(at.offset(), &hint);
+    placed.tier.write_meta(at, &hint);
     placed.tier.fence();
 }

@@ -7,9 +7,10 @@
 //! The note lies where the database's user may write. So nothing in it is a permission: whoever reads a path from it checks that file as it
 //! would one given on a command line.
 
-use crate::attach::{Guard, Medium, Options, TierSpec};
+use crate::attach::{Guard, Options, TierSpec};
 use crate::error::{Error, Result};
 use crate::home::NoteOf;
+use crate::medium::Medium;
 use crate::tier::Tier;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -233,7 +234,7 @@ impl Note {
         let shape = |tier: &Tier| {
             let superblock = tier.superblocks.lock()[0].clone();
             Shape {
-                medium: medium_word(match (tier.durable, tier.emulated) {
+                medium: medium_word(match (tier.holds_dirty(), tier.emulated) {
                     (false, _) => Medium::Volatile,
                     (true, true) => Medium::Emulated,
                     (true, false) => Medium::Persistent,
@@ -253,7 +254,7 @@ impl Note {
         let tiers = tiers.iter().map(|tier| NoteTier {
             name: tier.name.clone(),
             members: tier.members.iter().map(|m| member(&m.path)).collect(),
-            volatile: !tier.durable,
+            volatile: !tier.holds_dirty(),
             shape: Some(shape(tier)),
         });
         Self {

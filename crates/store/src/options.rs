@@ -3,21 +3,11 @@
 use crate::error::{Error, Result};
 use crate::format::slot::SLOT;
 use crate::home::model::HomeModel;
+use crate::medium::Medium;
 use crate::planted::Planted;
 use crate::profile::Profile;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-
-/// What the members of a tier are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Medium {
-    /// Persistent memory: a file on a DAX file system or a DAX device. Anything else is refused.
-    Persistent,
-    /// Any file, standing for persistent memory because the user said so; labelled wherever it appears.
-    Emulated,
-    /// Memory that does not survive power loss: the tier holds clean copies only, and starts cold at every attach.
-    Volatile,
-}
 
 /// A tier to attach: its members and, when it is made, its sizes.
 #[derive(Clone, Debug)]

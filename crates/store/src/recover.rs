@@ -32,6 +32,7 @@ use crate::format::slot::{
 };
 use crate::home::{FileTime, Home, HomeFiles, HomeHandle, HomeStat, is_elsewhere};
 use crate::lend::place::{LentDir, Plain, PlainName, path_beside};
+use crate::medium::{BlockMedium, hash_bytes};
 use crate::names;
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
@@ -46,7 +47,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tiersmith_pmem::hash_bytes;
 
 mod sentinel;
 mod torn;
@@ -136,7 +136,7 @@ pub(crate) fn recover(
 
 fn read_slot(tier: &Tier, at: WordAt) -> Result<[u8; SLOT]> {
     let mut bytes = [0; SLOT];
-    tier.read_checked(at.member(), at.offset(), &mut bytes)?;
+    tier.read_checked(at, &mut bytes)?;
     Ok(bytes)
 }
 
@@ -149,7 +149,7 @@ fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<(
         for parity in 0..2 {
             let at = tier.geometry.lane_record_at(lane, parity);
             let mut bytes = [0; LANE_RECORD];
-            tier.read_checked(0, at, &mut bytes)?;
+            tier.read_checked(WordAt::new(0, at), &mut bytes)?;
             if get_u64(&bytes, 0) == 0 {
                 continue;
             }
@@ -177,7 +177,7 @@ fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<(
     for batch in 0..tier.geometry.batches {
         let at = tier.geometry.batch_at(batch);
         let mut bytes = [0; BATCH_RECORD];
-        tier.read_checked(0, at, &mut bytes)?;
+        tier.read_checked(WordAt::new(0, at), &mut bytes)?;
         if get_u64(&bytes, 0) == 0 {
             continue;
         }
@@ -206,11 +206,11 @@ fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<(
 /// Stores an entry of a map page, which nobody has claimed yet.
 fn store_entry(tier: &Tier, at: WordAt, word: u64) {
     let page = at.offset() / FRAME as u64 * FRAME as u64;
-    let mapping = tier.mapping(at.member());
-    let ours = mapping.claim(page, FRAME);
+    let medium = tier.words(at.member());
+    let ours = medium.latch(page, FRAME);
     tier.store_word(at, word);
     if ours {
-        mapping.release(page, FRAME);
+        medium.unlatch(page, FRAME);
     }
 }
 
@@ -223,7 +223,7 @@ fn block_is_whole(tier: &Tier, frames: u64, file: u64, item: &BatchItem, block_f
     let word_inside = member < tier.members.len()
         && item.at.offset().is_multiple_of(8)
         && item.at.offset() >= tier.geometry.data_start[member]
-        && item.at.offset() + 8 <= tier.mapping(member).len();
+        && item.at.offset() + 8 <= tier.words(member).len();
     if !word_inside || !block_frames.is_power_of_two() || block_frames > 8 {
         return false;
     }
@@ -231,9 +231,8 @@ fn block_is_whole(tier: &Tier, frames: u64, file: u64, item: &BatchItem, block_f
     if entry.frame().0 + count > frames || entry.frame().0 % count != 0 {
         return false;
     }
-    let (member, at) = tier.geometry.locate(entry.frame());
     let mut bytes = vec![0; count as usize * FRAME];
-    match tier.read_checked(member, at, &mut bytes) {
+    match tier.read_block_checked(entry.frame(), 0, &mut bytes) {
         Ok(()) => hash_bytes(&bytes, tier.seed) == item.block_hash,
         Err(e) => {
             log::error!("block {} of file {file} was being written and cannot be read: {e}", item.block.0);
@@ -255,9 +254,8 @@ fn read_batch(
         if next == NO_FRAME || next >= frames {
             return Ok(None);
         }
-        let (member, at) = tier.geometry.locate(Frame(next));
         let mut page = [0; BATCH_RECORD];
-        tier.read_checked(member, at, &mut page)?;
+        tier.read_checked(tier.page_at(Frame(next)), &mut page)?;
         let (more, after) = record::decode_overflow(&page, (count - items.len()).min(ITEMS_OVERFLOW));
         items.extend(more);
         next = after;
@@ -274,7 +272,7 @@ fn lengthen(tier: &Tier, header: &BatchHeader) -> Result<()> {
         line.seq += 1;
         line.size = header.size_after;
         let at = at.plus(line.at());
-        tier.mapping(at.member()).nt_write(at.offset(), &line.encode_pair(tier.seed, header.file));
+        tier.write_meta(at, &line.encode_pair(tier.seed, header.file));
     }
     Ok(())
 }
@@ -387,7 +385,7 @@ impl MapReader<'_> {
             self.census
                 .claim(entry.frame(), purpose)
                 .map_err(|why| self.damaged(at, &format!("map entry of block {block}"), word, Some(why)))?;
-            if self.class == FileClass::Redo && !self.tier.claim(entry.frame(), purpose.frames()) {
+            if self.class == FileClass::Redo && !self.tier.latch(entry.frame(), purpose.frames()) {
                 return Err(self.damaged(
                     at,
                     &format!("map entry of block {block}"),
@@ -410,7 +408,7 @@ impl MapReader<'_> {
         }
         let frame = entry.frame();
         self.census.claim(frame, Purpose::Pages).map_err(|why| self.damaged(at, &name(), word, Some(why)))?;
-        if !self.tier.claim(frame, 1) {
+        if !self.tier.latch(frame, 1) {
             return Err(self.damaged(at, &name(), word, Some("its frame is taken".into())));
         }
         map.adopt_page(frame);
@@ -418,9 +416,8 @@ impl MapReader<'_> {
     }
 
     fn words(&self, page: Frame) -> Result<Vec<u64>> {
-        let (member, at) = self.tier.geometry.locate(page);
         let mut bytes = vec![0; FRAME];
-        self.tier.read_checked(member, at, &mut bytes)?;
+        self.tier.read_checked(self.tier.page_at(page), &mut bytes)?;
         Ok((0..PAGE_WORDS as usize).map(|n| get_u64(&bytes, n * 8)).collect())
     }
 

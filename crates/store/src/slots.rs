@@ -430,7 +430,7 @@ fn fill_slot(tier: &Tier, number: u64, id: u64, path: &Path, identity: &Identity
         tier.store_word(slot.at, word);
         tier.fence();
     }
-    tier.mapping(slot.at.member()).nt_write(slot.at.offset() + 16, &bytes[16..]);
+    tier.write_meta(slot.at.plus(16), &bytes[16..]);
     tier.fence();
     tier.store_word(slot.at, word);
     tier.fence();

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::file::FileState;
 use crate::lend::LendingStats;
 use crate::lend::holders::LentInUse;
+use crate::medium::{BlockMedium, Durability};
 use crate::waits;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,8 +88,8 @@ pub struct TierStats {
     pub name: String,
     /// Whether the medium only stands for persistent memory; reports must say so.
     pub emulated: bool,
-    /// Whether it may hold the only copy of a block.
-    pub durable: bool,
+    /// When a write to it that has returned survives a power cut.
+    pub durability: Durability,
     /// Bytes of all members.
     pub bytes: u64,
     /// Bytes blocks and map pages can use.
@@ -171,7 +172,7 @@ impl Stats {
                 let mut stats = TierStats {
                     name: tier.name.clone(),
                     emulated: tier.emulated,
-                    durable: tier.durable,
+                    durability: tier.durability,
                     bytes: tier.len(),
                     usable_bytes: tier.allocator.total_frames() * FRAME as u64,
                     free_bytes: tier.allocator.free_frames() * FRAME as u64,
@@ -186,7 +187,7 @@ impl Stats {
                     mapped_files_most: table.most.min(table.maps_most / 2),
                     files_outside: 0,
                     slot_refused: tier.table.lock().refusal().map(|r| r.message.clone()),
-                    media: tier.members.iter().map(|m| m.mapping.report().to_string()).collect(),
+                    media: tier.members.iter().map(|m| m.medium.report()).collect(),
                 };
                 for placed in files.iter().filter_map(|f| f.placed.as_ref()) {
                     if std::sync::Arc::ptr_eq(&placed.tier, tier) {

@@ -9,6 +9,7 @@ use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
 use crate::home::{Home, RealHome};
 use crate::lend::in_home::InHome;
 use crate::lend::place::LentDir;
+use crate::medium::{Backing, Mapped};
 use crate::profile::{FileClass, Profile};
 use crate::tier::Member;
 use crate::tier::alloc::Purpose;
@@ -47,7 +48,10 @@ fn attach_in(
             let members = mappings
                 .into_iter()
                 .zip(&spec.members)
-                .map(|(mapping, path)| Member { mapping, path: path.clone() })
+                .map(|(mapping, path)| Member {
+                    medium: Backing::Mapped(Mapped::new(mapping, spec.medium)),
+                    path: path.clone(),
+                })
                 .collect();
             (spec, members)
         })
@@ -169,7 +173,7 @@ pub fn fabricate_entries(file: &File, blocks: u64) -> Result<()> {
             words.extend_from_slice(&seal(tier.seed, placed.id, place, Entry::dirty(*piece)).to_le_bytes());
         }
         let at = leaf.word_at(0).expect("BUG: its page is kept");
-        tier.mapping(at.member()).nt_write(at.offset(), &words);
+        tier.write_meta(at, &words);
     }
     let mut meta = placed.meta.lock();
     meta.line.size = blocks * placed.block_size.bytes() as u64;

@@ -19,7 +19,8 @@ use tiersmith_store::check::{CheckOptions, check};
 use tiersmith_store::crash::{Budget, CutState, Recorder, explore};
 use tiersmith_store::home::{SimHome, sim::SimOptions};
 use tiersmith_store::{
-    AttachedHome, Error, File, FileClass, Guard, Medium, OpenMode, Options, TierSpec, attach, testing, waits,
+    AttachedHome, Durability, Error, File, FileClass, Guard, Medium, OpenMode, Options, TierSpec, attach,
+    testing, waits,
 };
 
 const MIB: u64 = 1 << 20;
@@ -199,7 +200,7 @@ fn promise_4_volatile_media_never_hold_the_only_copy() {
     let spec = TierSpec { medium: Medium::Volatile, ..place.tier(MIB) };
     let attached = attach(&place.home(), std::slice::from_ref(&spec), place::options()).unwrap();
     let tier = &attached.stats().tiers[0];
-    assert!(!tier.durable && !tier.emulated);
+    assert!(tier.durability == Durability::Never && !tier.emulated);
     assert!(tier.media[0].contains("does not survive a power cut"), "{}", tier.media[0]);
     let mut expected = place::pattern(1, 0, 50_000);
     let file = attached.open("old.d8", OpenMode::WRITE).unwrap();
@@ -266,7 +267,7 @@ fn promise_4_only_emulate_lets_an_ordinary_file_hold_the_only_copy_and_it_is_pri
     file.write(0, &[1; 8192]).unwrap();
     assert_eq!(file.blocks_in_tier(), (1, 0));
     let tier = &attached.stats().tiers[0];
-    assert!(tier.emulated && tier.durable);
+    assert!(tier.emulated && tier.durability == Durability::OnReturn);
     assert!(tier.media[0].contains("EMULATED"), "{}", tier.media[0]);
 }
 

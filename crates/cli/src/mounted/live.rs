@@ -12,7 +12,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tiersmith_lab::ByteSize;
 use tiersmith_mount::Reporter;
-use tiersmith_store::{AttachedHome, FileClass, TierStats, waits};
+use tiersmith_store::{AttachedHome, Durability, FileClass, TierStats, waits};
 
 use super::confine::Confined;
 use super::links::OutsideHome;
@@ -104,7 +104,7 @@ pub(crate) struct LiveLent {
 pub(crate) struct LiveTier {
     pub(crate) name: String,
     pub(crate) emulated: bool,
-    pub(crate) durable: bool,
+    pub(crate) durability: Durability,
     pub(crate) bytes: u64,
     pub(crate) usable_bytes: u64,
     pub(crate) free_bytes: u64,
@@ -341,7 +341,7 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
         .map(|tier| LiveTier {
             name: tier.name.clone(),
             emulated: tier.emulated,
-            durable: tier.durable,
+            durability: tier.durability,
             bytes: tier.bytes,
             usable_bytes: tier.usable_bytes,
             free_bytes: tier.free_bytes,

@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tiersmith_store::{Error, File, FileClass, HomeDescriptor, HomeModel, LentFile, OpenMode};
+use tiersmith_store::{Durability, Error, File, FileClass, HomeDescriptor, HomeModel, LentFile, OpenMode};
 
 /// What the kernel may keep what it remembers of a file's contents over an open.
 const KEEP_CACHE: u32 = 1 << 1;
@@ -385,8 +385,8 @@ impl Fs {
         let syncs = || asked || (self.sync_on_write && !opened.temporary.load(Ordering::SeqCst));
         let Some(fd) = opened.pass() else {
             opened.file.write(offset, data).map_err(|e| self.failed(&e))?;
-            // In a tier that is durable it is durable by now.
-            if !self.durable && syncs() {
+            // In most tiers it is durable by now.
+            if self.durability != Durability::OnReturn && syncs() {
                 opened.file.sync().map_err(|e| self.failed(&e))?;
             }
             return Ok(data.len());
@@ -425,7 +425,9 @@ impl Fs {
 
     /// Whether a write or a sync is a matter of the tier only. A write may still wait there for room.
     pub(crate) fn writes_quickly(&self, fh: u64) -> bool {
-        self.discards_writes() || (self.durable && self.files.look(fh, |opened| opened.pass().is_none()))
+        self.discards_writes()
+            || (self.durability == Durability::OnReturn
+                && self.files.look(fh, |opened| opened.pass().is_none()))
     }
 
     /// Makes a file durable. Costs no I/O when every write was durable on return.
@@ -459,7 +461,7 @@ impl Fs {
         let open = |access| rustix::fs::openat(&at.dir, &at.name, access | flags, Mode::empty());
         let fd = open(OFlags::RDONLY).or_else(|_| open(OFlags::WRONLY));
         fd.and_then(rustix::fs::fsync).map_err(|e| self.refused("sync", &at.path, e))?;
-        if self.durable {
+        if self.durability == Durability::OnReturn {
             return Ok(());
         }
         let file = self.home.open_found(&at.path, OpenMode::READ).map_err(|e| self.failed(&e))?;

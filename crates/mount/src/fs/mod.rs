@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use table::{Node, ROOT, Slots, Table};
 use tiersmith_store::home::RESERVED;
-use tiersmith_store::{AttachedHome, HomeModel, Named};
+use tiersmith_store::{AttachedHome, Durability, HomeModel, Named};
 
 pub(crate) use change::{Change, When};
 pub(crate) use dir::Listing;
@@ -90,8 +90,8 @@ pub(crate) struct Fs {
     root_user: bool,
     logged: Mutex<Logged>,
     pub(crate) ended: AtomicBool,
-    /// Whether every tier may hold the only copy of a block, so that a write is durable without home.
-    durable: bool,
+    /// Of writes to any tier.
+    durability: Durability,
 }
 
 /// Names of files and programs are in it, which may hold anything: a line stays one line, and a terminal that shows it neither obeys it nor turns it
@@ -161,13 +161,14 @@ impl Fs {
         let root = Arc::new(rustix::io::fcntl_dupfd_cloexec(directory, 3)?);
         let found = rustix::fs::statx(&root, "", AtFlags::EMPTY_PATH, mask())?;
         let stats = home.stats();
-        let durable = stats.tiers.iter().all(|t| t.durable);
+        let all = stats.tiers.iter().map(|tier| tier.durability);
+        let durability = all.fold(Durability::OnReturn, Durability::and);
         let model = stats.home_model.as_deref().and_then(HomeModel::named);
         // The kernel would go past the model.
         let passes = options.passthrough && !options.sync_on_write && model.is_none();
         Ok(Self {
             model,
-            durable,
+            durability,
             home,
             table: Mutex::new(Table::new(&found, root.clone())),
             root,

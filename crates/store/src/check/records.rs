@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use tiersmith_pmem::hash_bytes;
+use crate::medium::hash_bytes;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::frames::Use;

@@ -82,7 +82,7 @@ impl Inner {
         if offset >= end {
             return Ok(());
         }
-        if !placed.tier.durable {
+        if !placed.tier.holds_dirty() {
             return self.clear_through(file, placed, offset, end, how);
         }
         let bytes = placed.block_size.bytes() as u64;
@@ -147,22 +147,21 @@ impl Inner {
             return Ok(());
         }
         let mut views = Vec::new();
+        let mut bytes = vec![0; size.bytes()];
         for (_, block) in blocks() {
             let entry = placed.map.get(block);
             if entry.state() != State::Dirty || placed.destage_size(block).is_none() {
                 continue;
             }
-            let (member, at) = placed.locate(entry);
-            let view = tier.mapping(member).view(at, size.bytes()).or_else(|| {
-                placed.let_go(block);
-                tier.mapping(member).view(at, size.bytes())
-            });
+            let pin = placed.pin(block, entry);
             // Written again meanwhile: that is the newest version, and stays.
-            if let Some(view) = view
+            if let Some(pin) = pin
                 && placed.map.get(block) == entry
-                && view.iter().all(|b| *b == 0)
             {
-                views.push((block, entry, view));
+                tier.read_block(entry.frame(), 0, &mut bytes)?;
+                if bytes.iter().all(|b| *b == 0) {
+                    views.push((block, entry, pin));
+                }
             }
         }
         if views.is_empty() {
@@ -241,7 +240,7 @@ impl Inner {
         };
         let start = self.events.start();
         let _ranging = file.ranging.lock();
-        let placed = file.placed.as_ref().filter(|p| p.tier.durable);
+        let placed = file.placed.as_ref().filter(|p| p.tier.holds_dirty());
         match placed {
             Some(placed) if placed.loan.is_lent() && self.allocate_lent(file, placed, offset, len)? => {}
             None => file.home.allocate(offset, len).map_err(file.io("cannot reserve space for"))?,

@@ -131,7 +131,7 @@ impl Inner {
 
     /// A write to the file is done, and about to be acknowledged. For files in a durable tier; the others' times are home's.
     pub(crate) fn mark_written(&self, file: &FileState) {
-        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable) else { return };
+        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty()) else { return };
         if placed.times.exact.load(Ordering::Relaxed) {
             let mut meta = placed.meta.lock();
             if placed.times.exact.swap(false, Ordering::AcqRel) && meta.line.flags & TIME_EXACT != 0 {
@@ -166,7 +166,7 @@ impl Inner {
         let stat = file.home.stat().map_err(file.io("cannot stat"))?;
         shown.look(&placed.times.written, || self.now(), &stat);
         // A tier that holds clean copies only is never ahead of home.
-        let ahead = placed.tier.durable;
+        let ahead = placed.tier.holds_dirty();
         let or_home =
             |time: Option<FileTime>, ns| time.filter(|_| ahead).unwrap_or_else(|| FileTime::from_ns(ns));
         if let Some(plain) = placed.loan.plain() {
@@ -233,7 +233,7 @@ impl Inner {
         };
         let (atime, mtime) = (time(atime), time(mtime));
         let at_home = || file.home.set_times(atime, mtime).map_err(file.io("cannot set the times of"));
-        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable) else { return at_home() };
+        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty()) else { return at_home() };
         if !placed.has_slot() {
             // Whoever gives it one writes home's time into it, under the same lock.
             let _meta = placed.meta.lock();
@@ -278,7 +278,7 @@ impl Inner {
 
     /// Gives home the modification time that programs see, if it has another one; durable on return.
     pub(crate) fn settle_times(&self, file: &FileState) -> Result<()> {
-        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable && p.has_slot()) else {
+        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty() && p.has_slot()) else {
             return Ok(());
         };
         let _moving = placed.moving.lock();
@@ -298,7 +298,7 @@ impl Inner {
     /// The times of every file go into the tier, before a close that leaves the home attached.
     pub(crate) fn keep_times(&self) {
         for file in self.all_files() {
-            let Some(placed) = file.placed.as_ref().filter(|p| p.tier.durable && p.has_slot()) else {
+            let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty() && p.has_slot()) else {
                 continue;
             };
             let _moving = placed.moving.lock();

@@ -202,11 +202,14 @@ impl Inner {
             tier.replace_entry(&mut guard, address, Entry::cached(frame));
             tier.fence();
         }
-        let (member, at) = tier.geometry.locate(frame);
-        tier.mapping(member).nt_write(at, data);
-        tier.fence();
+        let written = tier.write_part(frame, 0, data).and_then(|ticket| tier.wait(frame, ticket));
+        if written.is_err() {
+            // Without a copy home is read as before.
+            tier.give_piece(&mut guard.lane, frame, placed.block_size);
+            return false;
+        }
         tier.replace_entry(&mut guard, address, Entry::cached(frame));
-        tier.release(frame, placed.block_size.frames());
+        tier.unlatch(frame, placed.block_size.frames());
         leaf.set(index, Entry::cached(frame));
         let _ = self.events.record_n(waits::ADMIT, start, data.len() as u64);
         true

@@ -5,6 +5,7 @@ use super::{FileState, Placed};
 use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::format::entry::Entry;
+use crate::medium::Written;
 use crate::profile::FileClass;
 use crate::tier::alloc::Purpose;
 use crate::tier::batch::Few;
@@ -21,7 +22,7 @@ impl Inner {
     /// Nothing is written when there is an error. [`Error::BatchTooLarge`] when the tier can never hold the batch.
     pub(crate) fn write_batch(&self, file: &FileState, blocks: &[(u64, &[u8])]) -> Result<()> {
         let placed = match &file.placed {
-            Some(p) if p.tier.durable && p.class == FileClass::Data => p,
+            Some(p) if p.tier.holds_dirty() && p.class == FileClass::Data => p,
             _ => {
                 return Err(file.invalid(
                     "write a batch to",
@@ -98,14 +99,22 @@ impl Inner {
             self.make_room_until(tier, frames, &has_room, &mut turn)?;
         };
         drop(turn);
-        let hashes: Few<u64> = sorted
+        let written: Result<Few<Written>> = sorted
             .iter()
             .zip(&space.frames)
-            .map(|((_, data), frame)| {
-                let (member, at) = tier.geometry.locate(*frame);
-                tier.mapping(member).nt_write_hashed(at, data, tier.seed)
-            })
+            .map(|((_, data), frame)| tier.write_block(*frame, data))
             .collect();
+        let hashes = written.and_then(|written| {
+            let each = space.frames.iter().zip(&written);
+            each.map(|(frame, w)| tier.wait_apart(*frame, w.ticket).map(|()| w.checksum)).collect()
+        });
+        let hashes: Few<u64> = match hashes {
+            Ok(hashes) => hashes,
+            Err(e) => {
+                tier.give_batch(size, space);
+                return Err(e);
+            }
+        };
         let blocks = || sorted.iter().map(|(offset, _)| size.block_of(*offset));
         let (number, mut slot) = tier.lock_batch(placed.id);
         // Each once and in order, so that two batches never wait for each other.

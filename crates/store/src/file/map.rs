@@ -26,6 +26,7 @@
 use crate::address::{BlockIndex, Frame, WordAt};
 use crate::error::Result;
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
+use crate::medium::prepare_word;
 use crate::planted::Planted;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -92,7 +93,7 @@ impl Leaf {
 
     /// A hint that the entry will be switched soon.
     pub(crate) fn prefetch(&self, index: usize) {
-        tiersmith_pmem::prefetch_for_write(&self.entries[index]);
+        prepare_word(&self.entries[index]);
     }
 
     /// Switches the entry that readers see. Only under the lane's lock.
@@ -491,7 +492,7 @@ fn new_page(tier: &Tier, file: u64, place: Place, pointer: WordAt, pages: &mut V
         tier.store_word(pointer, word);
         tier.fence();
     }
-    tier.mapping(at.member()).nt_write(at.offset(), &bytes);
+    tier.write_meta(at, &bytes);
     tier.fence();
     tier.store_word(pointer, word);
     // Before others find the page: what they then write into it they fence for themselves, and not

@@ -29,6 +29,7 @@ use crate::format::entry::{BLOCKS_MAX, Entry};
 use crate::format::slot::{ROOTS_AT, StateLine};
 use crate::home::{HomeHandle, HomeStat};
 use crate::lend::Loan;
+use crate::medium::Pin;
 use crate::profile::FileClass;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -143,10 +144,14 @@ impl Placed {
         self.address(leaf, index, block).expect("BUG: the leaf of a block that is not `Home` has a page")
     }
 
-    /// Where the bytes of an entry's block begin: member and offset.
-    #[inline]
-    pub(crate) fn locate(&self, entry: Entry) -> (usize, u64) {
-        self.tier.geometry.locate(entry.frame())
+    /// Keeps the bytes of a block that was `entry` a moment ago as they are; the caller then looks whether it
+    /// is `entry` still. `None` when somebody writes to its frames.
+    pub(crate) fn pin(&self, block: BlockIndex, entry: Entry) -> Option<Pin<'_>> {
+        let pin = || self.tier.pin(entry.frame(), 0, self.block_size.bytes());
+        pin().or_else(|| {
+            self.let_go(block);
+            pin()
+        })
     }
 
     /// Whether the tier takes clean copies of its blocks.
@@ -160,7 +165,7 @@ impl Placed {
     }
 
     /// Before a reference to a block: takes back a claim that its last write left ([`Tier::let_go`]). Blocks of redo files stay claimed.
-    pub(crate) fn let_go(&self, block: BlockIndex) {
+    fn let_go(&self, block: BlockIndex) {
         if self.class == FileClass::Data {
             self.tier.let_go(self.id, block, self.block_size, || self.map.get(block));
         }
@@ -204,7 +209,7 @@ impl Placed {
         let Some(slot) = self.slot.get().filter(|_| !self.is_gone()) else { return };
         let at = slot.at.plus(meta.line.at());
         let words = meta.line.words(self.tier.seed, self.id);
-        self.tier.mapping(at.member()).nt_write_line(at.offset(), words, 2);
+        self.tier.words(at.member()).write_line(at.offset(), words, 2);
     }
 
     /// The size that destaging may trim this block to; `None` when the block belongs to a write past the end that is not complete.

@@ -13,11 +13,11 @@ use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
+use crate::medium::InPlace;
 use crate::profile::FileClass;
 use crate::sync::atomic::{Ordering, fence};
 use crate::waits;
 use smallvec::SmallVec;
-use tiersmith_pmem::ViewRef;
 
 /// How often a read from the tier is tried without a lock.
 const LOCK_FREE_ATTEMPTS: u32 = 1000;
@@ -26,7 +26,7 @@ const LOCK_FREE_ATTEMPTS: u32 = 1000;
 /// stay as they were when it was taken.
 #[derive(Debug)]
 pub struct BlockRef<'a> {
-    view: ViewRef<'a>,
+    view: InPlace<'a>,
     len: usize,
 }
 
@@ -58,7 +58,7 @@ impl Inner {
         let mut chunks = placed.chunks(offset, len).peekable();
         let mut from_home = false;
         while let Some((block, inner, range)) = chunks.next() {
-            if self.read_from_tier(placed, block, inner, &mut into[range.clone()]) {
+            if self.read_from_tier(placed, block, inner, &mut into[range.clone()])? {
                 continue;
             }
             from_home = true;
@@ -75,10 +75,16 @@ impl Inner {
     }
 
     /// Reads part of a block from the tier; `false` when the newest version is at home.
-    fn read_from_tier(&self, placed: &Placed, block: BlockIndex, inner: usize, into: &mut [u8]) -> bool {
-        let Some((leaf, index)) = placed.map.leaf(block) else { return false };
-        if self.copy_unlocked(placed, leaf, index, block, inner, into) {
-            return true;
+    fn read_from_tier(
+        &self,
+        placed: &Placed,
+        block: BlockIndex,
+        inner: usize,
+        into: &mut [u8],
+    ) -> Result<bool> {
+        let Some((leaf, index)) = placed.map.leaf(block) else { return Ok(false) };
+        if self.copy_unlocked(placed, leaf, index, block, inner, into)? {
+            return Ok(true);
         }
         for attempt in 0.. {
             // Hardly ever: a writer that is always faster, or more references to the block than its count can hold. The lane's lock
@@ -86,49 +92,44 @@ impl Inner {
             let lane = (attempt >= LOCK_FREE_ATTEMPTS).then(|| placed.tier.lock_lane(placed.id, block));
             let entry = leaf.get(index);
             let event = match entry.state() {
-                State::Home => return false,
+                State::Home => return Ok(false),
                 State::Cached => waits::CACHED_READ,
                 State::Dirty => waits::DIRTY_READ,
             };
             if placed.class == FileClass::Redo {
                 // Its frames stay claimed: there is no view of them.
-                if self.copy_unlocked(placed, leaf, index, block, inner, into) {
-                    return true;
+                if self.copy_unlocked(placed, leaf, index, block, inner, into)? {
+                    return Ok(true);
                 }
                 drop(lane);
                 crate::sync::spin_loop();
                 continue;
             }
             let start = self.events.start();
-            let (member, at) = placed.locate(entry);
-            let mapping = placed.tier.mapping(member);
-            if into.len() >= crate::address::FRAME {
-                mapping.prefetch_for_read(at + inner as u64, into.len());
-            }
             // Only the frames that are read need to be kept from reuse.
             let first = inner / crate::address::FRAME * crate::address::FRAME;
             let last = (inner + into.len()).next_multiple_of(crate::address::FRAME);
-            if let Some(view) = mapping.view(at + first as u64, last - first) {
+            if let Some(pin) = placed.tier.pin(entry.frame(), first, last - first) {
                 if leaf.get(index) == entry {
-                    into.copy_from_slice(&view[inner - first..inner - first + into.len()]);
-                    drop(view);
+                    placed.tier.read_block(entry.frame(), inner, into)?;
+                    drop(pin);
                     leaf.touch(index);
                     let bytes = into.len() as u64;
                     let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
-                    return true;
+                    return Ok(true);
                 }
             } else if lane.is_some() {
-                mapping.read(at + inner as u64, into);
+                placed.tier.read_block(entry.frame(), inner, into)?;
                 let bytes = into.len() as u64;
                 let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
-                return true;
+                return Ok(true);
             } else {
                 placed.let_go(block);
             }
             drop(lane);
             crate::sync::spin_loop();
         }
-        false
+        Ok(false)
     }
 
     /// Copies part of a block without a view, which takes two locked instructions that keep the processor from beginning with the next
@@ -142,27 +143,26 @@ impl Inner {
         block: BlockIndex,
         inner: usize,
         into: &mut [u8],
-    ) -> bool {
+    ) -> Result<bool> {
         let turns = placed.tier.turns_of(placed.id, block);
         let turn = turns.load(Ordering::Acquire);
         let entry = leaf.get(index);
         let event = match entry.state() {
-            State::Home => return false,
+            State::Home => return Ok(false),
             State::Cached => waits::CACHED_READ,
             State::Dirty => waits::DIRTY_READ,
         };
         let start = self.events.start();
-        let (member, at) = placed.locate(entry);
-        placed.tier.mapping(member).read(at + inner as u64, into);
+        placed.tier.read_block(entry.frame(), inner, into)?;
         // The bytes are read before the entry and the turns are looked at again.
         fence(Ordering::Acquire);
         if leaf.get(index) != entry || turns.load(Ordering::Acquire) != turn {
-            return false;
+            return Ok(false);
         }
         leaf.touch(index);
         let bytes = into.len() as u64;
         let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
-        true
+        Ok(true)
     }
 
     /// Reads a run of blocks that were `Home` when looked at.
@@ -196,7 +196,7 @@ impl Inner {
         // Something moved meanwhile: block by block, each as it is now.
         for (block, inner, range) in blocks {
             loop {
-                if self.read_from_tier(placed, block, inner, &mut into[range.clone()]) {
+                if self.read_from_tier(placed, block, inner, &mut into[range.clone()])? {
                     break;
                 }
                 let evictions = placed.evictions.load(Ordering::Acquire);
@@ -226,18 +226,12 @@ impl Inner {
         if entry == Entry::HOME || placed.class == FileClass::Redo {
             return None;
         }
-        let (member, at) = placed.locate(entry);
-        let bytes = placed.block_size.bytes();
-        let mapping = placed.tier.mapping(member);
-        let view = mapping.view(at, bytes).or_else(|| {
-            placed.let_go(block);
-            mapping.view(at, bytes)
-        })?;
+        let view = placed.pin(block, entry)?.in_place()?;
         if leaf.get(index) != entry {
             return None;
         }
         leaf.touch(index);
         self.events.count(waits::ZERO_COPY, 1);
-        Some(BlockRef { view, len: bytes.min((size - start) as usize) })
+        Some(BlockRef { view, len: placed.block_size.bytes().min((size - start) as usize) })
     }
 }

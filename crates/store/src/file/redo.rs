@@ -24,6 +24,7 @@ use crate::address::{BlockIndex, Frame, WordAt};
 use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, State};
+use crate::medium::{PreparedWrite, prepare_all};
 use crate::planted::Planted;
 use crate::tier::alloc::Purpose;
 use crate::tier::batch::Few;
@@ -31,7 +32,6 @@ use crate::waits;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::Ordering;
-use tiersmith_pmem::{PreparedWrite, prefetch_whole_for_write};
 
 /// Most pieces of zeros that a write holds while it waits for more; the blocks after them get theirs one by one, where the drain finds them.
 const FRESH_MOST: usize = 32;
@@ -147,8 +147,7 @@ impl<'a> InBlock<'a> {
         if entry.state() != State::Dirty {
             return None;
         }
-        let (member, at) = placed.locate(entry);
-        let write = placed.tier.mapping(member).prepare(at + inner, len);
+        let write = placed.tier.prepare_block(entry.frame(), inner as usize, len);
         Some(Self { block, leaf, index, entry, write })
     }
 
@@ -209,12 +208,12 @@ impl Inner {
         let start = self.events.start();
         // The drain has changed it, on another processor. Asked for while the write before is still on its way: behind the first lock, which
         // waits for that, everything takes its full time.
-        prefetch_whole_for_write(&placed.meta);
+        prepare_all(&placed.meta);
         let in_block = InBlock::guess(placed, offset, data.len());
         if in_block.is_none() {
             // A new block, most likely: what it needs is with that processor too.
             let tier = &placed.tier;
-            prefetch_whole_for_write(&tier.zeroed);
+            prepare_all(&tier.zeroed);
             tier.prefetch_lane(tier.lane_of(placed.id, placed.block_size.block_of(end - 1)));
         }
         let _sizing = placed.sizing.lock();
@@ -302,8 +301,9 @@ impl Inner {
                 continue;
             }
             for (block, inner, range) in placed.chunks(offset, data.len()) {
-                let (member, at) = placed.locate(placed.map.get(block));
-                tier.mapping(member).nt_write(at + inner as u64, &data[range]);
+                let frame = placed.map.get(block).frame();
+                let ticket = tier.write_part(frame, inner, &data[range])?;
+                tier.wait_apart(frame, ticket)?;
             }
             finish_redo_write(placed, &mut meta, end);
             // Behind the fence, while what it sent is on its way.
@@ -348,7 +348,7 @@ impl Inner {
                 self.make_room(tier, Purpose::Pages, &mut turn)?;
             }
             let frame = loop {
-                match tier.take_zeroed(placed.block_size) {
+                match tier.take_zeroed(placed.block_size)? {
                     Some(frame) => break frame,
                     None => self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?,
                 }
@@ -402,12 +402,14 @@ impl Inner {
                 self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 continue;
             };
-            let (member, at) = tier.geometry.locate(frame);
-            match whole.or(home.as_deref()) {
-                Some(bytes) => tier.mapping(member).nt_write(at, bytes),
-                None => tier.mapping(member).nt_zero(at, placed.block_size.bytes()),
+            let written = match whole.or(home.as_deref()) {
+                Some(bytes) => tier.write_part(frame, 0, bytes),
+                None => tier.zero_part(frame, 0, placed.block_size.bytes()),
+            };
+            if let Err(e) = written.and_then(|ticket| tier.wait(frame, ticket)) {
+                tier.give_piece(&mut guard.lane, frame, placed.block_size);
+                return Err(e);
             }
-            tier.fence();
             tier.replace_entry(&mut guard, address, Entry::dirty(frame));
             tier.fence();
             leaf.set(index, Entry::dirty(frame));
@@ -433,10 +435,9 @@ impl Inner {
         let meta = placed.meta.lock();
         let entry = placed.map.get(block);
         if entry.state() == State::Dirty {
-            let (member, at) = placed.locate(entry);
-            let rest = placed.block_size.bytes() as u64 - within;
-            placed.tier.mapping(member).nt_zero(at + within, rest as usize);
-            placed.tier.fence();
+            let (tier, within) = (&placed.tier, within as usize);
+            let ticket = tier.zero_part(entry.frame(), within, placed.block_size.bytes() - within)?;
+            tier.wait(entry.frame(), ticket)?;
         }
         drop(meta);
         Ok(())

@@ -62,10 +62,10 @@ impl Inner {
         self.finish_earlier_cut(file, placed)?;
         let old = placed.size();
         if size > old {
-            if placed.class == FileClass::Redo && placed.tier.durable {
+            if placed.class == FileClass::Redo && placed.tier.holds_dirty() {
                 self.zero_gap(file, placed, size)?;
             }
-            if !placed.tier.durable {
+            if !placed.tier.holds_dirty() {
                 file.home.set_len(size).map_err(file.io("cannot resize"))?;
             }
             self.grow_to(placed, size);
@@ -124,15 +124,14 @@ impl Inner {
             if recovering || placed.class == FileClass::Redo {
                 let _meta = placed.meta.lock();
                 self.zero_tail_in_place(placed, leaf.get(index), within);
-            } else if !tier.durable {
+            } else if !tier.holds_dirty() {
                 self.drop_copies(placed, &[block]);
             } else {
                 let mut guard = tier.lock_lane(placed.id, block);
                 let old = leaf.get(index);
                 if old != Entry::HOME {
-                    let (member, at) = placed.locate(old);
                     let mut bytes = vec![0; placed.block_size.bytes()];
-                    tier.mapping(member).read(at, &mut bytes[..within]);
+                    tier.read_block(old.frame(), 0, &mut bytes[..within])?;
                     let frame = spare.take().or_else(|| tier.take_piece(&mut guard.lane, placed.block_size));
                     let Some(frame) = frame else {
                         // The block was at home when the spare frame was looked for. Admitted since, it goes home again; written since, it
@@ -179,7 +178,7 @@ impl Inner {
         let mut turn = None;
         while cut_in_two
             && placed.class == FileClass::Data
-            && tier.durable
+            && tier.holds_dirty()
             && placed.map.get(block) != Entry::HOME
         {
             let frame = tier.take_piece(&mut tier.lock_lane(placed.id, block).lane, placed.block_size);
@@ -214,9 +213,8 @@ impl Inner {
             return;
         }
         let tier = &placed.tier;
-        let (member, at) = placed.locate(entry);
         let mut rest = vec![0; placed.block_size.bytes() - within];
-        if let Err(e) = tier.read_checked(member, at + within as u64, &mut rest) {
+        if let Err(e) = tier.read_block_checked(entry.frame(), within, &mut rest) {
             // Harmless: what lies past the end cannot be read by anybody either.
             log::error!("cannot read the last block of file {}: {e}", placed.id);
             return;
@@ -224,11 +222,13 @@ impl Inner {
         if rest.iter().all(|b| *b == 0) {
             return;
         }
-        let ours = placed.class == FileClass::Data && tier.claim(entry.frame(), placed.block_size.frames());
-        tier.mapping(member).nt_zero(at + within as u64, rest.len());
-        tier.fence();
+        let ours = placed.class == FileClass::Data && tier.latch(entry.frame(), placed.block_size.frames());
+        let zeroed = tier.zero_part(entry.frame(), within, rest.len());
+        if let Err(e) = zeroed.and_then(|ticket| tier.wait(entry.frame(), ticket)) {
+            log::error!("cannot write the last block of file {}: {e}", placed.id);
+        }
         if ours {
-            tier.release(entry.frame(), placed.block_size.frames());
+            tier.unlatch(entry.frame(), placed.block_size.frames());
         }
     }
 

@@ -3,11 +3,12 @@
 
 use super::admit::Run;
 use crate::address::BlockIndex;
-use crate::attach::{Medium, Options, TierSpec};
+use crate::attach::{Options, TierSpec};
 use crate::attached::{AttachedHome, OpenMode};
 use crate::check::{AnyHome, check_images};
 use crate::format::entry::Entry;
 use crate::home::SimHome;
+use crate::medium::Medium;
 use crate::profile::Profile;
 use crate::testing::{accounting, attach_simulated};
 use std::path::Path;
@@ -104,11 +105,10 @@ fn a_block_admitted_while_its_map_page_is_given_back_is_evicted_after_the_page_i
         while leaf.has_page() {
             std::thread::yield_now();
         }
-        let (member, at) = tier.geometry.locate(frame);
-        tier.mapping(member).nt_write(at, &[9; B]);
-        tier.fence();
+        let ticket = tier.write_part(frame, 0, &[9; B]).unwrap();
+        tier.wait(frame, ticket).unwrap();
         tier.replace_entry(&mut admits, address, Entry::cached(frame));
-        tier.release(frame, placed.block_size.frames());
+        tier.unlatch(frame, placed.block_size.frames());
         leaf.set(index, Entry::cached(frame));
         drop(admits);
         let evicts = scope.spawn(|| inner.evict(tier, u64::MAX));

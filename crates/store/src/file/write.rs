@@ -52,7 +52,7 @@ impl Inner {
                 file.invalid("write", format!("offset {offset} is past the largest file a map can hold"))
             );
         };
-        if !placed.tier.durable {
+        if !placed.tier.holds_dirty() {
             return self.write_through(file, placed, offset, data);
         }
         if placed.class == FileClass::Redo {
@@ -101,7 +101,7 @@ impl Inner {
         let lane = tier.lane_of(placed.id, block);
         tier.prefetch_lane(lane);
         let frame = tier.guess_next_piece(lane, size)?;
-        let write = tier.prepare_block(frame, size);
+        let write = tier.prepare_block(frame, 0, size.bytes());
         let end = offset + data.len() as u64;
         let mut guard = tier.lock_lane_number(lane);
         let address = placed.address(leaf, index, block)?;
@@ -216,8 +216,7 @@ impl Inner {
             };
             let data = if partial {
                 if !from_home {
-                    let (member, at) = placed.locate(old);
-                    tier.mapping(member).read(at, &mut whole);
+                    tier.read_block(old.frame(), 0, &mut whole)?;
                 }
                 whole[inner..inner + part.len()].copy_from_slice(part);
                 &whole[..]
@@ -274,8 +273,8 @@ impl Inner {
         let start = self.events.start();
         let (event, at_home) = match &file.placed {
             None => (waits::PASS_SYNC, true),
-            Some(p) if p.class == FileClass::Redo => (waits::REDO_SYNC, !p.tier.durable),
-            Some(p) => (waits::DATA_SYNC, !p.tier.durable),
+            Some(p) if p.class == FileClass::Redo => (waits::REDO_SYNC, !p.tier.holds_dirty()),
+            Some(p) => (waits::DATA_SYNC, !p.tier.holds_dirty()),
         };
         if let Some(plain) = file.placed.as_ref().and_then(|p| p.loan.plain()) {
             self.sync_lent(file, &plain)?;

@@ -62,7 +62,7 @@ pub(crate) fn checksum(bytes: &[u8], key: u64) -> u64 {
     xxh3_64_with_seed(bytes, key)
 }
 
-/// A line of seven words and their checksum, as words that can stay in registers ([`tiersmith_pmem::Mapping::nt_write_line`]).
+/// A line of seven words and their checksum, as words that can stay in registers ([`crate::medium::Mapped::write_line`]).
 #[inline]
 pub(crate) fn sealed(words: [u64; 7], key: u64) -> [u64; 8] {
     let [a, b, c, d, e, f, g] = words;

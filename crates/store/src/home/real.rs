@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::medium::process::CloseOnFork;
 use rustix::fs::{
     Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp,
 };
 use rustix::io::Errno;
 use tiersmith_dir::Dir;
-use tiersmith_pmem::process::CloseOnFork;
 
 use super::{
     ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat, OpenMode,

@@ -182,7 +182,8 @@ impl Drop for LentFile {
 impl Inner {
     /// Lends a file, if it may be: see [`File::lend`].
     fn lend(&self, file: &FileState) -> Result<Option<Plain>> {
-        let Some(placed) = file.placed.as_ref().filter(|p| p.class == FileClass::Redo && p.tier.durable)
+        let Some(placed) =
+            file.placed.as_ref().filter(|p| p.class == FileClass::Redo && p.tier.holds_dirty())
         else {
             return Ok(None);
         };
@@ -552,7 +553,7 @@ impl Inner {
         if self.tiers.iter().any(|tier| tier.lent_dir.is_some()) {
             return None;
         }
-        let durable = self.tiers.iter().find(|tier| tier.durable);
+        let durable = self.tiers.iter().find(|tier| tier.holds_dirty());
         Some(durable.map_or_else(
             || "the fast storage keeps clean copies only".into(),
             |tier| format!("tier `{}` is on a device, beside which there can be no files", tier.name),
@@ -628,7 +629,7 @@ impl File {
     /// Whether the profile lets the file be lent under the name it has.
     #[must_use]
     pub fn may_be_lent(&self) -> bool {
-        self.state.placed.as_ref().is_some_and(|p| p.class == FileClass::Redo && p.tier.durable)
+        self.state.placed.as_ref().is_some_and(|p| p.class == FileClass::Redo && p.tier.holds_dirty())
             && self.inner.profile.is_lent(&self.state.path.lock())
     }
 }

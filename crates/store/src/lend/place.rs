@@ -376,7 +376,7 @@ impl LentDir for BesideMember {
 
     fn is_ours_alone(&self, plain: &Plain) -> io::Result<bool> {
         match &plain.descriptor {
-            Some(fd) => tiersmith_pmem::is_only_opening(fd.as_fd()),
+            Some(fd) => crate::medium::is_only_opening(fd.as_fd()),
             None => Ok(true),
         }
     }

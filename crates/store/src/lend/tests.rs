@@ -1,11 +1,12 @@
 //! State lines that say `lent` where nothing can be: written by a defective program, or by hand, with right checksums.
 
-use crate::attach::{Medium, Options, TierSpec};
+use crate::attach::{Options, TierSpec};
 use crate::attached::AttachedHome;
 use crate::check::{AnyHome, Severity, check_images};
 use crate::error::Error;
 use crate::format::slot::{LENT, SLOT, StateLine, with_loan};
 use crate::home::SimHome;
+use crate::medium::Medium;
 use crate::profile::{FileClass, Profile};
 use crate::testing::{attach_simulated_lending, forget_claims};
 use std::path::Path;
@@ -52,16 +53,16 @@ fn close_saying_lent(home: AttachedHome, path: &str) {
     let known = home.inner.known(Path::new(path)).unwrap();
     let placed = known.placed.as_ref().unwrap();
     let tier = placed.tier.clone();
-    let (seed, id, base) = (tier.seed, placed.id, placed.slot.get().unwrap().at.offset());
+    let (seed, id, base) = (tier.seed, placed.id, placed.slot.get().unwrap().at);
     drop(known);
     drop(home);
     let mut slot = [0; SLOT];
-    tier.mapping(0).read(base, &mut slot);
+    tier.read_checked(base, &mut slot).unwrap();
     let mut line = StateLine::newest(&slot, seed, id).unwrap();
     line.seq += 1;
     line.flags = with_loan(line.flags | LENT, 7);
-    tier.mapping(0).nt_write(base + line.at(), &line.encode_pair(seed, id));
-    tier.mapping(0).fence();
+    tier.write_meta(base.plus(line.at()), &line.encode_pair(seed, id));
+    tier.fence();
 }
 
 #[test]

@@ -140,8 +140,7 @@ impl Tier {
         for (n, page) in space.overflow.iter().enumerate().rev() {
             let first = ITEMS_INLINE + n * ITEMS_OVERFLOW;
             let last = (first + ITEMS_OVERFLOW).min(items.len());
-            let (member, offset) = self.geometry.locate(*page);
-            self.mapping(member).nt_write(offset, &encode_overflow(&items[first..last], next));
+            self.write_meta(self.page_at(*page), &encode_overflow(&items[first..last], next));
             next = Some(*page);
         }
         slot.seq += 1;
@@ -157,11 +156,11 @@ impl Tier {
         };
         let at = self.geometry.batch_at(number);
         if !self.planted.is(Planted::BatchOneByOne) {
-            self.mapping(0).nt_write(at, &header.encode(&items, self.seed));
+            self.write_meta(WordAt::new(0, at), &header.encode(&items, self.seed));
         }
         self.fence();
         for frame in &space.frames {
-            self.release(*frame, size.frames());
+            self.unlatch(*frame, size.frames());
         }
         in_dram(&space.frames);
         for item in &items {
@@ -197,7 +196,7 @@ impl Tier {
     pub(crate) fn give_claimed(&self, purpose: Purpose, frames: impl AsRef<[Frame]>) {
         let frames = frames.as_ref();
         for frame in frames {
-            self.release(*frame, purpose.frames());
+            self.unlatch(*frame, purpose.frames());
         }
         if !frames.is_empty() {
             self.allocator.give(purpose, frames.iter().copied());

@@ -8,6 +8,7 @@
 
 use super::Tier;
 use crate::error::Result;
+use crate::medium::BlockMedium;
 
 impl Tier {
     /// Grows every member by one step. `Ok(false)` when the tier is at its maximum.
@@ -25,8 +26,8 @@ impl Tier {
             return Ok(false);
         }
         for member in &self.members {
-            if member.mapping.len() < len {
-                member.mapping.grow(len)?;
+            if member.medium.len() < len {
+                member.medium.grow(len)?;
             }
         }
         for sb in superblocks.iter_mut() {

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Stat};
 use tiersmith_dir::{Dir, Found};
 
-use crate::attach::TierSpec;
-use crate::error::Result;
+use crate::error::{MediumError, Result};
 use crate::format::superblock::{COPY_AT, SUPERBLOCK, Superblock, TierState};
+use crate::options::TierSpec;
 
 /// A member's place, and what was there when it was found.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl Held {
     pub(crate) fn all(spec: &TierSpec) -> Result<Vec<Self>> {
         let find = |path: &PathBuf| {
             Self::find(path).map_err(|source| match source.kind() {
-                io::ErrorKind::NotFound => tiersmith_pmem::Error::Missing { path: path.clone() },
-                _ => tiersmith_pmem::Error::Io { action: "finding", path: path.clone(), source },
+                io::ErrorKind::NotFound => MediumError::Missing { path: path.clone() },
+                _ => MediumError::Io { action: "finding", path: path.clone(), source },
             })
         };
         spec.members.iter().map(|path| Ok(find(path)?)).collect()

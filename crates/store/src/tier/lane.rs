@@ -29,14 +29,14 @@
 //!    has moved on, and never sees a record whose frame has other contents.
 
 use super::{BlockAddress, Tier};
-use crate::address::{BlockIndex, BlockSize, FRAME, Frame, WordAt};
+use crate::address::{BlockIndex, BlockSize, Frame, WordAt};
 use crate::format::entry::{self, Entry, Place, State};
 use crate::format::record::LaneRecord;
+use crate::medium::{PreparedWrite, Use, prepare_all, prepare_word};
 use crate::planted::Planted;
 use crate::sync::SpinMutexGuard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tier::alloc::Purpose;
-use tiersmith_pmem::{PreparedWrite, Use, prefetch_for_write, prefetch_whole_for_write};
 
 /// A switch whose entry is not yet stored on the medium; its record is durable.
 struct Pending {
@@ -120,8 +120,8 @@ impl Tier {
     /// else is on its way, so what is waited for there costs its full time: 200 ns for each line that another processor has changed, if that is far away.
     #[inline]
     pub(crate) fn prefetch_lane(&self, number: u32) {
-        prefetch_whole_for_write(&*self.lanes[number as usize]);
-        prefetch_for_write(&*self.shown[number as usize]);
+        prepare_all(&*self.lanes[number as usize]);
+        prepare_word(&*self.shown[number as usize]);
     }
 
     pub(crate) fn lock_lane(&self, file: u64, block: BlockIndex) -> LaneGuard<'_> {
@@ -149,7 +149,7 @@ impl Tier {
     #[inline(never)]
     fn release_left(&self, lane: &mut Lane) {
         if let Some((frame, size)) = lane.unreleased.take() {
-            self.release(frame, size.frames());
+            self.unlatch(frame, size.frames());
         }
     }
 
@@ -170,9 +170,8 @@ impl Tier {
     pub(crate) fn let_go(&self, file: u64, block: BlockIndex, size: BlockSize, now: impl FnOnce() -> Entry) {
         let _locked = self.lock_lane(file, block);
         let Some(frame) = now().held_frame() else { return };
-        let (member, offset) = self.geometry.locate(frame);
-        if self.mapping(member).is_claimed(offset, size.bytes()) {
-            self.release(frame, size.frames());
+        if self.is_latched(frame, size.frames()) {
+            self.unlatch(frame, size.frames());
         }
     }
 
@@ -191,7 +190,7 @@ impl Tier {
         let it_is = lane.next.is_some_and(|next| next.owned && next.frame == guess && next.size == size);
         if it_is {
             lane.next = None;
-            self.claims_are_visible();
+            self.latches_are_visible();
         }
         it_is
     }
@@ -217,23 +216,10 @@ impl Tier {
             if attempt == 0 {
                 let before = ready.len();
                 self.allocator.take(Purpose::Blocks(size), self.refill, ready);
-                self.prefault(&ready[before..], size);
+                self.prepare_fresh(&ready[before..], size);
             }
         }
         None
-    }
-
-    /// Pieces that come from the free lists may not have been touched since the tier was mapped; those that follow each other, as they do in a
-    /// fresh unit, cost one call instead of a page fault each.
-    fn prefault(&self, pieces: &[Frame], size: BlockSize) {
-        let (Some(first), Some(last)) = (pieces.iter().min(), pieces.iter().max()) else { return };
-        let frames = last.0 + size.frames() - first.0;
-        let (member, at) = self.geometry.locate(*first);
-        if frames == pieces.len() as u64 * size.frames()
-            && self.geometry.unit_of(*first) == self.geometry.unit_of(*last)
-        {
-            self.mapping(member).prefault(at, frames as usize * FRAME);
-        }
     }
 
     /// Puts back a claimed piece that nobody will refer to.
@@ -280,15 +266,8 @@ impl Tier {
         data: &[u8],
         old: impl FnOnce() -> Entry,
     ) {
-        let write = self.prepare_block(frame, address.size);
+        let write = self.prepare_block(frame, 0, address.size.bytes());
         self.commit_prepared(guard, address, frame, &write, data, old);
-    }
-
-    /// What can be found out of a block's write before its lane is locked.
-    #[inline]
-    pub(crate) fn prepare_block(&self, frame: Frame, size: BlockSize) -> PreparedWrite<'_> {
-        let (member, offset) = self.geometry.locate(frame);
-        self.mapping(member).prepare(offset, size.bytes())
     }
 
     /// [`Tier::commit_block_over`] with the write to the frame prepared.
@@ -330,7 +309,7 @@ impl Tier {
         };
         let slot = if self.planted.is(Planted::OneRecordSlot) { 0 } else { lane.seq & 1 };
         let at = self.geometry.lane_record_at(guard.number, slot);
-        self.mapping(0).nt_write_line(at, record.words(self.seed), 1);
+        self.words(0).write_line(at, record.words(self.seed), 1);
         if !self.planted.is(Planted::DropFenceBeforeAck) {
             self.fence();
         }
@@ -357,8 +336,7 @@ impl Tier {
             lane.next = lane.ready[size.class()].pop().map(|frame| Next { frame, size, owned: false });
         }
         let Some(next) = &mut lane.next else { return };
-        let (member, offset) = self.geometry.locate(next.frame);
-        let used = self.mapping(member).look_ahead(offset, next.size.bytes());
+        let used = self.prepare_piece(next.frame, next.size);
         next.owned = used == Use::Claimed;
         if used == Use::Other {
             let ready = &mut lane.ready[next.size.class()];
@@ -372,8 +350,8 @@ impl Tier {
 
     /// Asks for the address translations of a piece that is about to be filled.
     pub(super) fn prefetch_piece(&self, piece: Frame, size: BlockSize) {
-        let (member, offset) = self.geometry.locate(piece);
-        self.mapping(member).prefetch_translations(offset, size.bytes());
+        let (member, at) = self.geometry.locate(piece);
+        self.words(member).prepare_translations(at, size.bytes());
     }
 
     /// Makes a lane's pending entry durable and frees the piece it replaced. Returns whether there was one.

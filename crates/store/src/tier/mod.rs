@@ -1,16 +1,17 @@
 //! A tier: members striped into one space of frames, with lanes, batch records and a file table.
 //!
 //! Start reading at [`lane`], the life of one switch. [`geometry`] knows where things lie,
-//! [`alloc`] what is free, [`batch`] how several blocks switch together, [`open`] how a tier is
-//! formatted and opened, [`grow`] how it gets larger, [`table`] the file table, [`zeroed`] what
+//! [`alloc`] what is free, [`blocks`] what can be done with the bytes of a block, [`batch`] how several blocks
+//! switch together, [`open`] how a tier is formatted and opened, [`grow`] how it gets larger, [`table`] the file table, [`zeroed`] what
 //! redo files grow by.
 //!
-//! **Invariant**: map pages, and blocks of redo files, stay claimed for as long as an entry points to them. A block of a data file is claimed while
+//! **Invariant**: map pages, and blocks of redo files, stay latched for as long as an entry points to them. A block of a data file is claimed while
 //! it is written, and may stay so afterwards: who wants to view it (to read without a copy) and finds it claimed takes the claim back under its
 //! lane's lock ([`Tier::let_go`]). A free piece may be claimed too; the claim is that of whoever takes the piece ([`Tier::own`]).
 
 pub(crate) mod alloc;
 pub(crate) mod batch;
+pub(crate) mod blocks;
 pub(crate) mod geometry;
 pub(crate) mod grow;
 pub(crate) mod held;
@@ -20,10 +21,11 @@ pub(crate) mod open;
 pub(crate) mod table;
 pub(crate) mod zeroed;
 
-use crate::address::{BlockIndex, BlockSize, FRAME, Frame, WordAt};
+use crate::address::{BlockIndex, BlockSize, Frame, WordAt};
 use crate::file::latch::Latch;
 use crate::format::superblock::Superblock;
 use crate::lend::place::LentDir;
+use crate::medium::{Backing, BlockMedium, Durability, Mapped};
 use crate::planted::Planted;
 use crate::sync::Mutex;
 use crate::sync::atomic::{Ordering, fence};
@@ -35,11 +37,10 @@ use lane::Lane;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::FileTable;
-use tiersmith_pmem::Mapping;
 
 /// One backing of a tier.
 pub(crate) struct Member {
-    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) medium: Backing,
     pub(crate) path: PathBuf,
 }
 
@@ -78,8 +79,8 @@ pub(crate) struct Tier {
     /// Which files may live here.
     pub(crate) holds_redo: bool,
     pub(crate) holds_data: bool,
-    /// The media survive power loss, or the user said they may be taken to.
-    pub(crate) durable: bool,
+    /// Of the least durable member.
+    pub(crate) durability: Durability,
     pub(crate) emulated: bool,
     /// Pieces a lane takes from the allocator at a time.
     pub(crate) refill: usize,
@@ -92,21 +93,27 @@ impl Tier {
         self.superblocks.lock()[0].tier_uuid
     }
 
-    pub(crate) fn mapping(&self, member: usize) -> &Arc<Mapping> {
-        &self.members[member].mapping
+    /// Whether a block may be `Dirty` here: the media survive power loss, or the user said they may be taken to.
+    pub(crate) fn holds_dirty(&self) -> bool {
+        self.durability.may_hold_only_copy()
     }
 
-    /// Orders everything this thread has written: a fence is the processor's, not a mapping's.
+    /// The medium of a member that holds metadata.
+    pub(crate) fn words(&self, member: usize) -> &Mapped {
+        self.members[member].medium.mapped()
+    }
+
+    /// Waits until what this thread has written to metadata is durable, and to blocks of mapped media.
     pub(crate) fn fence(&self) {
-        self.members[0].mapping.fence();
+        self.words(0).fence();
     }
 
     /// Stores an 8-byte word and sends its line on its way; durable with the next fence.
     pub(crate) fn store_word(&self, at: WordAt, word: u64) {
-        let mapping = self.mapping(at.member());
-        mapping.store_u64(at.offset(), word);
+        let medium = self.words(at.member());
+        medium.store_word(at.offset(), word);
         if !self.planted.is(Planted::DropEntryFlush) {
-            mapping.flush(at.offset(), 8);
+            medium.flush_word(at.offset());
         }
     }
 
@@ -114,44 +121,23 @@ impl Tier {
     /// fence what another thread stores there next might arrive first. A line that is in no cache, as most entries' are, costs
     /// nothing here, where `store_word` waits for it and the fence then waits for its way back.
     pub(crate) fn stream_word(&self, at: WordAt, word: u64) {
-        let mapping = self.mapping(at.member());
+        let medium = self.words(at.member());
         if self.planted.is(Planted::DropEntryFlush) {
-            return mapping.store_u64(at.offset(), word);
+            return medium.store_word(at.offset(), word);
         }
-        mapping.nt_store_u64(at.offset(), word);
+        medium.stream_word(at.offset(), word);
     }
 
-    pub(crate) fn claim(&self, frame: Frame, frames: u64) -> bool {
-        let (member, offset) = self.geometry.locate(frame);
-        let claimed = self.mapping(member).claim(offset, frames as usize * FRAME);
-        self.claims_are_visible();
-        claimed
+    /// Writes metadata; durable with the next fence.
+    pub(crate) fn write_meta(&self, at: WordAt, bytes: &[u8]) {
+        self.words(at.member()).write_meta(at.offset(), bytes);
     }
 
-    /// Claims a free piece, unless it is claimed already: a free piece may be, from the block it held last, and then the claim belongs to
-    /// whoever has taken the piece. False when somebody still looks at it.
-    pub(crate) fn own(&self, frame: Frame, frames: u64) -> bool {
-        let (member, offset) = self.geometry.locate(frame);
-        let mapping = self.mapping(member);
-        let owned = mapping.is_claimed(offset, frames as usize * FRAME)
-            || (0..frames).all(|n| {
-                let at = offset + n * FRAME as u64;
-                mapping.is_claimed(at, FRAME) || mapping.claim(at, FRAME)
-            });
-        self.claims_are_visible();
-        owned
-    }
-
-    /// Between having claimed frames and writing to them. Who copies from them without a view and gets anything that is written under the
-    /// claim sees also that the entry has moved on ([`Tier::turns_of`]).
+    /// Between having latched frames and writing to them. Who copies from them without a pin and gets anything
+    /// that is written under the latch sees also that the entry has moved on ([`Tier::turns_of`]).
     #[inline]
-    pub(crate) fn claims_are_visible(&self) {
+    pub(crate) fn latches_are_visible(&self) {
         fence(Ordering::Release);
-    }
-
-    pub(crate) fn release(&self, frame: Frame, frames: u64) {
-        let (member, offset) = self.geometry.locate(frame);
-        self.mapping(member).release(offset, frames as usize * FRAME);
     }
 
     /// The words of a map page begin here.
@@ -162,13 +148,14 @@ impl Tier {
 
     /// Bytes of all members in use now.
     pub(crate) fn len(&self) -> u64 {
-        self.members.iter().map(|m| m.mapping.len()).sum()
+        self.members.iter().map(|m| m.medium.len()).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::options::{Medium, Options, TierSpec};
+    use crate::medium::Medium;
+    use crate::options::{Options, TierSpec};
     use crate::profile::Profile;
     use std::time::Duration;
 

@@ -7,7 +7,6 @@ use super::held::Held;
 use super::table::FileTable;
 use super::{Member, Tier};
 use crate::address::FRAME;
-use crate::attach::{Medium, TierSpec};
 use crate::error::{Error, Result};
 use crate::file::latch::Latch;
 use crate::format::entry::{Place, seal_value};
@@ -17,6 +16,8 @@ use crate::format::superblock::{
     COPY_AT, FLAG_EMULATED, FLAG_VOLATILE, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock, TierState,
     Unusable,
 };
+use crate::medium::{Backing, BlockMedium, Durability, Mapped, Medium, Opening};
+use crate::options::TierSpec;
 use crate::planted::Planted;
 use crate::sync::Mutex;
 use crate::tier::alloc::Census;
@@ -24,8 +25,6 @@ use rustix::fs::FileType;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
 /// The members of a tier as found, before it is known whose they are.
 pub(crate) struct Found {
@@ -71,29 +70,23 @@ pub(crate) fn map_members(
     owner: Option<u32>,
     made: &mut Vec<Option<tiersmith_dir::Found>>,
 ) -> Result<Vec<Member>> {
-    let access = match spec.medium {
-        Medium::Persistent => Access::Dax,
-        Medium::Emulated => Access::Emulated,
-        Medium::Volatile => Access::Volatile,
-    };
     let mut map = |place: &Held| {
         let device = place.was(FileType::CharacterDevice).is_some();
         let existing = place.was(FileType::RegularFile).map_or(0, |was| was.st_size.cast_unsigned());
-        let mut options = if device {
-            // Its metadata says 0 bytes; zero asks for all it has.
-            OpenOptions::new(access, 0)
-        } else {
-            let len = if existing == 0 { spec.size } else { existing };
-            OpenOptions::new(access, len / FRAME as u64 * FRAME as u64)
-        };
-        options.max_len = spec.max_size.max(options.len);
-        options.create = existing == 0 && !device;
-        options.preallocate = spec.preallocate;
-        options.owner = owner;
-        options.directory = Some(place.directory().map_err(Error::io("cannot hold", &place.path))?);
-        let mapping = Arc::new(Mapping::open(&place.path, &options)?);
-        made.push(mapping.file().and_then(|file| tiersmith_dir::Found::of(file).ok()));
-        Ok(Member { mapping, path: place.path.clone() })
+        let wanted = if existing == 0 { spec.size } else { existing };
+        let medium = Mapped::open(Opening {
+            path: &place.path,
+            directory: place.directory().map_err(Error::io("cannot hold", &place.path))?,
+            kind: spec.medium,
+            // A device's metadata says 0 bytes; zero asks for all it has.
+            len: if device { 0 } else { wanted / FRAME as u64 * FRAME as u64 },
+            max_len: spec.max_size,
+            create: existing == 0 && !device,
+            preallocate: spec.preallocate,
+            owner,
+        })?;
+        made.push(medium.file().and_then(|file| tiersmith_dir::Found::of(file).ok()));
+        Ok(Member { medium: Backing::Mapped(medium), path: place.path.clone() })
     };
     places.iter().map(&mut map).collect()
 }
@@ -103,13 +96,13 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
     let mut superblocks = Vec::new();
     let mut empty = Vec::new();
     for (n, member) in members.iter().enumerate() {
-        let mapping = &member.mapping;
-        if mapping.len() < LANES_AT + FRAME as u64 {
+        let medium = &member.medium;
+        if medium.len() < LANES_AT + FRAME as u64 {
             return Err(Error::Options(format!(
                 "{} has {} bytes, a tier member needs at least {}",
                 member.path.display(),
-                mapping.len(),
-                spec_minimum(spec, mapping.len())
+                medium.len(),
+                spec_minimum(spec, medium.len())
             )));
         }
         let mut unreadable = None;
@@ -117,7 +110,7 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
             .iter()
             .map(|at| {
                 let mut bytes = [0; SUPERBLOCK];
-                match mapping.read_checked(*at, &mut bytes) {
+                match medium.read_checked(*at, &mut bytes) {
                     Ok(()) => (bytes, Superblock::decode(&bytes)),
                     Err(e) => {
                         let why = e.to_string();
@@ -238,10 +231,10 @@ fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Resul
                 sb.member
             )));
         }
-        if member.mapping.len() < sb.len {
+        if member.medium.len() < sb.len {
             return Err(Error::WrongTier(format!(
                 "{path} has {} bytes and had {} when last used; it was cut short, restore it to its full length",
-                member.mapping.len(),
+                member.medium.len(),
                 sb.len
             )));
         }
@@ -280,7 +273,7 @@ pub(crate) fn format(
     home: (u64, u64, &[u8]),
     files: u64,
 ) -> Result<Vec<Superblock>> {
-    let len = members.iter().map(|m| m.mapping.len()).min().unwrap_or(0);
+    let len = members.iter().map(|m| m.medium.len()).min().unwrap_or(0);
     let minimum = spec_minimum(spec, len);
     if len < minimum {
         return Err(Error::Options(format!(
@@ -290,7 +283,7 @@ pub(crate) fn format(
     }
     let slots = spec.slot_count(len, files);
     // A device does not grow.
-    let reachable = members.iter().map(|m| m.mapping.max_len()).min().unwrap_or(len);
+    let reachable = members.iter().map(|m| m.medium.max_len()).min().unwrap_or(len);
     let mut tier_uuid = [0; 16];
     tier_uuid[..8].copy_from_slice(&random[0].to_le_bytes());
     tier_uuid[8..].copy_from_slice(&random[1].to_le_bytes());
@@ -325,17 +318,18 @@ pub(crate) fn format(
         })
         .collect();
     let geometry = Geometry::new(&superblocks);
-    let first = &members[0].mapping;
+    let first = members[0].medium.mapped();
     for (member, start) in members.iter().zip(&geometry.data_start) {
-        member.mapping.set_open_range(*start);
+        member.medium.mapped().set_metadata_range(*start);
     }
     let_go(members, before);
     // The old superblocks go first, an 8-byte word each: a cut among the new structures leaves neither them under an
     // old superblock nor something that could be anybody's.
     for at in COPY_AT {
         for member in members {
-            member.mapping.store_u64(at, u64::from_le_bytes(*FORMATTING));
-            member.mapping.flush(at, 8);
+            let medium = member.medium.mapped();
+            medium.store_word(at, u64::from_le_bytes(*FORMATTING));
+            medium.flush_word(at);
         }
         first.fence();
     }
@@ -343,17 +337,17 @@ pub(crate) fn format(
     // the old one whole again.
     for at in COPY_AT {
         for member in members {
-            member.mapping.nt_zero(at + FORMATTING.len() as u64, SUPERBLOCK - FORMATTING.len());
+            member.medium.mapped().zero_meta(at + FORMATTING.len() as u64, SUPERBLOCK - FORMATTING.len());
         }
     }
-    first.nt_zero(LANES_AT, (geometry.lanes as usize) * 128);
+    first.zero_meta(LANES_AT, (geometry.lanes as usize) * 128);
     for batch in 0..geometry.batches {
-        first.nt_zero(geometry.batch_at(batch), BATCH_RECORD);
+        first.zero_meta(geometry.batch_at(batch), BATCH_RECORD);
     }
     let mut empty = [0; SLOT];
     for slot in 0..slots {
         empty[..8].copy_from_slice(&seal_value(geometry.seed, 0, Place::Slot(slot), 0).to_le_bytes());
-        first.nt_write(geometry.slot_at(slot), &empty);
+        first.write_meta(geometry.slot_at(slot), &empty);
     }
     first.fence();
     write_superblocks(members, &superblocks);
@@ -369,9 +363,9 @@ pub(crate) fn write_superblocks(members: &[Member], superblocks: &[Superblock]) 
     let orders: Vec<[u64; 2]> = members.iter().map(newest_last).collect();
     for turn in 0..COPY_AT.len() {
         for ((member, sb), order) in members.iter().zip(superblocks).zip(&orders) {
-            member.mapping.nt_write(order[turn], &sb.encode());
+            member.medium.mapped().write_meta(order[turn], &sb.encode());
         }
-        members[0].mapping.fence();
+        members[0].medium.mapped().fence();
     }
 }
 
@@ -380,7 +374,7 @@ fn newest_last(member: &Member) -> [u64; 2] {
     let [first, second] = COPY_AT;
     let [a, b] = COPY_AT.map(|at| {
         let mut bytes = [0; SUPERBLOCK];
-        member.mapping.read_checked(at, &mut bytes).ok()?;
+        member.medium.read_checked(at, &mut bytes).ok()?;
         Superblock::decode(&bytes).ok().map(|sb| sb.seq)
     });
     // A copy that is not whole is older than any.
@@ -404,11 +398,12 @@ pub(crate) fn assemble(
     let table = FileTable::of(&mut superblocks);
     let geometry = Geometry::new(&superblocks);
     for (member, start) in members.iter().zip(&geometry.data_start) {
-        member.mapping.set_open_range(*start);
+        member.medium.mapped().set_metadata_range(*start);
     }
     let first = &superblocks[0];
     let pieces = geometry.units(first.len) * geometry.unit_frames();
-    let durable = spec.medium != Medium::Volatile;
+    let durability =
+        members.iter().map(|m| m.medium.durability()).fold(Durability::OnReturn, Durability::and);
     Tier {
         name: first.name.clone(),
         seed: first.seed,
@@ -421,9 +416,9 @@ pub(crate) fn assemble(
         zeroed: Latch::default(),
         room: Mutex::new(()),
         lent_dir: None,
-        holds_redo: spec.holds_redo && durable,
+        holds_redo: spec.holds_redo && durability.may_hold_only_copy(),
         holds_data: spec.holds_data,
-        durable,
+        durability,
         emulated: spec.medium == Medium::Emulated,
         refill: ((pieces / u64::from(geometry.lanes) / 16) as usize).clamp(1, 8),
         superblocks: Mutex::new(superblocks),

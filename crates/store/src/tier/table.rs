@@ -284,7 +284,7 @@ impl Tier {
         let claimed = frames.iter().take_while(|frame| self.own(**frame, 1)).count();
         if claimed < frames.len() {
             // Somebody still looks at a block that was there.
-            frames[..claimed].iter().for_each(|frame| self.release(*frame, 1));
+            frames[..claimed].iter().for_each(|frame| self.unlatch(*frame, 1));
             self.allocator.give_unit_back(unit);
             return false;
         }
@@ -294,7 +294,7 @@ impl Tier {
         }
         let first = self.table.lock().len();
         let per_extent = self.geometry.unit / SLOT as u64;
-        let (member, at) = self.geometry.locate(frames[0]);
+        let at = self.page_at(frames[0]);
         let mut bytes = vec![0; FRAME];
         for frame in 0..frames.len() as u64 {
             let slots = (FRAME / SLOT) as u64;
@@ -303,7 +303,7 @@ impl Tier {
                 let word = seal_value(self.seed, 0, Place::Slot(number), 0);
                 bytes[n as usize * SLOT..n as usize * SLOT + 8].copy_from_slice(&word.to_le_bytes());
             }
-            self.mapping(member).nt_write(at + frame * FRAME as u64, &bytes);
+            self.write_meta(at.plus(frame * FRAME as u64), &bytes);
         }
         self.fence();
         if !named_first {
@@ -333,7 +333,7 @@ impl Tier {
         for unit in extents {
             for frame in self.frames_of_unit(unit) {
                 let claimed = census.claim(frame, Purpose::Table).and_then(|()| {
-                    let ours = self.claim(frame, 1);
+                    let ours = self.latch(frame, 1);
                     if ours { Ok(()) } else { Err("its frames are taken".into()) }
                 });
                 claimed.map_err(|why| Error::Damaged {

@@ -11,6 +11,7 @@
 use super::Tier;
 use super::batch::Few;
 use crate::address::{BlockSize, Frame};
+use crate::error::Result;
 use crate::planted::Planted;
 use crate::tier::alloc::Purpose;
 
@@ -27,7 +28,10 @@ impl Tier {
     ///
     /// # Durability
     /// The zeros are durable.
-    pub(crate) fn take_zeroed(&self, size: BlockSize) -> Option<Frame> {
+    ///
+    /// # Errors
+    /// When the medium cannot be written.
+    pub(crate) fn take_zeroed(&self, size: BlockSize) -> Result<Option<Frame>> {
         let (frame, next) = {
             let pieces = &mut self.zeroed.lock()[size.class()];
             (pieces.pop(), pieces.last().copied())
@@ -37,15 +41,18 @@ impl Tier {
             self.prefetch_piece(next, size);
         }
         if frame.is_some() {
-            return frame;
+            return Ok(frame);
         }
         let mut got = Few::new();
         // Fewer will do.
         self.take_claimed(Purpose::Blocks(size), if self.has_plenty() { AT_ONCE } else { 1 }, &mut got);
-        self.zero(size, &got);
+        if let Err(e) = self.zero(size, &got) {
+            self.give_claimed(Purpose::Blocks(size), got);
+            return Err(e);
+        }
         let frame = got.pop();
         self.zeroed.lock()[size.class()].extend(got);
-        frame
+        Ok(frame)
     }
 
     /// Takes pieces that are free but still claimed: keeps some as zeros, the rest becomes everybody's.
@@ -55,8 +62,11 @@ impl Tier {
         let kept = self.zeroed.lock()[size.class()].len();
         let rest = free.split_off(most.saturating_sub(kept).min(free.len()));
         self.give_claimed(Purpose::Blocks(size), rest);
-        self.zero(size, &free);
-        self.zeroed.lock()[size.class()].extend(free);
+        match self.zero(size, &free) {
+            Ok(()) => self.zeroed.lock()[size.class()].extend(free),
+            // Free all the same; who writes to it next is told what the medium said.
+            Err(_) => self.give_claimed(Purpose::Blocks(size), free),
+        }
     }
 
     /// Puts back pieces of zeros that were not used.
@@ -72,15 +82,16 @@ impl Tier {
         }
     }
 
-    fn zero(&self, size: BlockSize, pieces: &[Frame]) {
+    fn zero(&self, size: BlockSize, pieces: &[Frame]) -> Result<()> {
         if pieces.is_empty() || self.planted.is(Planted::RedoPieceNotZeroed) {
-            return;
+            return Ok(());
         }
         for piece in pieces {
-            let (member, at) = self.geometry.locate(*piece);
-            self.mapping(member).nt_zero(at, size.bytes());
+            let ticket = self.zero_part(*piece, 0, size.bytes())?;
+            self.wait_apart(*piece, ticket)?;
         }
         self.fence();
+        Ok(())
     }
 
     /// Whether nobody is short of pieces: less free, and the background makes room.

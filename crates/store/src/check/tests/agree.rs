@@ -75,7 +75,7 @@ fn written() -> Vec<u8> {
     }
     let (word, hash) = (
         seal(SEED, FILE, Place::Block(0), Entry::dirty(Frame(10))),
-        tiersmith_pmem::hash_bytes(&[0; 8192], SEED),
+        crate::medium::hash_bytes(&[0; 8192], SEED),
     );
     let at = WordAt::new(0, leaf);
     let record = LaneRecord {

@@ -254,7 +254,7 @@ impl Build {
 
     pub(super) fn hash(&self, frame: u64, len: u64) -> u64 {
         let (member, at) = self.place(frame);
-        tiersmith_pmem::hash_bytes(&self.images[member as usize][at as usize..(at + len) as usize], self.seed)
+        crate::medium::hash_bytes(&self.images[member as usize][at as usize..(at + len) as usize], self.seed)
     }
 
     /// A lane record of a switch of `block` to Dirty in `frame`.

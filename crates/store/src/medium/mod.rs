@@ -1,0 +1,230 @@
+//! Media: where the bytes of a tier live, and what a power cut leaves of them.
+//!
+//! This is the only room that knows which kinds of media there are. Above it a block is written, read
+//! and pinned the same way on all of them. [`BlockMedium`] is the interface, [`mapped`] is memory that is
+//! mapped (persistent, or standing for it), [`Backing`] is any of them.
+//!
+//! Blocks go to any medium. Words (map entries, records, file headers) are changed eight bytes at a time
+//! and durable in order, so metadata needs a medium that is mapped: [`Mapped`] has more words than the
+//! interface.
+//!
+//! # Adding a medium
+//! Copy `mapped.rs`, implement [`BlockMedium`], add a variant to [`Backing`]. Nothing above this room changes.
+//!
+//! **Invariant**: a call that writes asserts that the caller holds the write latch of each frame it changes.
+//! **Deliberately absent**: which frame is free ([`crate::tier`]), and which block it holds.
+
+mod mapped;
+
+use crate::address::FRAME;
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use mapped::{InPlace, Mapped, Opening, PreparedWrite, Use, prepare_all, prepare_word};
+
+// The rest of what the store has of that crate: nobody else names it.
+pub use tiersmith_pmem::SigbusWatch;
+pub use tiersmith_pmem::is_only_opening;
+pub use tiersmith_pmem::process;
+pub(crate) use tiersmith_pmem::{hash_bytes, watch_sigbus};
+
+const _: () = assert!(FRAME == tiersmith_pmem::FRAME);
+
+/// What the members of a tier are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Persistent memory: a file on a DAX file system or a DAX device. Anything else is refused.
+    Persistent,
+    /// Any file, standing for persistent memory because the user said so; labelled wherever it appears.
+    Emulated,
+    /// Memory that does not survive power loss: the tier holds clean copies only, and starts cold at every attach.
+    Volatile,
+}
+
+/// When a write that has returned survives a power cut that the medium survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// At once.
+    OnReturn,
+    /// After the next sync of the file that was written.
+    AtSync,
+    /// It does not: the medium may hold clean copies only.
+    Never,
+}
+
+impl Durability {
+    /// Whether the medium may hold the only copy of a block.
+    #[must_use]
+    pub fn may_hold_only_copy(self) -> bool {
+        self != Durability::Never
+    }
+
+    /// What can be said of several media together: what the least durable one does.
+    #[must_use]
+    pub fn and(self, other: Durability) -> Durability {
+        match (self, other) {
+            (Durability::Never, _) | (_, Durability::Never) => Durability::Never,
+            (Durability::AtSync, _) | (_, Durability::AtSync) => Durability::AtSync,
+            _ => Durability::OnReturn,
+        }
+    }
+}
+
+/// A write that is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what was written is not durable before the ticket was waited for"]
+pub(crate) struct Ticket(u64);
+
+impl Ticket {
+    /// The write is durable after the next fence of the thread that wrote ([`Mapped::fence`]): a ledger
+    /// that fences anyway need not wait for it.
+    pub(crate) const NEXT_FENCE: Ticket = Ticket(0);
+}
+
+/// A block that was written.
+#[must_use]
+pub(crate) struct Written {
+    pub(crate) ticket: Ticket,
+    /// Of the whole block, by the seed that was given.
+    pub(crate) checksum: u64,
+}
+
+/// What a medium does with blocks. Positions and lengths of blocks are multiples of [`FRAME`].
+///
+/// A frame is pinned (somebody relies on its bytes) or latched for writing, never both.
+pub(crate) trait BlockMedium {
+    fn durability(&self) -> Durability;
+
+    /// Bytes in use now.
+    fn len(&self) -> u64;
+
+    /// Bytes that it can have.
+    fn max_len(&self) -> u64;
+
+    /// Makes it `len` bytes long; the new bytes read as zeros.
+    ///
+    /// # Durability
+    /// The new length is durable on return.
+    fn grow(&self, len: u64) -> Result<()>;
+
+    /// What it is, for people; several lines.
+    fn report(&self) -> String;
+
+    /// Writes a whole block and takes its checksum.
+    ///
+    /// # Durability
+    /// Durable once [`BlockMedium::wait`] has returned; a power cut before leaves any part of it.
+    fn write(&self, at: u64, block: &[u8], seed: u64) -> Result<Written>;
+
+    /// Writes part of a block in place; `at` is any byte.
+    ///
+    /// # Durability
+    /// As [`BlockMedium::write`]; bytes outside of the range never change.
+    fn write_part(&self, at: u64, bytes: &[u8]) -> Result<Ticket>;
+
+    /// The same with zeros.
+    ///
+    /// # Durability
+    /// As [`BlockMedium::write_part`].
+    fn zero(&self, at: u64, len: usize) -> Result<Ticket>;
+
+    /// Waits for what this thread has written.
+    ///
+    /// # Durability
+    /// What the ticket stands for is durable on return.
+    fn wait(&self, ticket: Ticket) -> Result<()>;
+
+    /// Copies bytes; `at` is any byte. Who holds neither pin nor latch may get old and new ones mixed. Where
+    /// the bytes are memory that the medium has lost, the process ends with SIGBUS.
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<()>;
+
+    /// The same, and bytes that the medium has lost are always an error.
+    ///
+    /// # Errors
+    /// [`tiersmith_pmem::Error::Unreadable`].
+    fn read_checked(&self, at: u64, into: &mut [u8]) -> Result<()>;
+
+    /// Keeps whole frames as they are while the pin lives. `None` when somebody holds the latch of one, or
+    /// when there are too many pins.
+    fn pin(&self, at: u64, len: usize) -> Option<Pin<'_>>;
+
+    /// Latches whole frames for writing. `false`, with nothing changed, when one is pinned or latched.
+    fn latch(&self, at: u64, len: usize) -> bool;
+
+    /// Ends a latch. The caller's last write to the frames has returned.
+    fn unlatch(&self, at: u64, len: usize);
+
+    /// Whether each of the frames is latched.
+    fn is_latched(&self, at: u64, len: usize) -> bool;
+
+    /// Whether frames that are about to be filled are pinned or latched; and whatever makes filling them faster.
+    fn prepare(&self, at: u64, len: usize) -> Use;
+
+    /// A hint that the frames are filled soon, the first time since the medium was opened.
+    fn prepare_fresh(&self, at: u64, len: usize);
+}
+
+/// Frames that stay as they are.
+pub(crate) enum Pin<'a> {
+    Mapped(InPlace<'a>),
+}
+
+impl<'a> Pin<'a> {
+    /// The bytes where they are, if the medium can show them: no copy is made.
+    pub(crate) fn in_place(self) -> Option<InPlace<'a>> {
+        let Pin::Mapped(bytes) = self;
+        Some(bytes)
+    }
+}
+
+/// The medium of a member, whatever kind it is. An enum and no trait object: the way of a write has one
+/// branch here, always the same for a tier.
+pub(crate) enum Backing {
+    Mapped(Mapped),
+}
+
+impl Backing {
+    /// The medium as one that can hold metadata.
+    #[inline]
+    pub(crate) fn mapped(&self) -> &Mapped {
+        let Backing::Mapped(medium) = self;
+        medium
+    }
+}
+
+/// Passes each call on to the medium.
+macro_rules! of_any_kind {
+    ($($name:ident($($arg:ident: $type:ty),*) $(-> $answer:ty)?;)*) => {
+        impl BlockMedium for Backing {
+            $(
+                #[inline]
+                fn $name(&self, $($arg: $type),*) $(-> $answer)? {
+                    match self {
+                        Backing::Mapped(medium) => medium.$name($($arg),*),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+of_any_kind! {
+    durability() -> Durability;
+    len() -> u64;
+    max_len() -> u64;
+    grow(len: u64) -> Result<()>;
+    report() -> String;
+    write(at: u64, block: &[u8], seed: u64) -> Result<Written>;
+    write_part(at: u64, bytes: &[u8]) -> Result<Ticket>;
+    zero(at: u64, len: usize) -> Result<Ticket>;
+    wait(ticket: Ticket) -> Result<()>;
+    read(at: u64, into: &mut [u8]) -> Result<()>;
+    read_checked(at: u64, into: &mut [u8]) -> Result<()>;
+    pin(at: u64, len: usize) -> Option<Pin<'_>>;
+    latch(at: u64, len: usize) -> bool;
+    unlatch(at: u64, len: usize);
+    is_latched(at: u64, len: usize) -> bool;
+    prepare(at: u64, len: usize) -> Use;
+    prepare_fresh(at: u64, len: usize);
+}
