@@ -2,7 +2,8 @@
 //!
 //! The sample, in order: nothing arrived; everything; each line alone; everything but one line; the first lines in the
 //! order they were stored; the last lines; then random ones, where each line is absent, whole, or torn by word. With
-//! many lines each group is itself a random selection. About half of a large budget goes to the random ones.
+//! many lines each group is itself a random selection. About half of a large budget goes to the random ones. A sector of a
+//! device counts as a line of its own, which is never torn.
 //!
 //! Invariants: never more than asked for; the same seed and pending words give the same images.
 
@@ -11,14 +12,14 @@ use fastrand::Rng;
 use super::player::PendingWord;
 use crate::LINE;
 
-/// For each pending word, what it shows: 0 its durable value, n its nth version.
+/// For each pending word, and then each pending sector, what it shows: 0 its durable value, n its nth version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Choice {
     pub(crate) versions: Vec<u16>,
 }
 
 impl Choice {
-    /// Per pending word: 0 its durable value, n its nth version.
+    /// Per pending word, and then per pending sector: 0 its durable value, n its nth version.
     pub fn versions(&self) -> &[u16] {
         &self.versions
     }
@@ -27,7 +28,7 @@ impl Choice {
 /// The choices to look at, one after the other.
 #[derive(Clone, Debug)]
 pub struct Images {
-    /// Versions of each word.
+    /// Versions of each word, and then of each sector.
     counts: Vec<u16>,
     plan: Plan,
     left: usize,
@@ -43,7 +44,7 @@ enum Plan {
 #[derive(Clone, Debug)]
 struct Sample {
     rng: Rng,
-    /// The words of each line, lines in the order of their first word.
+    /// The words of each line, lines in the order of their first word; then each sector.
     lines: Vec<Vec<u32>>,
     /// Shapes still to give, last first; when none is left, random ones.
     shapes: Vec<Shape>,
@@ -60,14 +61,13 @@ enum Shape {
 }
 
 impl Images {
-    pub(crate) fn new(pending: &[PendingWord], max: usize, seed: u64) -> Images {
-        let counts: Vec<u16> =
-            pending.iter().map(|word| u16::try_from(word.values.len()).unwrap_or(u16::MAX)).collect();
+    /// `counts` has the versions of `words` and then those of each pending sector.
+    pub(crate) fn new(words: &[PendingWord], counts: Vec<u16>, max: usize, seed: u64) -> Images {
         let all =
             counts.iter().try_fold(1_usize, |product, &count| product.checked_mul(usize::from(count) + 1));
         let plan = match all {
             Some(all) if all <= max => Plan::Every(Some(vec![0; counts.len()])),
-            _ => Plan::Sample(Sample::new(pending, max, seed)),
+            _ => Plan::Sample(Sample::new(words, counts.len(), max, seed)),
         };
         Images { counts, plan, left: max }
     }
@@ -112,17 +112,18 @@ impl Iterator for Images {
 }
 
 impl Sample {
-    fn new(pending: &[PendingWord], max: usize, seed: u64) -> Sample {
+    fn new(words: &[PendingWord], places: usize, max: usize, seed: u64) -> Sample {
         let mut rng = Rng::with_seed(seed);
         let mut lines: Vec<Vec<u32>> = Vec::new();
         let mut known = std::collections::HashMap::new();
-        for (index, word) in pending.iter().enumerate() {
+        for (index, word) in words.iter().enumerate() {
             let line = *known.entry((word.mapping, word.at / LINE as u64)).or_insert_with(|| {
                 lines.push(Vec::new());
                 lines.len() - 1
             });
             lines[line].push(index as u32);
         }
+        lines.extend((words.len()..places).map(|sector| vec![sector as u32]));
         let count = lines.len() as u32;
         let mut shapes = Vec::new();
         shapes.extend(some(&mut rng, 1..count, max / 16).map(Shape::Last));

@@ -1,5 +1,5 @@
-//! The crash simulator: mappings in heap memory that record what is done to them, so that a test can stop the machine
-//! between any two calls and look at every image a power cut could leave.
+//! The crash simulator: a machine whose mappings and devices are heap memory that records what is done to it, so that a
+//! test can stop it between any two calls and look at every image a power cut could leave.
 //!
 //! # The model
 //! Sources: the SNIA NVM programming model (what a load/store medium promises) and the Intel SDM (`clwb`, `sfence`,
@@ -15,6 +15,16 @@
 //!   pending.
 //! - Growth is durable at once; new bytes are zero and durable.
 //! - One fence counts for all mappings of a simulator (it is the processor's).
+//!
+//! Of a [`Device`], which is written by sectors:
+//!
+//! - The sector is never torn; nothing larger holds together. Until it is durable, a write may be lost or found, in any
+//!   order and any part of its sectors.
+//! - A sync makes durable the writes that had returned when it began; of several to one sector the last. Of two that
+//!   were on their way together either may be the last, and a sync does not decide which.
+//! - After a sync that failed, everything that was not durable is in doubt for good: there or not, whatever is synced
+//!   later. So is a write that failed, until the sector is written again.
+//! - Growth is durable at once. A fence means nothing to a device, and a sync nothing to a mapping.
 //!
 //! Stricter than some hardware: with eADR nothing flushed is lost; here it is. Laxer in one place: of more than 64
 //! threads some share a number, and then a fence of one counts for the other.
@@ -42,25 +52,28 @@
 //! ```
 //!
 //! Deliberately absent: time, and the order in which a real machine would most likely write lines back.
-//! Where to read next: `player.rs` for the model in code, `images.rs` for which images are tried.
+//! Where to read next: `player.rs` and `sectors.rs` for the model in code, `images.rs` for which images are tried.
 
+mod device;
 mod images;
 mod player;
+mod sectors;
 
+pub use device::Device;
 pub use images::{Choice, Images};
-pub use player::{ImageBuffer, PendingWord, Player};
+pub use player::{ImageBuffer, PendingSector, PendingWord, Player};
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use crate::{FRAME, Mapping};
 
-/// Something that happened to a simulated mapping, or a point marked by the test.
+/// Something that happened to a simulated mapping or device, or a point marked by the test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Bytes were stored.
     Store {
-        /// Which mapping, counted from zero in the order they were made.
+        /// Which mapping, counted from zero in the order in which mappings and devices were made.
         mapping: usize,
         /// Where.
         at: u64,
@@ -82,12 +95,51 @@ pub enum Event {
     Fence,
     /// The test marked this point.
     Mark(u64),
-    /// A mapping grew.
+    /// A mapping or a device grew.
     Grow {
-        /// Which mapping.
+        /// Which one.
         mapping: usize,
         /// Its new length.
         len: u64,
+    },
+    /// A write to a device began.
+    Write {
+        /// Which device.
+        device: usize,
+        /// Where.
+        at: u64,
+        /// How many bytes.
+        len: usize,
+        /// The number of the call.
+        call: u64,
+    },
+    /// A write to a device returned.
+    Returned {
+        /// Which device.
+        device: usize,
+        /// The number of the call.
+        call: u64,
+        /// Whether it succeeded.
+        good: bool,
+    },
+    /// A sync of a device began.
+    SyncBegun {
+        /// Which device.
+        device: usize,
+        /// The number of the call.
+        call: u64,
+    },
+    /// A sync of a device succeeded.
+    Synced {
+        /// Which device.
+        device: usize,
+        /// The number of the call.
+        call: u64,
+    },
+    /// A sync of a device failed.
+    SyncFailed {
+        /// Which device.
+        device: usize,
     },
 }
 
@@ -110,6 +162,10 @@ pub enum Sabotage {
     CacheEveryNonTemporal,
     /// The non-temporal store of this number stays in the caches.
     CacheNthNonTemporal(u64),
+    /// No sync of a device does anything, and each says that it did.
+    DropEverySync,
+    /// The sync of this number does nothing and says that it did.
+    DropNthSync(u64),
 }
 
 /// An event with what the player needs to know of it.
@@ -129,6 +185,8 @@ pub type Hook = Arc<dyn Fn() + Send + Sync>;
 #[derive(Default)]
 struct State {
     bases: Vec<Vec<u8>>,
+    /// Per medium: the bytes of a sector; 0 is a mapping.
+    sectors: Vec<usize>,
     events: Vec<Recorded>,
     data: Vec<u8>,
     threads: Vec<ThreadId>,
@@ -136,6 +194,9 @@ struct State {
     flushes: u64,
     fences: u64,
     non_temporal: u64,
+    syncs: u64,
+    /// The number of the last call on a device that has two events.
+    calls: u64,
     /// How many more calls there will be before the machine stops at a fence; nothing: it runs on.
     left: Option<u64>,
     stopped: bool,
@@ -143,6 +204,18 @@ struct State {
 }
 
 impl State {
+    /// Adds a mapping, or a device with sectors of this many bytes.
+    fn add(&mut self, base: Vec<u8>, sector: usize) -> usize {
+        self.bases.push(base);
+        self.sectors.push(sector);
+        self.bases.len() - 1
+    }
+
+    fn next_call(&mut self) -> u64 {
+        self.calls += 1;
+        self.calls
+    }
+
     fn push(&mut self, event: Event) {
         let id = std::thread::current().id();
         let index = self.threads.iter().position(|known| *known == id).unwrap_or_else(|| {
@@ -206,7 +279,7 @@ impl Simulator {
         let index = state.bases.len();
         let recorder = Recorder { state: Arc::clone(&self.state), index };
         let mapping = Mapping::on_heap(&image, max_len, Some(recorder), &format!("simulated {index}"));
-        state.bases.push(image);
+        state.add(image, 0);
         mapping
     }
 
@@ -223,22 +296,26 @@ impl Simulator {
     /// The events so far, with the contents they start from.
     pub fn trace(&self) -> Trace {
         let state = lock(&self.state);
-        let (bases, events, data) = (state.bases.clone(), state.events.clone(), state.data.clone());
-        Trace { inner: Arc::new(TraceData { bases, events, data }) }
+        let (bases, sectors) = (state.bases.clone(), state.sectors.clone());
+        let (events, data) = (state.events.clone(), state.data.clone());
+        Trace { inner: Arc::new(TraceData { bases, sectors, events, data }) }
     }
 
-    /// Forgets the events: what the mappings hold now is durable.
+    /// Forgets the events: what mappings and devices hold now is durable. Not while another thread is in a call.
     pub fn rebase(&self) {
         let mut state = lock(&self.state);
         let State { bases, events, data, .. } = &mut *state;
         for recorded in events.drain(..) {
             match recorded.event {
-                Event::Store { mapping, at, len, .. } => {
+                Event::Store { mapping: medium, at, len, .. }
+                | Event::Write { device: medium, at, len, .. } => {
                     let from = &data[recorded.data..recorded.data + len];
-                    bases[mapping][at as usize..at as usize + len].copy_from_slice(from);
+                    bases[medium][at as usize..at as usize + len].copy_from_slice(from);
                 }
                 Event::Grow { mapping, len } => bases[mapping].resize(len as usize, 0),
                 Event::Flush { .. } | Event::Fence | Event::Mark(_) => {}
+                Event::Returned { .. } | Event::SyncBegun { .. } => {}
+                Event::Synced { .. } | Event::SyncFailed { .. } => {}
             }
         }
         data.clear();
@@ -264,7 +341,7 @@ impl Simulator {
     pub fn set_dropped(&self, fault: Sabotage) {
         let mut state = lock(&self.state);
         state.sabotage = fault;
-        (state.flushes, state.fences, state.non_temporal) = (0, 0, 0);
+        (state.flushes, state.fences, state.non_temporal, state.syncs) = (0, 0, 0, 0);
     }
 }
 
@@ -335,6 +412,7 @@ impl Recorder {
 
 pub(crate) struct TraceData {
     pub(crate) bases: Vec<Vec<u8>>,
+    pub(crate) sectors: Vec<usize>,
     pub(crate) events: Vec<Recorded>,
     pub(crate) data: Vec<u8>,
 }
@@ -367,11 +445,15 @@ impl Trace {
         self.inner.events.iter().map(|recorded| &recorded.event)
     }
 
-    /// The positions at which a cut shows everything a cut anywhere shows: before each fence, growth and mark, and at
-    /// the end. Between two of these the pending words only get more, and the images of an earlier cut are among those
-    /// of a later one.
+    /// The positions at which a cut shows everything a cut anywhere shows: before each fence, each end of a sync,
+    /// growth and mark, and at the end. Between two of these the pending words and sectors only get more, and the
+    /// images of an earlier cut are among those of a later one.
     pub fn cut_points(&self) -> Vec<usize> {
-        let ends = |event: &Event| matches!(event, Event::Fence | Event::Mark(_) | Event::Grow { .. });
+        let ends = |event: &Event| match event {
+            Event::Fence | Event::Mark(_) | Event::Grow { .. } | Event::Synced { .. } => true,
+            Event::Store { .. } | Event::Flush { .. } | Event::Write { .. } | Event::Returned { .. } => false,
+            Event::SyncBegun { .. } | Event::SyncFailed { .. } => false,
+        };
         let mut points: Vec<usize> =
             self.events().enumerate().filter(|(_, event)| ends(event)).map(|(at, _)| at).collect();
         points.push(self.len());

@@ -1,4 +1,5 @@
-//! Replays a trace: at each position, what is durable and which words are pending. The model of `sim` in code.
+//! Replays a trace: at each position, what is durable and which words and sectors are pending. The model of `sim` in
+//! code; `sectors.rs` has the part of it that is about devices.
 //!
 //! Invariants: `pending` is in the order in which its words were first stored since they were last durable; a word is
 //! in it when at least one version could show at a cut that differs from the durable value or may yet be needed.
@@ -7,6 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::images::{Choice, Images};
+use super::sectors::{Sectors, Version};
 use super::{Event, Trace};
 use crate::LINE;
 
@@ -25,6 +27,19 @@ pub struct PendingWord {
     nt: Vec<bool>,
 }
 
+/// A sector of a device that is not durable yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingSector {
+    /// Which device.
+    pub device: usize,
+    /// Where, in bytes.
+    pub at: u64,
+    /// Its bytes.
+    pub len: usize,
+    /// What was written to it, oldest first. At a cut it shows one of these or its durable contents.
+    pub(crate) versions: Vec<Version>,
+}
+
 /// Replays a trace forwards.
 #[derive(Clone, Debug)]
 pub struct Player {
@@ -36,6 +51,7 @@ pub struct Player {
     slots: Vec<Vec<u32>>,
     /// Words no longer pending, kept for their allocations.
     spare: Vec<PendingWord>,
+    sectors: Sectors,
     /// Changes with every event played and differs between players: what a buffer was filled from.
     stamp: u64,
 }
@@ -49,6 +65,8 @@ pub struct ImageBuffer {
     places: Vec<Place>,
     /// Of each place, its durable value and then its versions.
     values: Vec<[u8; 8]>,
+    /// Which version of each pending sector the images show now.
+    sectors: Vec<u16>,
     stamp: u64,
 }
 
@@ -70,7 +88,12 @@ impl Player {
     /// At the start of a trace, before its first event.
     pub fn new(trace: &Trace) -> Player {
         let durable = trace.inner.bases.clone();
-        let slots = durable.iter().map(|image| vec![0; image.len() / 8]).collect();
+        let sectors = Sectors::new(&trace.inner.sectors, &durable);
+        let words = |(medium, image): (usize, &Vec<u8>)| match sectors.is_device(medium) {
+            true => Vec::new(),
+            false => vec![0; image.len() / 8],
+        };
+        let slots = durable.iter().enumerate().map(words).collect();
         Player {
             trace: trace.clone(),
             position: 0,
@@ -78,6 +101,7 @@ impl Player {
             pending: Vec::new(),
             slots,
             spare: Vec::new(),
+            sectors,
             stamp: next_stamp(),
         }
     }
@@ -119,8 +143,25 @@ impl Player {
             Event::Mark(_) => {}
             Event::Grow { mapping, len } => {
                 self.durable[mapping].resize(len as usize, 0);
-                self.slots[mapping].resize(len as usize / 8, 0);
+                if self.sectors.is_device(mapping) {
+                    self.sectors.grow(mapping, len as usize);
+                } else {
+                    self.slots[mapping].resize(len as usize / 8, 0);
+                }
             }
+            Event::Write { device, at, len, call } => {
+                let data = recorded.data..recorded.data + len;
+                let from = (device, at as usize, call);
+                self.sectors.write(from, self.position, (data, &inner.data), &self.durable[device]);
+            }
+            Event::Returned { device, call, good } => {
+                self.sectors.returned(device, call, good, self.position);
+            }
+            Event::SyncBegun { call, .. } => self.sectors.sync_begun(call, self.position),
+            Event::Synced { device, call } => {
+                self.sectors.synced(device, call, &inner.data, &mut self.durable[device]);
+            }
+            Event::SyncFailed { device } => self.sectors.sync_failed(device),
         }
         if !matches!(recorded.event, Event::Mark(_)) {
             self.stamp = next_stamp();
@@ -134,7 +175,30 @@ impl Player {
         &self.pending
     }
 
-    /// What every image here agrees on, except for the pending words: one for each mapping.
+    /// The sectors that are not durable here.
+    pub fn pending_sectors(&self) -> &[PendingSector] {
+        &self.sectors.pending
+    }
+
+    /// What a pending sector shows in its version of this number, which is not 0.
+    pub fn sector_version(&self, sector: &PendingSector, version: u16) -> &[u8] {
+        let data = sector.versions[usize::from(version) - 1].data;
+        &self.trace.inner.data[data..data + sector.len]
+    }
+
+    /// The choice in which the newest version of everything arrived: what a killed process leaves.
+    pub fn everything(&self) -> Choice {
+        let counts = self.version_counts();
+        Choice { versions: counts.map(|count| u16::try_from(count).unwrap_or(u16::MAX)).collect() }
+    }
+
+    /// How many versions there are of each pending word, and then of each pending sector.
+    fn version_counts(&self) -> impl Iterator<Item = usize> {
+        let words = self.pending.iter().map(|word| word.values.len());
+        words.chain(self.sectors.pending.iter().map(|sector| sector.versions.len()))
+    }
+
+    /// What every image here agrees on, except for the pending words and sectors: one for each mapping and device.
     pub fn durable(&self) -> &[Vec<u8>] {
         &self.durable
     }
@@ -144,21 +208,33 @@ impl Player {
         ImageBuffer::default()
     }
 
-    /// Writes the image of `choice` into `buffer` and returns it, one for each mapping. `choice` is from
+    /// Writes the image of `choice` into `buffer` and returns it, one for each mapping and device. `choice` is from
     /// [`Player::images`] at this position.
     pub fn image<'a>(&self, choice: &Choice, buffer: &'a mut ImageBuffer) -> &'a [Vec<u8>] {
         assert_eq!(
             choice.versions.len(),
-            self.pending.len(),
-            "BUG: a choice for another position: words in it, words pending"
+            self.pending.len() + self.sectors.pending.len(),
+            "BUG: a choice for another position: versions in it, words and sectors pending"
         );
         if buffer.stamp != self.stamp {
             self.fill(buffer);
         }
-        let ImageBuffer { images, places, values, .. } = &mut *buffer;
-        for (place, &version) in places.iter().zip(&choice.versions) {
+        let ImageBuffer { images, places, values, sectors, .. } = &mut *buffer;
+        let (words, chosen) = choice.versions.split_at(self.pending.len());
+        for (place, &version) in places.iter().zip(words) {
             let value = values[place.values as usize + usize::from(version)];
             images[place.mapping as usize][place.at..place.at + 8].copy_from_slice(&value);
+        }
+        for ((sector, shown), &version) in self.sectors.pending.iter().zip(sectors).zip(chosen) {
+            if *shown != version {
+                let range = sector.at as usize..sector.at as usize + sector.len;
+                let bytes = match version {
+                    0 => &self.durable[sector.device][range.clone()],
+                    version => self.sector_version(sector, version),
+                };
+                images[sector.device][range].copy_from_slice(bytes);
+                *shown = version;
+            }
         }
         &buffer.images
     }
@@ -171,6 +247,8 @@ impl Player {
         }
         buffer.places.clear();
         buffer.values.clear();
+        buffer.sectors.clear();
+        buffer.sectors.resize(self.sectors.pending.len(), 0);
         for word in &self.pending {
             let at = word.at as usize;
             let values = u32::try_from(buffer.values.len()).expect("BUG: 2^32 pending versions");
@@ -191,14 +269,12 @@ impl Player {
     /// Which images to look at here, at most `max`: every one there is when they are that few, else a sample that
     /// depends on `seed` alone.
     pub fn images(&self, max: usize, seed: u64) -> Images {
-        Images::new(&self.pending, max, seed)
+        Images::new(&self.pending, self.everything().versions, max, seed)
     }
 
     /// How many different choices there are here; `None` when more than a `u128` counts.
     pub fn image_count(&self) -> Option<u128> {
-        self.pending
-            .iter()
-            .try_fold(1_u128, |product, word| product.checked_mul(word.values.len() as u128 + 1))
+        self.version_counts().try_fold(1_u128, |product, count| product.checked_mul(count as u128 + 1))
     }
 
     fn store(&mut self, mapping: usize, at: usize, bytes: &[u8], nt: bool, thread: u64) {

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use tiersmith_pmem::sim::{Choice, ImageBuffer, PendingWord, Player};
+use tiersmith_pmem::sim::{Choice, ImageBuffer, Player};
 
 use super::{Budget, Cut, CutState, ImageId, Recording, Report, Violation};
 use crate::home::sim::{HomeImage, HomePlayer};
@@ -176,7 +176,7 @@ impl<'s, 'r> Worker<'s, 'r> {
         let lent_most = share(self.home.count(), self.lent.count(), home_most).1;
         let choices = self.home.choices(home_most / lent_most.max(1), seed);
         let lent_choices = self.lent.choices(lent_most, seed);
-        let tier_corners = corners(&tiers, self.media.pending());
+        let tier_corners = corners(&tiers, &self.media.everything());
         // The first of a sample are its corners; of a full list, first and last are the outermost.
         let home_corners: BTreeSet<usize> = (0..choices.len().min(4)).chain([choices.len() - 1]).collect();
         let lent_images: Vec<HomeImage> = lent_choices.iter().map(|c| self.lent.image(c)).collect();
@@ -237,11 +237,9 @@ fn share(tier_count: u128, home_count: u128, most: usize) -> (usize, usize) {
 }
 
 /// The choices in which nothing and everything of what is pending arrived.
-fn corners(tiers: &[Choice], pending: &[PendingWord]) -> BTreeSet<usize> {
+fn corners(tiers: &[Choice], everything: &Choice) -> BTreeSet<usize> {
     let nothing = tiers.iter().position(|c| c.versions().iter().all(|v| *v == 0));
-    let newest =
-        |c: &Choice| c.versions().iter().zip(pending).all(|(v, p)| usize::from(*v) == p.values.len());
-    nothing.into_iter().chain(tiers.iter().position(newest)).collect()
+    nothing.into_iter().chain(tiers.iter().position(|c| c == everything)).collect()
 }
 
 /// Which homes each tier choice meets: the corners meet each other first, then all meet in turn until there are `most` pairs.
@@ -270,7 +268,7 @@ fn pair_up(
 }
 
 /// The fingerprint of media is a sum over their words, so that the one of an image follows from the durable one and the words that
-/// differ. A word of zeros adds nothing.
+/// differ, those of sectors among them. A word of zeros adds nothing.
 fn fingerprint(media: &[Vec<u8>]) -> u64 {
     let mut sum = 0u64;
     for (mapping, image) in media.iter().enumerate() {
@@ -291,6 +289,16 @@ fn fingerprint_of(durable: u64, player: &Player, choice: &Choice) -> u64 {
             player.durable()[word.mapping][at..].first_chunk::<8>().expect("BUG: a word beyond its image");
         sum = sum.wrapping_sub(word_print(word.mapping, word.at, *older));
         sum = sum.wrapping_add(word_print(word.mapping, word.at, word.values[newer]));
+    }
+    let chosen = &choice.versions()[player.pending().len()..];
+    for (sector, version) in player.pending_sectors().iter().zip(chosen).filter(|(_, v)| **v > 0) {
+        let range = sector.at as usize..sector.at as usize + sector.len;
+        let older = player.durable()[sector.device][range].as_chunks::<8>().0;
+        let newer = player.sector_version(sector, *version).as_chunks::<8>().0;
+        for (at, (older, newer)) in (sector.at..).step_by(8).zip(older.iter().zip(newer)) {
+            sum = sum.wrapping_sub(word_print(sector.device, at, *older));
+            sum = sum.wrapping_add(word_print(sector.device, at, *newer));
+        }
     }
     sum
 }

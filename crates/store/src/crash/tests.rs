@@ -134,6 +134,45 @@ fn a_sample_keeps_to_the_budget_and_has_the_corners() {
 }
 
 #[test]
+fn a_device_of_sectors_is_stopped_together_with_media_and_home() {
+    // The block goes to a device, and the tier says that it is there.
+    let record = |synced: bool| {
+        let recorder = Recorder::new();
+        let tier = recorder.simulator().mapping(vec![0; FRAME], 0);
+        tier.set_open_range(FRAME as u64);
+        let device = recorder.simulator().device(vec![0; 4 * 512], 512);
+        device.write(0, &[3; 512]).unwrap();
+        recorder.rebase();
+        device.write(512, &[2; 2 * 512]).unwrap();
+        if synced {
+            device.sync().unwrap();
+        }
+        tier.store_u64(64, 7);
+        tier.persist(64, 8);
+        recorder.acked();
+        recorder.recording()
+    };
+    let check = |found: CutState<'_>| {
+        let (tier, block) = (Mapping::in_memory(&found.tiers[0], 0), &found.tiers[1][512..3 * 512]);
+        assert!(found.tiers[1][..512] == [3; 512], "what was durable before the run");
+        match tier.load_u64(64) {
+            7 if block.iter().any(|b| *b != 2) => Err("the tier says a block is there that is not".into()),
+            0 if found.acked > 0 => Err("acknowledged, but not there".into()),
+            _ => Ok(()),
+        }
+    };
+    let report = explore(&record(true), &Budget::default(), check);
+    report.assert_sound();
+    // Before the end of the sync two sectors, before the fence a word; before the acknowledgement and at the end one.
+    assert_eq!((report.cuts, report.exhaustive_cuts, report.images), (4, 4, 4 + 2 + 1 + 1));
+    assert_eq!(report.distinct, 4 + 1, "the same image on both sides of a sync or a fence counts once");
+    let recording = record(false);
+    let report = explore(&recording, &Budget::default(), check);
+    let first = report.violations.first().expect("a missing sync is found");
+    assert_eq!(replay(&recording, &Budget::default(), first.id, check).unwrap_err(), first.message);
+}
+
+#[test]
 fn a_crash_during_recovery_can_be_explored() {
     // Recovery repeats the destage when the tier does not say clean.
     fn recover(tier: &Mapping, home: &SimHome) {

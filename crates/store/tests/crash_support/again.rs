@@ -84,11 +84,8 @@ pub fn explore_after_kill(run: &Run, images_per_cut: usize, seed: u64, planted: 
         media.advance_to(cut);
         home.advance_to(home_events);
         lent.advance_to(lent_events);
-        let mut images = media.durable().to_vec();
-        for word in media.pending() {
-            let newest = word.values.last().expect("a pending word has a version");
-            images[word.mapping][word.at as usize..word.at as usize + 8].copy_from_slice(newest);
-        }
+        let mut images = Vec::new();
+        media.image_into(&media.everything(), &mut images);
         let recorder = Recorder::resume_with(home.killed().home(), lent.killed().home());
         let max = run.shape.spec().max_size;
         let members: Vec<Arc<Mapping>> =
