@@ -9,6 +9,9 @@
 //!   ends in a directory of that account, in which it could do everything itself;
 //! - two had, or anybody (a directory that everybody may write to, without the sticky bit): refused.
 //!
+//! A link of the kernel's in `/proc` (`root`, `cwd`, `fd/N`) is followed to what it leads to, not by
+//! its text. As the last component of a path whose target is asked for it is refused.
+//!
 //! Without root the kernel's permissions are the rule, and nothing is checked here.
 //!
 //! Groups are trusted: who may write to a directory through its group, without owning it, is taken to
@@ -22,7 +25,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -66,6 +69,12 @@ pub(crate) fn to_target(path: &Path) -> io::Result<(OwnedFd, OsString)> {
             say.check(&look(&at)?, &seen)?;
             return Ok((at, name));
         };
+        if is_magic(&at, &name) {
+            return Err(refused(format!(
+                "{} is a link of the kernel's, whose text is not where it leads; give the path that it stands for",
+                shown(&seen.join(&name))
+            )));
+        }
         say.directory(&look(&at)?, &seen)?;
         let link = rustix::fs::statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW)?;
         say.link(&Found::from_stat(&link), &seen.join(&name))?;
@@ -101,6 +110,11 @@ fn walk(from: OwnedFd, path: &Path, last: Last, say: &mut Say) -> io::Result<(Ow
                 return Err(Errno::LOOP.into());
             }
             say.link(&found, &entry)?;
+            if is_magic(&at, &name) {
+                at = rustix::fs::openat(&at, &name, HANDLE.difference(OFlags::NOFOLLOW), Mode::empty())?;
+                seen = entry;
+                continue;
+            }
             let target = rustix::fs::readlinkat(&at, &name, Vec::new())?.into_bytes();
             let target = PathBuf::from(OsString::from_vec(target));
             if target.is_absolute() {
@@ -116,6 +130,18 @@ fn walk(from: OwnedFd, path: &Path, last: Last, say: &mut Say) -> io::Result<(Ow
         seen = entry;
     }
     Ok((at, seen))
+}
+
+/// Whether a link is one of those in `/proc` (`root`, `cwd`, `fd/N`) that lead to what a process has
+/// open: perhaps in a file system that only that process sees, so its text may lead elsewhere here.
+fn is_magic(dir: &OwnedFd, link: &OsString) -> bool {
+    // First, so that no other link is followed here: what it leads to may hang.
+    if !rustix::fs::fstatfs(dir).is_ok_and(|found| found.f_type == PROC_SUPER_MAGIC) {
+        return false;
+    }
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat2(dir, link, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+    matches!(opened, Err(Errno::LOOP))
 }
 
 /// Who had a say in where a path leads.

@@ -257,6 +257,42 @@ fn the_last_link_is_followed_where_its_owner_is_trusted() {
 }
 
 #[test]
+fn a_link_to_a_processs_root_leads_where_that_process_is() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+    if !root("a_link_to_a_processs_root_leads_where_that_process_is") {
+        return;
+    }
+    let scratch = scratch();
+    let at = scratch.path().join("at");
+    fs::create_dir(&at).unwrap();
+    // A process for which another file system is there.
+    let inside = "mount -t tmpfs none \"$0\" && touch \"$0/inside\" && echo ready && read end";
+    let mut child = Command::new("unshare")
+        .args(["--mount", "sh", "-c", inside])
+        .arg(&at)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    if said != "ready\n" {
+        return println!("skipped: a process with a file system of its own, because none can be mounted");
+    }
+    let proc = format!("/proc/{}", child.id());
+    let dir = Dir::open(&Path::new(&proc).join("root").join(at.strip_prefix("/").unwrap()));
+    let found = dir.and_then(|dir| dir.look("inside"));
+    let last = Dir::holding_target(&Path::new(&proc).join("root")).unwrap_err();
+    let ordinary = Dir::open(Path::new("/proc/self/task"));
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    child.wait().unwrap();
+    assert!(found.unwrap().is_some(), "the link was followed by its text");
+    assert!(last.to_string().contains("give the path that it stands for"), "{last}");
+    assert!(ordinary.is_ok(), "{ordinary:?}");
+}
+
+#[test]
 fn root_passes_no_directory_that_everybody_may_change() {
     if !root("root_passes_no_directory_that_everybody_may_change") {
         return;
