@@ -278,6 +278,7 @@ fn a_link_to_a_processs_root_leads_where_that_process_is() {
     let mut said = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
     if said != "ready\n" {
+        child.wait().unwrap();
         return println!("skipped: a process with a file system of its own, because none can be mounted");
     }
     let proc = format!("/proc/{}", child.id());

@@ -297,6 +297,10 @@ fn not_mappable(path: &Path, metadata: &std::fs::Metadata) -> Error {
 
 fn lock(path: &Path, file: &File) -> Result<(), Error> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        // Who made it, and failed, may have removed it between our opening and our lock.
+        Ok(()) if rustix::fs::fstat(file).is_ok_and(|found| found.st_nlink == 0) => {
+            Err(Error::Missing { path: path.to_owned() })
+        }
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(Error::Owned { path: path.to_owned() }),
         Err(errno) => Err(io_error("locking", path, errno.into())),
@@ -502,6 +506,16 @@ mod tests {
             assert_eq!(path.exists(), exchanged);
             let _ = std::fs::remove_file(&path);
         }
+    }
+
+    #[test]
+    fn a_file_that_lost_its_name_before_it_was_locked_is_not_used() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("tier");
+        let file = File::create(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let refused = lock(&path, &file).unwrap_err();
+        assert!(matches!(refused, Error::Missing { .. }), "{refused}");
     }
 
     #[test]
