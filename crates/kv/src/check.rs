@@ -12,6 +12,7 @@
 //! | 5 | the bytes in use are the sum of the slots and runs in use |
 //! | 6 | every index word leads to an entry whose key belongs into its bucket, once |
 //! | 7 | keys and expiring keys are as many as the database says |
+//! | 8 | every entry has its checksum |
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -156,7 +157,7 @@ fn read_plan(map: &Mapping, report: &mut Report) -> Result<Option<Plan>, Error> 
         let whole = u64_at(&bytes, 4088) == hash_bytes(&bytes[..4088], 0);
         if !bytes.starts_with(b"TSMITHKV") || !whole {
             report.find(1, format!("copy {copy} of the superblock is not whole"));
-        } else if version != 1 {
+        } else if version != 2 {
             return Err(Error::Version { path: path(), found: version as u32 });
         } else {
             let [len, log_bytes, table_at, units, heap_at, seed] =
@@ -175,7 +176,11 @@ fn read_plan(map: &Mapping, report: &mut Report) -> Result<Option<Plan>, Error> 
         let fits = end.is_some_and(|end| end <= plan.len)
             && plan.len <= map.len()
             && plan.table_at.checked_add(plan.units * 8).is_some_and(|end| end <= plan.heap_at)
-            && plan.log_bytes.checked_mul(2).is_some_and(|log| 16384 + log <= plan.table_at);
+            && plan
+                .log_bytes
+                .checked_mul(2)
+                .and_then(|log| log.checked_add(16384))
+                .is_some_and(|log| log <= plan.table_at);
         if !fits {
             report.find(1, "the superblock names places outside the medium".into());
         }
@@ -395,10 +400,9 @@ impl Reader<'_> {
         report: &mut Report,
     ) -> Option<Vec<u8>> {
         let at = (word & ((1 << 44) - 1)) * 16;
-        let (first, value_len) = (self.word(at), self.word(at + 8));
+        let (first, second) = (self.word(at), self.word(at + 8));
         let (key_len, expires, class) = (first & 0xffff_ffff, first >> 40 & 1, first >> 48);
-        let key_at = 16 + expires * 8;
-        let total = key_at.saturating_add(key_len).saturating_add(value_len);
+        let value_len = second & 0xffff_ffff;
         let room = match class {
             0xffff => {
                 if !heap.refer_run(at, report) {
@@ -414,13 +418,19 @@ impl Reader<'_> {
             }
             _ => 0,
         };
+        let total = 16 + expires * 8 + key_len + value_len;
         if total > room || !(1..=3).contains(&(first >> 32 & 0xff)) || first >> 41 & 0x7f != 0 {
             report.find(6, format!("the entry at {at} cannot be one: its first word is {first:#x}"));
             return None;
         }
-        let key = self.bytes(at + key_at, key_len);
-        if first >> 32 & 0xff == 3 {
-            heap.nodes.push(u64_at(&self.bytes(at + key_at + key_len, value_len), 0));
+        let key = self.bytes(at + 16, key_len);
+        let value = self.bytes(at + 16 + key_len, value_len);
+        let time = (expires == 1).then(|| self.word(at + room - 8));
+        if second >> 32 != self.checksum(first & !(1 << 40), &key, &value, time) {
+            let shown = String::from_utf8_lossy(&key[..key.len().min(64)]).into_owned();
+            report.find(8, format!("the entry of {shown:?} at {at} does not have its checksum"));
+        } else if first >> 32 & 0xff == 3 {
+            heap.nodes.push(u64_at(&value, 0));
         }
         let hash = hash_bytes(&key, self.plan.seed);
         if let Some((bucket, buckets)) = number {
@@ -437,6 +447,21 @@ impl Reader<'_> {
             }
         }
         Some(key)
+    }
+}
+
+impl Reader<'_> {
+    /// The checksum of an entry.
+    fn checksum(&self, first: u64, key: &[u8], value: &[u8], time: Option<u64>) -> u64 {
+        let head = [first.to_le_bytes(), (value.len() as u64).to_le_bytes()].concat();
+        let mut all = hash_bytes(&head, hash_bytes(key, self.plan.seed));
+        for (number, part) in (0..).zip(value.chunks(4096)) {
+            all ^= hash_bytes(part, number);
+        }
+        if let Some(time) = time {
+            all ^= hash_bytes(&time.to_le_bytes(), u64::MAX);
+        }
+        (all >> 32) ^ (all & 0xffff_ffff)
     }
 }
 

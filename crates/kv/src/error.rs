@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// Of another version.
     #[error(
-        "{} is a key-value tier of format version {found}; this program reads version 1: use the program that wrote it",
+        "{} is a key-value tier of format version {found}; this program reads version 2: use the program that wrote it",
         path.display()
     )]
     Version {

@@ -64,22 +64,38 @@ fn power_cuts_while_a_tier_is_made_leave_none_or_an_empty_one() {
     assert!(make(Planted::None).unwrap() > 100);
 }
 
+/// The script that is likely to find a bug, which is tried first: the others take a minute.
+fn likely(bug: Planted) -> &'static str {
+    match bug {
+        Planted::BodyNotKept | Planted::BodyNotKeptAfterRecovery => "beyond the log",
+        Planted::SlabNotCleared => "slabs come and go",
+        Planted::ExecOneByOne => "several",
+        Planted::SplitInTwo => "index grows",
+        Planted::IndexGoesFirst => "hashes with an index",
+        Planted::FlushForgetsTrash => "flush",
+        _ => "strings",
+    }
+}
+
 /// For each planted bug, some script finds it.
 #[test]
 fn every_planted_bug_is_found() {
-    let scripts = scripts::all();
+    let mut scripts = scripts::all();
     let missed: Vec<_> = Planted::ALL
         .iter()
         .filter(|bug| {
-            let found = scripts.iter().find_map(|script| {
-                let tried = std::panic::catch_unwind(|| explore(script, **bug, 100));
-                match tried {
-                    Ok(Ok(_)) => None,
-                    Ok(Err(why)) => Some(why),
-                    Err(_) => Some("a panic".to_owned()),
-                }
+            scripts.sort_by_key(|script| script.name != likely(**bug));
+            let made = (**bug == Planted::SuperblockFirst).then(|| make(**bug).err()).flatten();
+            let found = made.or_else(|| {
+                scripts.iter().find_map(|script| {
+                    let tried = std::panic::catch_unwind(|| explore(script, **bug, 100));
+                    match tried {
+                        Ok(Ok(_)) => None,
+                        Ok(Err(why)) => Some(why),
+                        Err(_) => Some("a panic".to_owned()),
+                    }
+                })
             });
-            let found = found.or_else(|| make(**bug).err());
             if let Some(why) = &found {
                 println!("{bug:?}: {}", why.lines().take(3).collect::<Vec<_>>().join(" | "));
             }

@@ -57,3 +57,46 @@ fn the_body_of_the_last_record_is_there_until_the_next_record_counts_also_after_
     assert_eq!(local.contents().len(), expected.len());
     assert_sound(&local);
 }
+
+#[test]
+fn what_gives_space_back_works_in_a_full_tier() {
+    let mut local = Local::create(tier(70), 16 << 10, Planted::None).unwrap();
+    // Small hashes of several sizes, then whatever still has room.
+    let mut hashes = 0;
+    while local.say(&format!("HSET h{hashes} a {} b {} c 1", "a".repeat(hashes % 700), "b".repeat(100)))
+        == ":3\r\n"
+    {
+        local.commit();
+        hashes += 1;
+    }
+    let mut keys = 0;
+    for len in [30_000, 4000, 500, 60, 1] {
+        while local.say(&format!("SET k{keys} {}", "v".repeat(len))) == "+OK\r\n" {
+            local.commit();
+            keys += 1;
+        }
+    }
+    assert!(hashes > 1000 && keys > 10, "{hashes} {keys}");
+    for key in 0..keys {
+        assert_eq!(local.say(&format!("EXPIRE k{key} 1000")), ":1\r\n", "k{key} of {keys}");
+    }
+    local.commit();
+    for hash in 0..hashes {
+        assert_eq!(local.say(&format!("HDEL h{hash} c")), ":1\r\n", "h{hash} of {hashes}");
+        assert_eq!(local.say(&format!("EXPIRE h{hash} 1000")), ":1\r\n", "h{hash} of {hashes}");
+        local.commit();
+        assert_eq!(local.say(&format!("HDEL h{hash} b")), ":1\r\n", "h{hash} of {hashes}");
+        local.commit();
+    }
+    assert_sound(&local);
+    // One record of more than a slot of the log.
+    let some: Vec<String> = (0..900).map(|hash| format!("h{hash}")).collect();
+    assert_eq!(local.say(&format!("DEL {}", some.join(" "))), ":900\r\n");
+    assert_eq!(local.say("FLUSHALL"), "+OK\r\n");
+    local.commit();
+    while local.keys().has_trash() {
+        local.tidy();
+    }
+    assert_eq!(local.keys().heap().used(), 0);
+    assert_sound(&local);
+}

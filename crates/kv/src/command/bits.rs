@@ -30,7 +30,7 @@ pub(crate) fn setbit(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let mask = 0x80 >> (at % 8);
     let before = value[at / 8] & mask != 0;
     value[at / 8] = if on { value[at / 8] | mask } else { value[at / 8] & !mask };
-    put(context, args[1], &[&value], found.and_then(|found| found.header.expires))?;
+    put(context, args[1], &value, found.and_then(|found| found.header.expires))?;
     context.reply.integer(i64::from(before));
     Ok(())
 }
@@ -177,7 +177,7 @@ pub(crate) fn bitop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if len == 0 {
         context.keys.remove(context.session.db, args[2]);
     } else {
-        put(context, args[2], &[&result], None)?;
+        put(context, args[2], &result, None)?;
     }
     context.reply.count(len as u64);
     Ok(())

@@ -103,6 +103,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("tier_used_bytes", &heap.used()),
                 line("tier_unused_unit_bytes", &heap.unused_units()),
                 line("tier_commits", &heap.commits()),
+                line("tier_damage", &heap.broken().unwrap_or("none")),
                 line("tier_trash_buckets", &keys.trash_buckets()),
                 line("tier_recovery_us", &shared.recovery_us),
             ],

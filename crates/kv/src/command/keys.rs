@@ -259,7 +259,7 @@ fn expire(context: &mut Context<'_>, args: &Arguments<'_>, name: &str, unit: i64
         return Ok(());
     }
     match u64::try_from(at).ok().filter(|at| *at > context.keys.now_ms()) {
-        Some(at) => context.keys.set_expiry(db, args[1], &found, Some(at))?,
+        Some(at) => context.keys.set_expiry(db, args[1], &found, Some(at)),
         None => {
             context.keys.remove(db, args[1]);
         }
@@ -289,7 +289,7 @@ pub(crate) fn persist(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let found: Option<Found> = context.keys.get(db, args[1]);
     let persists = found.filter(|found| found.header.expires.is_some());
     if let Some(found) = &persists {
-        context.keys.set_expiry(db, args[1], found, None)?;
+        context.keys.set_expiry(db, args[1], found, None);
     }
     context.reply.integer(i64::from(persists.is_some()));
     Ok(())

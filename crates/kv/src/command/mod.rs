@@ -22,7 +22,7 @@ mod transactions;
 
 use std::borrow::Cow;
 
-use crate::heap::Full;
+use crate::heap::{Damage, Full};
 use crate::keyspace::Keyspace;
 
 pub(crate) use arguments::glob;
@@ -152,7 +152,19 @@ fn admit(context: &mut Context<'_>, name: &[u8], arguments: &Arguments<'_>) -> R
 pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_>) {
     let before = context.keys.heap().savepoint();
     let sent = context.reply.out.len();
-    if let Err(refusal) = (row.run)(context, arguments) {
+    context.keys.heap_mut().open_reserve(row.flags & flag::FREES != 0);
+    let done = match context.keys.heap().broken() {
+        Some(what) if row.flags & flag::WRITE != 0 => Err(Refusal::Words(broken(what))),
+        _ => (row.run)(context, arguments),
+    };
+    let done = match context.keys.heap_mut().take_note() {
+        None => done,
+        Some(Damage::Value(what)) => Err(Refusal::Words(format!(
+            "ERR the tier is damaged: {what}; write the key anew, or remove it, and see `tiersmith kv check`"
+        ))),
+        Some(Damage::Structure(what)) => Err(Refusal::Words(broken(&what))),
+    };
+    if let Err(refusal) = done {
         context.keys.heap_mut().take_back(before);
         context.reply.out.truncate(sent);
         if matches!(refusal, Refusal::Full) {
@@ -161,6 +173,13 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         context.shared.refused += 1;
         context.reply.error(&refusal.text());
     }
+}
+
+fn broken(what: &str) -> String {
+    format!(
+        "MISCONF the tier is damaged, and nothing is written any more: {what}; read what is needed, stop \
+         the server, copy the tier, and see `tiersmith kv check`"
+    )
 }
 
 fn unknown(name: &[u8], arguments: &Arguments<'_>) -> Refusal {

@@ -23,11 +23,11 @@ fn value(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, Refus
 }
 
 /// Puts a string.
-pub(crate) fn put(context: &mut Context<'_>, key: &[u8], parts: &[&[u8]], expires: Option<u64>) -> Done {
-    if parts.iter().map(|part| part.len() as u64).sum::<u64>() > LENGTH_MAX {
+pub(crate) fn put(context: &mut Context<'_>, key: &[u8], value: &[u8], expires: Option<u64>) -> Done {
+    if value.len() as u64 > LENGTH_MAX {
         return Err(TOO_LONG);
     }
-    Ok(context.keys.put(context.session.db, key, kind::STRING, parts, expires)?)
+    Ok(context.keys.put(context.session.db, key, kind::STRING, value, expires)?)
 }
 
 fn reply_value(context: &mut Context<'_>, found: Option<&Found>) {
@@ -102,7 +102,7 @@ pub(crate) fn set(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if let Some(old) = old.filter(|_| keep) {
         expires = old.header.expires;
     }
-    put(context, args[1], &[args[2]], expires)?;
+    put(context, args[1], args[2], expires)?;
     if expires.is_some_and(|at| at <= context.keys.now_ms()) {
         context.keys.remove(context.session.db, args[1]);
     }
@@ -115,7 +115,7 @@ pub(crate) fn set(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 pub(crate) fn setnx(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let there = context.keys.get(context.session.db, args[1]).is_some();
     if !there {
-        put(context, args[1], &[args[2]], None)?;
+        put(context, args[1], args[2], None)?;
     }
     context.reply.integer(i64::from(!there));
     Ok(())
@@ -123,14 +123,14 @@ pub(crate) fn setnx(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 pub(crate) fn setex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let expires = time(context, "setex", "ex", args[2])?;
-    put(context, args[1], &[args[3]], Some(expires))?;
+    put(context, args[1], args[3], Some(expires))?;
     context.reply.ok();
     Ok(())
 }
 
 pub(crate) fn psetex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let expires = time(context, "psetex", "px", args[2])?;
-    put(context, args[1], &[args[3]], Some(expires))?;
+    put(context, args[1], args[3], Some(expires))?;
     context.reply.ok();
     Ok(())
 }
@@ -138,7 +138,7 @@ pub(crate) fn psetex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 pub(crate) fn getset(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let old = string(context, args[1])?;
     reply_value(context, old.as_ref());
-    put(context, args[1], &[args[2]], None)
+    put(context, args[1], args[2], None)
 }
 
 pub(crate) fn getdel(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
@@ -167,7 +167,7 @@ pub(crate) fn getex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     };
     reply_value(context, Some(&found));
     if expires != found.header.expires {
-        context.keys.set_expiry(context.session.db, args[1], &found, expires)?;
+        context.keys.set_expiry(context.session.db, args[1], &found, expires);
     }
     if expires.is_some_and(|at| at <= context.keys.now_ms()) {
         context.keys.remove(context.session.db, args[1]);
@@ -187,7 +187,7 @@ pub(crate) fn mget(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 fn put_pairs(context: &mut Context<'_>, pairs: &Arguments<'_>) -> Done {
     for pair in pairs.chunks_exact(2) {
-        put(context, pair[0], &[pair[1]], None)?;
+        put(context, pair[0], pair[1], None)?;
     }
     Ok(())
 }
@@ -231,7 +231,7 @@ pub(crate) fn append(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             len
         }
         None => {
-            put(context, args[1], &[args[2]], None)?;
+            put(context, args[1], args[2], None)?;
             args[2].len() as u64
         }
     };
@@ -287,7 +287,7 @@ pub(crate) fn setrange(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
         value.resize(end, 0);
     }
     value[offset..end].copy_from_slice(args[3]);
-    put(context, args[1], &[&value], found.and_then(|found| found.header.expires))?;
+    put(context, args[1], &value, found.and_then(|found| found.header.expires))?;
     context.reply.count(value.len() as u64);
     Ok(())
 }
@@ -301,7 +301,7 @@ fn add(context: &mut Context<'_>, key: &[u8], by: i64) -> Done {
     };
     let new = old.checked_add(by).ok_or(Refusal::Said("ERR increment or decrement would overflow"))?;
     let expires = found.and_then(|found| found.header.expires);
-    put(context, key, &[new.to_string().as_bytes()], expires)?;
+    put(context, key, new.to_string().as_bytes(), expires)?;
     context.reply.integer(new);
     Ok(())
 }
@@ -337,7 +337,7 @@ pub(crate) fn incrbyfloat(context: &mut Context<'_>, args: &Arguments<'_>) -> Do
     }
     let text = print_float(new);
     let expires = found.and_then(|found| found.header.expires);
-    put(context, args[1], &[text.as_bytes()], expires)?;
+    put(context, args[1], text.as_bytes(), expires)?;
     context.reply.bulk(text.as_bytes());
     Ok(())
 }

@@ -27,15 +27,19 @@ pub(crate) mod flag {
     pub(crate) const SUBSCRIBED: u16 = 64;
     /// For the administrator.
     pub(crate) const ADMIN: u16 = 128;
+    /// Gives space back, or takes none: it may use the reserve of a full tier.
+    pub(crate) const FREES: u16 = 256;
 
     pub(crate) const W: u16 = WRITE;
     pub(crate) const WF: u16 = WRITE | FAST;
+    pub(crate) const WX: u16 = WRITE | FREES;
+    pub(crate) const WFX: u16 = WRITE | FAST | FREES;
     pub(crate) const R: u16 = READ;
     pub(crate) const RF: u16 = READ | FAST;
     pub(crate) const F: u16 = FAST;
 }
 
-use flag::{ADMIN, F, FAST, NOT_IN_MULTI, NOT_QUEUED, R, RF, SUBSCRIBED, W, WF, WITHOUT_AUTH};
+use flag::{ADMIN, F, FAST, NOT_IN_MULTI, NOT_QUEUED, R, RF, SUBSCRIBED, W, WF, WFX, WITHOUT_AUTH, WX};
 
 /// A command.
 pub(crate) struct Row {
@@ -58,16 +62,17 @@ impl Row {
     }
 
     pub(crate) fn flag_names(&self) -> Vec<&'static str> {
+        let takes_space = self.flags & (flag::WRITE | flag::FREES) == flag::WRITE;
         [
-            (flag::WRITE, "write"),
-            (flag::READ, "readonly"),
-            (flag::WRITE, "denyoom"),
-            (flag::ADMIN, "admin"),
-            (flag::FAST, "fast"),
-            (flag::WITHOUT_AUTH, "no_auth"),
+            (self.flags & flag::WRITE != 0, "write"),
+            (self.flags & flag::READ != 0, "readonly"),
+            (takes_space, "denyoom"),
+            (self.flags & flag::ADMIN != 0, "admin"),
+            (self.flags & flag::FAST != 0, "fast"),
+            (self.flags & flag::WITHOUT_AUTH != 0, "no_auth"),
         ]
         .into_iter()
-        .filter(|(bit, _)| self.flags & bit != 0)
+        .filter(|(has, _)| *has)
         .map(|(_, name)| name)
         .collect()
     }
@@ -106,8 +111,8 @@ rows! {
         "decr" 2 WF, [1 1 1], s::decr, "Subtract one";
         "decrby" 3 WF, [1 1 1], s::decrby, "Subtract a number";
         "get" 2 RF, [1 1 1], s::get, "The value of a key";
-        "getdel" 2 WF, [1 1 1], s::getdel, "The value of a key, which is removed";
-        "getex" -2 WF, [1 1 1], s::getex, "The value of a key, and when it expires from now on";
+        "getdel" 2 WFX, [1 1 1], s::getdel, "The value of a key, which is removed";
+        "getex" -2 WFX, [1 1 1], s::getex, "The value of a key, and when it expires from now on";
         "getrange" 4 R, [1 1 1], s::getrange, "A part of a value";
         "getset" 3 WF, [1 1 1], s::getset, "Set a value and return the old one";
         "incr" 2 WF, [1 1 1], s::incr, "Add one";
@@ -133,7 +138,7 @@ rows! {
         "setbit" 4 W, [1 1 1], b::setbit, "Set a bit";
     }
     "hash" {
-        "hdel" -3 WF, [1 1 1], h::hdel, "Remove fields";
+        "hdel" -3 WFX, [1 1 1], h::hdel, "Remove fields";
         "hexists" 3 RF, [1 1 1], h::hexists, "Whether a field is there";
         "hget" 3 RF, [1 1 1], h::hget, "The value of a field";
         "hgetall" 2 R, [1 1 1], h::hgetall, "All fields with their values";
@@ -152,17 +157,17 @@ rows! {
     }
     "generic" {
         "copy" -3 W, [1 2 1], k::copy, "Copy a key";
-        "del" -2 W, [1 -1 1], k::del, "Remove keys";
+        "del" -2 WX, [1 -1 1], k::del, "Remove keys";
         "exists" -2 RF, [1 -1 1], k::exists, "How many of some keys are there";
-        "expire" -3 WF, [1 1 1], k::expire_in, "Let a key expire in some seconds";
-        "expireat" -3 WF, [1 1 1], k::expireat, "Let a key expire at a time in seconds";
+        "expire" -3 WFX, [1 1 1], k::expire_in, "Let a key expire in some seconds";
+        "expireat" -3 WFX, [1 1 1], k::expireat, "Let a key expire at a time in seconds";
         "expiretime" 2 RF, [1 1 1], k::expiretime, "When a key expires, in seconds";
         "keys" 2 R, [0 0 0], k::keys, "All keys that match a pattern";
         "move" 3 WF, [1 1 1], k::move_to, "Move a key to another database";
         "object" -2 R, [2 2 1], k::object, "How a value is kept";
-        "persist" 2 WF, [1 1 1], k::persist, "Let a key expire no more";
-        "pexpire" -3 WF, [1 1 1], k::pexpire, "Let a key expire in some milliseconds";
-        "pexpireat" -3 WF, [1 1 1], k::pexpireat, "Let a key expire at a time in milliseconds";
+        "persist" 2 WFX, [1 1 1], k::persist, "Let a key expire no more";
+        "pexpire" -3 WFX, [1 1 1], k::pexpire, "Let a key expire in some milliseconds";
+        "pexpireat" -3 WFX, [1 1 1], k::pexpireat, "Let a key expire at a time in milliseconds";
         "pexpiretime" 2 RF, [1 1 1], k::pexpiretime, "When a key expires, in milliseconds";
         "pttl" 2 RF, [1 1 1], k::pttl, "The milliseconds until a key expires";
         "randomkey" 1 R, [0 0 0], k::randomkey, "Some key";
@@ -172,7 +177,7 @@ rows! {
         "touch" -2 RF, [1 -1 1], k::exists, "How many of some keys are there";
         "ttl" 2 RF, [1 1 1], k::ttl, "The seconds until a key expires";
         "type" 2 RF, [1 1 1], k::type_of, "The type of a value";
-        "unlink" -2 WF, [1 -1 1], k::del, "Remove keys";
+        "unlink" -2 WFX, [1 -1 1], k::del, "Remove keys";
         "wait" 3 0, [0 0 0], i::wait, "Wait for replicas, of which there are none";
     }
     "transactions" {
@@ -207,8 +212,8 @@ rows! {
         "command" -1 0, [0 0 0], i::command, "About commands";
         "config" -2 ADMIN, [0 0 0], cf::config, "Settings";
         "dbsize" 1 RF, [0 0 0], k::dbsize, "How many keys there are";
-        "flushall" -1 W, [0 0 0], k::flushall, "Remove all keys of all databases";
-        "flushdb" -1 W, [0 0 0], k::flushdb, "Remove all keys";
+        "flushall" -1 WX, [0 0 0], k::flushall, "Remove all keys of all databases";
+        "flushdb" -1 WX, [0 0 0], k::flushdb, "Remove all keys";
         "info" -1 0, [0 0 0], i::info, "About the server";
         "lastsave" 1 F, [0 0 0], i::lastsave, "Now: every write is durable";
         "memory" -2 R, [0 0 0], i::memory, "The space a key takes";

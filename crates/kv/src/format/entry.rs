@@ -6,9 +6,13 @@
 //! | 4 | 1 | type: 1 string, 2 hash, 3 hash with an index |
 //! | 5 | 1 | bit 0: the key expires |
 //! | 6 | 2 | class of the slot, or 65535: a run |
-//! | 8 | 8 | length of the value |
-//! | 16 | 8 | only if it expires: when, in milliseconds since 1970 |
-//! | | | key, then value |
+//! | 8 | 4 | length of the value |
+//! | 12 | 4 | checksum, see below |
+//! | 16 | | key, then value |
+//! | end - 8 | 8 | only if it expires: when, in milliseconds since 1970; `end` is that of the slot or run |
+//!
+//! An entry in a database leaves these last 8 bytes free also while it does not expire, so that
+//! EXPIRE needs no space.
 //!
 //! The value of a hash (2): 4 bytes with the number of its fields; for each of them 4 bytes with the
 //! length of its name, 4 with that of its value, name, value. The value of a hash with an index (3):
@@ -17,6 +21,17 @@
 //!
 //! What is behind the value in the slot may hold anything: an APPEND puts its bytes there before
 //! it changes the length.
+//!
+//! # Checksum
+//! Of XXH3-64 hashes that are combined with XOR, the high 32 bits XOR the low ones:
+//! - of bytes 0-7 (with bit 0 of byte 5 as zero) and the value's length as 8 bytes; its seed is the
+//!   key's hash;
+//! - of each 4096 bytes of the value; the seed is the number of the part, from 0;
+//! - only if the key expires: of the time's 8 bytes, with the seed 2^64 - 1.
+//!
+//! So an APPEND hashes what it adds and at most 4095 bytes more, an EXPIRE only the time.
+
+use tiersmith_pmem::hash_bytes;
 
 use super::class;
 
@@ -32,6 +47,14 @@ pub mod kind {
 
 /// The longest key and the longest string value, as in Redis.
 pub const LENGTH_MAX: u64 = 512 << 20;
+/// Bytes before the key.
+pub const HEAD: u64 = 16;
+/// Bytes of the time at the end of an entry that expires.
+pub const TIME: u64 = 8;
+/// Bytes of a value that one hash of its checksum covers.
+pub const PART: u64 = 4096;
+
+const EXPIRES: u64 = 1 << 40;
 
 /// The first words of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,81 +67,101 @@ pub struct Header {
     pub class: u16,
     /// Length of the value.
     pub value_len: u64,
+    /// The checksum.
+    pub sum: u32,
     /// When the key expires, in milliseconds since 1970.
     pub expires: Option<u64>,
 }
 
 impl Header {
-    /// Bytes before the key.
-    #[inline]
-    pub fn bytes(&self) -> u64 {
-        16 + if self.expires.is_some() { 8 } else { 0 }
-    }
-
     /// Where the value begins in the entry.
     #[inline]
     pub fn value_at(&self) -> u64 {
-        self.bytes() + self.key_len
+        HEAD + self.key_len
     }
 
-    /// Bytes of the entry that mean something.
+    /// Bytes of the entry up to the value's end.
     #[inline]
     pub fn total(&self) -> u64 {
         self.value_at() + self.value_len
     }
 
-    /// The bytes before the key: three words, of which the last counts only if the key expires.
-    pub fn encode(&self) -> [u8; 24] {
-        let first = self.key_len
-            | u64::from(self.kind) << 32
-            | u64::from(self.expires.is_some()) << 40
-            | u64::from(self.class) << 48;
-        let mut bytes = [0; 24];
-        bytes[..8].copy_from_slice(&first.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.value_len.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.expires.unwrap_or(0).to_le_bytes());
-        bytes
+    /// The first two words.
+    pub fn words(&self) -> [u64; 2] {
+        let first = self.first() | if self.expires.is_some() { EXPIRES } else { 0 };
+        [first, self.value_len | u64::from(self.sum) << 32]
     }
 
-    /// From the first three words, of which the last is asked for only if the key expires.
+    fn first(&self) -> u64 {
+        self.key_len | u64::from(self.kind) << 32 | u64::from(self.class) << 48
+    }
+
+    /// From the first two words; the time is asked for only if the key expires.
     #[inline]
-    pub fn decode(first: u64, value_len: u64, expires: impl FnOnce() -> u64) -> Header {
+    pub fn decode(words: [u64; 2], expires: impl FnOnce() -> u64) -> Header {
+        let [first, second] = words;
         Header {
             key_len: first & 0xffff_ffff,
             kind: (first >> 32 & 0xff) as u8,
             class: (first >> 48) as u16,
-            value_len,
-            expires: (first >> 40 & 1 == 1).then(expires),
+            value_len: second & 0xffff_ffff,
+            sum: (second >> 32) as u32,
+            expires: (first & EXPIRES != 0).then(expires),
         }
     }
 
-    /// Whether it can be one: what follows from it lies in the slot it names.
+    /// The part of the checksum that comes from the header and the key.
+    #[inline]
+    pub fn sum_of_head(&self, key_hash: u64) -> u32 {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.first().to_le_bytes());
+        bytes[8..].copy_from_slice(&self.value_len.to_le_bytes());
+        fold(hash_bytes(&bytes, key_hash))
+    }
+
+    /// Whether it can be one, as far as its own words tell.
+    #[inline]
     pub fn is_possible(&self) -> bool {
         let room = match u8::try_from(self.class) {
             Ok(class) if class < class::COUNT => class::size(class),
-            Ok(_) => return false,
             Err(_) if self.class == class::RUN => u64::MAX,
-            Err(_) => return false,
+            _ => return false,
         };
+        let time = if self.expires.is_some() { TIME } else { 0 };
         (kind::STRING..=kind::HASH_INDEXED).contains(&self.kind)
             && self.key_len <= LENGTH_MAX
             && self.value_len <= LENGTH_MAX
-            && self.total() <= room
+            && self.total() + time <= room
     }
+}
+
+#[inline]
+fn fold(hash: u64) -> u32 {
+    (hash >> 32) as u32 ^ hash as u32
+}
+
+/// The part of the checksum that comes from part `number` of the value.
+#[inline]
+pub fn sum_of_part(hash: impl FnOnce(u64) -> u64, number: u64) -> u32 {
+    fold(hash(number))
+}
+
+/// The part of the checksum that comes from the time.
+#[inline]
+pub fn sum_of_time(expires: Option<u64>) -> u32 {
+    expires.map_or(0, |at| fold(hash_bytes(&at.to_le_bytes(), u64::MAX)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::word_of;
 
     #[test]
     fn a_header_comes_back_as_it_was_written() {
         for expires in [None, Some(1_700_000_000_000)] {
-            let header = Header { key_len: 11, kind: kind::STRING, class: 3, value_len: 21, expires };
-            let bytes = header.encode();
-            let words = [0, 8, 16].map(|at| word_of(&bytes, at));
-            assert_eq!(Header::decode(words[0], words[1], || words[2]), header);
+            let header =
+                Header { key_len: 11, kind: kind::STRING, class: 3, value_len: 21, sum: 77, expires };
+            assert_eq!(Header::decode(header.words(), || expires.unwrap_or(0)), header);
             assert!(header.is_possible());
             assert!(!Header { value_len: 70, ..header }.is_possible());
         }

@@ -1,4 +1,4 @@
-//! The bytes on the medium, version 1: the only place that turns them into numbers and back.
+//! The bytes on the medium, version 2: the only place that turns them into numbers and back.
 //!
 //! Everything is little-endian. A reference is an offset from the start of the medium, never an
 //! address. Format and meaning of what is *inside* an entry are in [`entry`], of the log's records
@@ -19,7 +19,7 @@
 //! | from | bytes | what |
 //! |---|---|---|
 //! | 0 | 8 | `TSMITHKV` |
-//! | 8 | 4 | version: 1 |
+//! | 8 | 4 | version: 2 |
 //! | 12 | 4 | zero |
 //! | 16 | 16 | random name of this medium |
 //! | 32 | 8 | length of the medium |
@@ -113,7 +113,7 @@ pub const FIRST_BUCKETS: u64 = 16;
 pub const LOG_MIN: u64 = 4096;
 
 const MAGIC: [u8; 8] = *b"TSMITHKV";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What the superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +152,8 @@ pub enum Unfit {
 impl Superblock {
     /// Lays out a medium of `len` bytes; nothing if it is too small for one unit.
     pub fn plan(len: u64, log_bytes: u64, name: [u8; 16], hash_seed: u64) -> Option<Superblock> {
-        let log_bytes = log_bytes.max(LOG_MIN).next_multiple_of(4096);
-        let table_at = LOG + 2 * log_bytes;
+        let log_bytes = log_bytes.max(LOG_MIN).checked_next_multiple_of(4096)?;
+        let table_at = log_bytes.checked_mul(2)?.checked_add(LOG)?;
         let mut units = len.checked_sub(table_at)? / (UNIT + 8);
         let heap_of = |units: u64| (table_at + 8 * units).next_multiple_of(UNIT);
         while units > 0 && heap_of(units) + units * UNIT > len {

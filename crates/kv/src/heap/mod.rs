@@ -23,18 +23,22 @@
 //! words of both, older first, and reads the unit table: 8 bytes for 64 KiB. It looks at no key.
 //!
 //! Deliberately absent: threads (one owner), growth, what the bytes mean. Read next: `alloc.rs`,
-//! `recover.rs`.
+//! `recover.rs`; `damage.rs` says what happens when the medium holds what it cannot hold.
 
 mod alloc;
+mod damage;
 mod overlay;
 mod recover;
 mod units;
 
+use std::cell::RefCell;
+
 use tiersmith_pmem::{Mapping, hash_bytes};
 
 use crate::format::record::{self, HEADER};
-use crate::format::{Superblock, UNIT, USED};
+use crate::format::{ROOTS, Superblock, UNIT, USED};
 use crate::planted::Planted;
+pub use damage::Damage;
 use overlay::Overlay;
 use units::Units;
 
@@ -87,6 +91,10 @@ pub struct Heap {
     /// Units with the body of the commit of this number.
     kept: Vec<(u64, u64, u64)>,
     planted: Planted,
+    /// What was found damaged and nobody has dealt with yet.
+    noted: RefCell<Option<Damage>>,
+    /// What makes further changes dangerous.
+    broken: Option<String>,
 }
 
 impl std::fmt::Debug for Heap {
@@ -97,30 +105,65 @@ impl std::fmt::Debug for Heap {
 
 /// Reading.
 impl Heap {
-    /// The word at `at`, as this transaction sees it.
+    /// The word at `at`, as this transaction sees it; zero and a note where there is none.
     #[inline]
     pub fn word(&self, at: u64) -> u64 {
-        self.overlay.get(at).unwrap_or_else(|| self.map.load_u64(at))
+        match self.overlay.get(at) {
+            Some(word) => word,
+            None if self.is_word(at) => self.map.load_u64(at),
+            None => self.note_outside(at, 8),
+        }
     }
 
-    /// Copies bytes that are never changed as words.
+    /// Whether a word can be at `at`.
+    #[inline]
+    pub(super) fn is_word(&self, at: u64) -> bool {
+        at.is_multiple_of(8) && at <= self.plan.len - 8
+    }
+
+    /// Copies bytes that are never changed as words; nothing and a note where there are none.
     #[inline]
     pub fn read(&self, at: u64, into: &mut [u8]) {
-        self.map.read(at, into);
+        if self.is_inside(at, into.len() as u64) {
+            self.map.read(at, into);
+        } else {
+            self.note_outside(at, into.len() as u64);
+        }
     }
 
     /// Appends such bytes to `into`.
     #[inline]
     pub fn read_to(&self, at: u64, len: u64, into: &mut Vec<u8>) {
+        if !self.is_inside(at, len) {
+            self.note_outside(at, len);
+            return;
+        }
         let before = into.len();
         into.resize(before + len as usize, 0);
         self.map.read(at, &mut into[before..]);
     }
 
+    /// The hash of such bytes.
+    #[inline]
+    pub fn hash_at(&self, at: u64, len: u64, seed: u64) -> u64 {
+        if self.is_inside(at, len) {
+            self.map.hash(at, len as usize, seed)
+        } else {
+            self.note_outside(at, len)
+        }
+    }
+
+    #[inline]
+    fn is_inside(&self, at: u64, len: u64) -> bool {
+        at <= self.plan.len && len <= self.plan.len - at
+    }
+
     /// A hint that a line will be read.
     #[inline]
     pub fn prefetch(&self, at: u64) {
-        self.map.prefetch_for_read(at, 64);
+        if self.is_inside(at, 64) {
+            self.map.prefetch_for_read(at, 64);
+        }
     }
 
     /// The hash of a key.
@@ -175,14 +218,23 @@ impl Heap {
             !self.ranges.iter().any(|(from, len)| *from <= at && at < from + len),
             "BUG: a word at {at} in bytes whose checksum is in the record"
         );
-        self.overlay.set(at, value);
+        self.change(at, value);
     }
 
     /// Changes a word within bytes from [`Heap::fresh`]. It costs a fence if the transaction has
     /// such bytes: their checksum would no longer fit.
     pub fn set_within(&mut self, at: u64, value: u64) {
         self.fence_ahead = true;
-        self.overlay.set(at, value);
+        self.change(at, value);
+    }
+
+    #[inline]
+    fn change(&mut self, at: u64, value: u64) {
+        if self.is_word(at) && at >= ROOTS {
+            self.overlay.set(at, value);
+        } else {
+            self.note_outside(at, 8);
+        }
     }
 
     /// Adds to a word of the roots or of a database.
@@ -255,15 +307,20 @@ impl Heap {
     /// # Errors
     /// There is no space for its record; the caller takes something back.
     pub fn make_room_for_record(&mut self) -> Result<(), Full> {
-        let units = self.record_bytes().div_ceil(UNIT);
         if self.record_bytes() <= self.plan.log_bytes {
             return Ok(());
         }
+        let lines = self.overlay.lines().iter().map(|line| 8 + u64::from(line.mask.count_ones()) * 8);
+        // What is given back changes a word of a bitmap, and one of the unit table at most.
+        let given_back = self.frees.len() as u64 * 32;
+        let bytes = HEADER as u64 + lines.sum::<u64>() + given_back + self.ranges.len() as u64 * 16;
+        let units = bytes.div_ceil(UNIT);
         if let Some((first, had)) = self.body_units.take_if(|(_, had)| *had < units) {
             self.units.give(first, had);
         }
         if self.body_units.is_none() {
-            self.body_units = Some((self.units.take(units, 1).ok_or(Full)?, units));
+            // For a moment only, so the reserve may be used.
+            self.body_units = Some((self.units.take_any(units, 1).ok_or(Full)?, units));
         }
         Ok(())
     }
@@ -330,7 +387,7 @@ impl Heap {
         let inline = body.len() as u64 <= self.plan.log_bytes;
         if !inline && self.body_units.is_none() {
             let units = (body.len() as u64).div_ceil(UNIT);
-            self.body_units = self.units.take(units, 1).map(|first| (first, units));
+            self.body_units = self.units.take_any(units, 1).map(|first| (first, units));
         }
         let body_at = match self.body_units {
             Some((first, _)) if !inline => self.plan.unit_at(first),

@@ -15,6 +15,8 @@
 //! same two records again. With the body of the newer one overwritten only the older one would
 //! count, and would undo what the newer one changed.
 
+use std::cell::RefCell;
+
 use tiersmith_pmem::Mapping;
 
 use super::Heap;
@@ -171,6 +173,8 @@ impl Heap {
             body_units: None,
             kept: Vec::new(),
             planted,
+            noted: RefCell::new(None),
+            broken: None,
         }
     }
 
@@ -194,7 +198,9 @@ impl Heap {
                 }
                 Unit::Run(units) => units,
             };
-            if units > self.plan.units - unit {
+            if units > self.plan.units - unit
+                || matches!(Unit::decode(word), Some(Unit::Slab(_))) && !unit.is_multiple_of(units)
+            {
                 return Err(damaged());
             }
             unit += units;

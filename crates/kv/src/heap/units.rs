@@ -31,7 +31,14 @@ pub(super) struct Units {
     pub(super) classes: Vec<Class>,
     /// One bit a unit: it is among the candidates of its class.
     listed: Vec<u64>,
+    /// Whether the reserve may be used.
+    reserve_open: bool,
 }
+
+/// One of so many units is kept in reserve.
+const RESERVE_SHARE: u64 = 32;
+/// Units that are enough of a reserve.
+const RESERVE_MOST: u64 = 256;
 
 impl Units {
     /// None free.
@@ -45,6 +52,7 @@ impl Units {
             hint: 0,
             classes: vec![class; usize::from(COUNT)],
             listed: vec![0; words],
+            reserve_open: false,
         }
     }
 
@@ -67,8 +75,24 @@ impl Units {
         self.hint = self.hint.min((first / 64) as usize);
     }
 
-    /// Takes `units` free ones that follow each other, the first at a multiple of `align`.
+    pub(super) fn open_reserve(&mut self, open: bool) {
+        self.reserve_open = open;
+    }
+
+    pub(super) fn is_reserve_open(&self) -> bool {
+        self.reserve_open
+    }
+
+    /// Takes `units` free ones that follow each other, the first at a multiple of `align`; the
+    /// reserve only while it is open.
     pub(super) fn take(&mut self, units: u64, align: u64) -> Option<u64> {
+        let reserve = (self.count / RESERVE_SHARE).min(RESERVE_MOST);
+        let reserve = if self.reserve_open { 0 } else { reserve };
+        if units.saturating_add(reserve) > self.free_count { None } else { self.take_any(units, align) }
+    }
+
+    /// The same, also from the reserve.
+    pub(super) fn take_any(&mut self, units: u64, align: u64) -> Option<u64> {
         if units > self.free_count {
             return None;
         }

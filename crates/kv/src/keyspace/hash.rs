@@ -48,6 +48,10 @@ impl Keyspace {
     /// Where the index of a hash is.
     pub(super) fn node_of(&self, found: &Found) -> u64 {
         let bytes = self.value(found);
+        // A value that is not what was written leads nowhere.
+        if self.heap.is_noted() || bytes.len() != 8 {
+            return 0;
+        }
         bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
     }
 
@@ -139,7 +143,7 @@ impl Keyspace {
             }
         }
         let added = (fields.len() - before) as u64;
-        self.put(db, key, kind::HASH, &[&pack(&fields)], expires)?;
+        self.put(db, key, kind::HASH, &pack(&fields), expires)?;
         Ok(added)
     }
 
@@ -172,7 +176,7 @@ impl Keyspace {
             if fields.is_empty() {
                 self.unlink(db, key, found);
             } else if removed > 0 {
-                self.put(db, key, kind::HASH, &[&pack(&fields)], found.header.expires)?;
+                self.put(db, key, kind::HASH, &pack(&fields), found.header.expires)?;
             }
         }
         Ok(removed)
@@ -189,11 +193,11 @@ impl Keyspace {
             return Ok(());
         }
         let value = self.value(found);
-        self.put(db, key, found.header.kind, &[&value], found.header.expires)
+        self.put(db, key, found.header.kind, &value, found.header.expires)
     }
 
     fn put_field(&mut self, node: u64, field: &[u8], value: &[u8]) -> Result<(), Full> {
-        let put = Put { kind: kind::STRING, value: &[value], expires: None, slack: 0, goes_on: false };
+        let put = Put { kind: kind::STRING, value, expires: None, slack: 0, goes_on: false };
         self.put_into(node, field, &put)
     }
 
@@ -212,7 +216,7 @@ impl Keyspace {
         for (field, value) in fields {
             self.put_field(node, field, value)?;
         }
-        self.put(db, key, kind::HASH_INDEXED, &[&node.to_le_bytes()], expires)?;
+        self.put(db, key, kind::HASH_INDEXED, &node.to_le_bytes(), expires)?;
         Ok(node)
     }
 }

@@ -5,15 +5,17 @@
 use smallvec::SmallVec;
 
 use super::{Found, Keyspace};
-use crate::format::entry::Header;
+use crate::format::entry::{HEAD, Header, TIME};
 use crate::format::{
     BUCKETS, CHUNKS, DIRECTORIES, DIRECTORIES_AT, FIRST_BUCKETS, IndexWord, LOG, WORDS, bucket_of, class,
 };
-use crate::heap::Full;
+use crate::heap::{Damage, Full};
 use crate::planted::Planted;
 
 /// Keys for each bucket, on average, beyond which the index grows.
 const LOAD: u64 = 4;
+/// Buckets of a chain, of which no index has so many.
+const CHAIN_MAX: u32 = 10_000;
 /// The class of overflow buckets: 64 bytes.
 pub(super) const OVERFLOW: u8 = 2;
 /// The class of trash nodes: 256 bytes.
@@ -30,10 +32,33 @@ impl Keyspace {
         self.heap.word(directory + chunk % CHUNKS * 8) + bucket % BUCKETS * 64
     }
 
+    /// Buckets of the index at `base`; none and a note if there cannot be so many.
+    #[inline]
+    pub(super) fn buckets(&self, base: u64) -> u64 {
+        // Nothing is at 0, where a damaged hash leads.
+        let buckets = if base == 0 { 0 } else { self.heap.word(base) };
+        if buckets > DIRECTORIES * CHUNKS * BUCKETS {
+            self.heap.note(Damage::Structure(format!("the index at {base} says it has {buckets} buckets")));
+            return 0;
+        }
+        buckets
+    }
+
+    /// The bucket that follows in a chain; none and a note if the chain has no end.
+    #[inline]
+    pub(super) fn next_bucket(&self, bucket: u64, length: &mut u32) -> u64 {
+        *length += 1;
+        if *length > CHAIN_MAX {
+            self.heap.note(Damage::Structure(format!("the bucket at {bucket} is in an endless chain")));
+            return 0;
+        }
+        self.heap.word(bucket + WORDS * 8)
+    }
+
     /// Where the index words are of a bucket and its overflow buckets, with their contents.
     pub(super) fn words_of(&self, bucket_at: u64) -> SmallVec<[(u64, IndexWord); 8]> {
         let mut words = SmallVec::new();
-        let mut at = bucket_at;
+        let (mut at, mut length) = (bucket_at, 0);
         while at != 0 {
             for word in 0..WORDS {
                 let value = self.heap.word(at + word * 8);
@@ -41,16 +66,26 @@ impl Keyspace {
                     words.push((at + word * 8, IndexWord(value)));
                 }
             }
-            at = self.heap.word(at + WORDS * 8);
+            at = self.next_bucket(at, &mut length);
         }
         words
     }
 
-    /// The header of the entry at `at`.
+    /// The header of the entry at `at`; of an empty one, with a note, if there can be none.
     #[inline]
     pub(super) fn header(&self, at: u64) -> Header {
         let heap = &self.heap;
-        Header::decode(heap.word(at), heap.word(at + 8), || heap.word(at + 16))
+        let words = [heap.word(at), heap.word(at + 8)];
+        let time = || {
+            let end = at + self.room_of(at, (words[0] >> 48) as u16);
+            heap.word(end.saturating_sub(TIME))
+        };
+        let header = Header::decode(words, time);
+        if header.is_possible() && at > LOG {
+            return header;
+        }
+        heap.note(Damage::Structure(format!("no entry can be at {at}: its first word is {:#x}", words[0])));
+        Header::decode([0, 0], || 0)
     }
 
     /// Whether the entry's key is `key`.
@@ -61,22 +96,23 @@ impl Keyspace {
         }
         let mut short = [0; 64];
         if let Some(short) = short.get_mut(..key.len()) {
-            self.heap.read(at + header.bytes(), short);
+            self.heap.read(at + HEAD, short);
             return short == key;
         }
         let mut long = Vec::new();
-        self.heap.read_to(at + header.bytes(), header.key_len, &mut long);
+        self.heap.read_to(at + HEAD, header.key_len, &mut long);
         long == key
     }
 
     /// The entry of a key, expired or not.
     #[inline]
     pub(super) fn find(&self, base: u64, key: &[u8], hash: u64) -> Option<Found> {
-        let buckets = self.heap.word(base);
+        let buckets = self.buckets(base);
         if buckets == 0 {
             return None;
         }
         let mut bucket = self.bucket_at(base, bucket_of(hash, buckets));
+        let mut length = 0;
         while bucket != 0 {
             for word in 0..WORDS {
                 let slot = bucket + word * 8;
@@ -85,21 +121,21 @@ impl Keyspace {
                     let at = value.entry();
                     let header = self.header(at);
                     if self.is_key(at, &header, key) {
-                        return Some(Found { slot, at, header });
+                        return Some(Found { slot, at, hash, header });
                     }
                 }
             }
-            bucket = self.heap.word(bucket + WORDS * 8);
+            bucket = self.next_bucket(bucket, &mut length);
         }
         None
     }
 
     /// Puts a word into the index, whose key is not in it.
     pub(super) fn insert(&mut self, base: u64, hash: u64, word: IndexWord) -> Result<(), Full> {
-        if self.heap.word(base) == 0 {
+        if self.buckets(base) == 0 {
             self.make_index(base)?;
         }
-        let bucket = self.bucket_at(base, bucket_of(hash, self.heap.word(base)));
+        let bucket = self.bucket_at(base, bucket_of(hash, self.buckets(base).max(1)));
         self.add_word(bucket, word)?;
         if self.heap.planted().is(Planted::CountLater) {
             self.heap.commit();
@@ -108,7 +144,7 @@ impl Keyspace {
         if word.expires() {
             self.heap.add(base + 16, 1);
         }
-        if self.heap.word(base + 8) > LOAD * self.heap.word(base) {
+        if self.heap.word(base + 8) > LOAD * self.buckets(base) {
             let before = self.heap.savepoint();
             // An index that cannot grow goes on, with longer buckets.
             if self.split(base).is_err() {
@@ -120,13 +156,13 @@ impl Keyspace {
 
     /// Puts a word into the first free place of a bucket.
     fn add_word(&mut self, bucket: u64, word: IndexWord) -> Result<(), Full> {
-        let mut at = bucket;
+        let (mut at, mut length) = (bucket, 0);
         loop {
             if let Some(slot) = (0..WORDS).map(|slot| at + slot * 8).find(|slot| self.heap.word(*slot) == 0) {
                 self.heap.set(slot, word.0);
                 return Ok(());
             }
-            let next = self.heap.word(at + WORDS * 8);
+            let next = self.next_bucket(at, &mut length);
             if next == 0 {
                 let more = self.heap.alloc_slot(OVERFLOW)?;
                 self.heap.set(more, word.0);
@@ -172,8 +208,8 @@ impl Keyspace {
 
     /// Adds one bucket, which takes its entries from another one.
     fn split(&mut self, base: u64) -> Result<(), Full> {
-        let buckets = self.heap.word(base);
-        if buckets >= DIRECTORIES * CHUNKS * BUCKETS {
+        let buckets = self.buckets(base);
+        if buckets == 0 || buckets >= DIRECTORIES * CHUNKS * BUCKETS {
             return Err(Full);
         }
         if buckets.is_multiple_of(BUCKETS) {
@@ -187,17 +223,12 @@ impl Keyspace {
             let goes = word.hash_bit(bit).unwrap_or_else(|| {
                 let header = self.header(word.entry());
                 let mut key = Vec::new();
-                self.heap.read_to(word.entry() + header.bytes(), header.key_len, &mut key);
+                self.heap.read_to(word.entry() + HEAD, header.key_len, &mut key);
                 self.heap.hash(&key) >> bit & 1 == 1
             });
             if goes { go.push(word.0) } else { stay.push(word.0) }
         }
-        let mut more = self.heap.word(from + WORDS * 8);
-        while more != 0 {
-            let next = self.heap.word(more + WORDS * 8);
-            self.heap.free_slot(more, OVERFLOW);
-            more = next;
-        }
+        self.free_chain(from);
         self.fill(from, &stay)?;
         if self.heap.planted().is(Planted::SplitInTwo) {
             self.heap.commit();
@@ -205,6 +236,17 @@ impl Keyspace {
         self.fill(to, &go)?;
         self.heap.set(base, buckets + 1);
         Ok(())
+    }
+
+    /// Frees the overflow buckets of a bucket.
+    pub(super) fn free_chain(&mut self, bucket: u64) {
+        let mut length = 0;
+        let mut more = self.next_bucket(bucket, &mut length);
+        while more != 0 {
+            let next = self.next_bucket(more, &mut length);
+            self.heap.free_slot(more, OVERFLOW);
+            more = next;
+        }
     }
 
     /// Gives a bucket these words and no others.

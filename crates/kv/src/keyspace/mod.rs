@@ -11,9 +11,10 @@ mod index;
 mod trash;
 mod walk;
 
-use crate::format::entry::Header;
-use crate::format::{IndexWord, class, database_at};
-use crate::heap::{Full, Heap};
+use crate::format::entry::{HEAD, Header, PART, TIME, sum_of_part, sum_of_time};
+use crate::format::{IndexWord, LOG, UNIT, class, database_at};
+use crate::heap::{Damage, Full, Heap};
+use tiersmith_pmem::hash_bytes;
 
 /// Bytes up to which an entry is put together in ordinary memory before it is written.
 const TOGETHER: u64 = 4096;
@@ -25,6 +26,8 @@ pub struct Found {
     slot: u64,
     /// Where it is.
     at: u64,
+    /// The hash of its key.
+    hash: u64,
     /// Its first words.
     pub header: Header,
 }
@@ -32,7 +35,7 @@ pub struct Found {
 /// A value to be put.
 struct Put<'a> {
     kind: u8,
-    value: &'a [&'a [u8]],
+    value: &'a [u8],
     expires: Option<u64>,
     /// Room behind it.
     slack: u64,
@@ -132,8 +135,10 @@ impl Keyspace {
         let hash = self.heap.hash(key);
         let found = self.find(database_at(db), key, hash)?;
         if found.header.expires.is_some_and(|at| at <= self.now_ms) {
-            self.unlink(db, key, &found);
-            self.expired += 1;
+            if self.heap.broken().is_none() {
+                self.unlink(db, key, &found);
+                self.expired += 1;
+            }
             return None;
         }
         Some(found)
@@ -145,10 +150,38 @@ impl Keyspace {
             .is_some_and(|found| found.header.expires.is_some_and(|at| at <= self.now_ms))
     }
 
-    /// Appends bytes `from..to` of a value to `into`.
+    /// Appends bytes `from..to` of a value to `into`. If that is all of it, or the value is small,
+    /// it has its checksum, or the damage is noted.
     #[inline]
     pub fn read_value(&self, found: &Found, from: u64, to: u64, into: &mut Vec<u8>) {
+        let len = found.header.value_len;
+        if (to - from == len || len <= PART) && !self.is_whole(found) {
+            self.note_value(found);
+        }
         self.heap.read_to(found.at + found.header.value_at() + from, to - from, into);
+    }
+
+    /// Whether an entry has its checksum.
+    #[inline]
+    fn is_whole(&self, found: &Found) -> bool {
+        let (header, mut at) = (&found.header, found.at + found.header.value_at());
+        let mut sum = header.sum_of_head(found.hash) ^ sum_of_time(header.expires);
+        let (mut left, mut number) = (header.value_len, 0);
+        while left > 0 {
+            let len = left.min(PART);
+            sum ^= sum_of_part(|seed| self.heap.hash_at(at, len, seed), number);
+            (at, left, number) = (at + len, left - len, number + 1);
+        }
+        sum == header.sum
+    }
+
+    #[cold]
+    fn note_value(&self, found: &Found) {
+        let mut key = Vec::new();
+        self.heap.read_to(found.at + HEAD, found.header.key_len.min(64), &mut key);
+        let key = String::from_utf8_lossy(&key).into_owned();
+        let what = format!("the value of {key:?}, at {}, does not have its checksum", found.at);
+        self.heap.note(Damage::Value(what));
     }
 
     /// The value.
@@ -160,9 +193,15 @@ impl Keyspace {
 
     /// Bytes that an entry takes in the tier.
     pub fn room(&self, found: &Found) -> u64 {
-        match u8::try_from(found.header.class) {
-            Ok(class) => class::size(class),
-            Err(_) => self.heap.run_units(found.at) * crate::format::UNIT,
+        self.room_of(found.at, found.header.class)
+    }
+
+    /// Bytes of the slot or run at `at`.
+    #[inline]
+    fn room_of(&self, at: u64, of: u16) -> u64 {
+        match u8::try_from(of) {
+            Ok(class) if class < class::COUNT => class::size(class),
+            _ => self.heap.run_units(at).unwrap_or(0) * UNIT,
         }
     }
 
@@ -175,7 +214,7 @@ impl Keyspace {
         db: u8,
         key: &[u8],
         kind: u8,
-        value: &[&[u8]],
+        value: &[u8],
         expires: Option<u64>,
     ) -> Result<(), Full> {
         let put = Put { kind, value, expires, slack: 0, goes_on: false };
@@ -187,30 +226,33 @@ impl Keyspace {
     /// Puts an entry into the index at `base`, in place of whatever was there.
     fn put_into(&mut self, base: u64, key: &[u8], put: &Put<'_>) -> Result<(), Full> {
         let Put { kind, value, expires, slack, goes_on } = *put;
-        let value_len = value.iter().map(|part| part.len() as u64).sum();
-        let key_len = key.len() as u64;
-        let mut header = Header { key_len, kind, class: 0, value_len, expires };
-        let (at, class) = self.heap.alloc(header.total() + slack)?;
+        let (key_len, value_len) = (key.len() as u64, value.len() as u64);
+        let hash = self.heap.hash(key);
+        let mut header = Header { key_len, kind, class: 0, value_len, sum: 0, expires };
+        // A field does not expire, and a key may.
+        let time = if base < LOG { TIME } else { 0 };
+        let (at, class) = self.heap.alloc(header.total() + time + slack)?;
         header.class = class;
-        let first = header.encode();
-        let first = &first[..header.bytes() as usize];
+        header.sum = header.sum_of_head(hash) ^ sum_of_time(expires);
+        for (number, part) in (0..).zip(value.chunks(PART as usize)) {
+            header.sum ^= sum_of_part(|seed| hash_bytes(part, seed), number);
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
-        scratch.extend_from_slice(first);
+        header.words().iter().for_each(|word| scratch.extend_from_slice(&word.to_le_bytes()));
         scratch.extend_from_slice(key);
         if header.total() <= TOGETHER {
-            value.iter().for_each(|part| scratch.extend_from_slice(part));
+            scratch.extend_from_slice(value);
             self.heap.fresh(at, &scratch);
         } else {
             self.heap.fresh(at, &scratch);
-            let mut part_at = at + header.value_at();
-            for part in value {
-                self.heap.fresh(part_at, part);
-                part_at += part.len() as u64;
-            }
+            self.heap.fresh(at + header.value_at(), value);
+        }
+        if let Some(expires) = expires {
+            let end = at + self.room_of(at, class);
+            self.heap.fresh(end - TIME, &expires.to_le_bytes());
         }
         self.scratch = scratch;
-        let hash = self.heap.hash(key);
         let word = IndexWord::new(at, expires.is_some(), hash);
         match self.find(base, key, hash) {
             Some(old) => {
@@ -230,16 +272,9 @@ impl Keyspace {
     }
 
     /// Puts a value that goes on with what the old one had: its index, if it has one.
-    fn put_on(
-        &mut self,
-        db: u8,
-        key: &[u8],
-        found: &Found,
-        value: &[&[u8]],
-        expires: Option<u64>,
-        slack: u64,
-    ) -> Result<(), Full> {
-        let put = Put { kind: found.header.kind, value, expires, slack, goes_on: true };
+    fn put_on(&mut self, db: u8, key: &[u8], found: &Found, value: &[u8], slack: u64) -> Result<(), Full> {
+        let Header { kind, expires, .. } = found.header;
+        let put = Put { kind, value, expires, slack, goes_on: true };
         self.put_into(database_at(db), key, &put)?;
         self.touch(db, key);
         Ok(())
@@ -251,7 +286,7 @@ impl Keyspace {
     /// There is no space.
     pub fn rename(&mut self, from: (u8, &[u8]), found: &Found, to: (u8, &[u8])) -> Result<(), Full> {
         let value = self.value(found);
-        self.put(to.0, to.1, found.header.kind, &[&value], found.header.expires)?;
+        self.put(to.0, to.1, found.header.kind, &value, found.header.expires)?;
         // The index may have grown, and the entry's word have moved.
         if let Some(found) = self.find(database_at(from.0), from.1, self.heap.hash(from.1)) {
             self.unlink_entry(database_at(from.0), &found);
@@ -266,40 +301,53 @@ impl Keyspace {
     /// There is no space.
     pub fn append(&mut self, db: u8, key: &[u8], found: &Found, more: &[u8]) -> Result<(), Full> {
         let header = &found.header;
-        let len = header.total() + more.len() as u64;
-        if len <= self.room(found) {
-            self.heap.fresh(found.at + header.total(), more);
-            self.heap.set_within(found.at + 8, header.value_len + more.len() as u64);
-            self.touch(db, key);
-            return Ok(());
+        let len = header.total() + TIME + more.len() as u64;
+        if len > self.room(found) {
+            let mut value = self.value(found);
+            value.extend_from_slice(more);
+            return self.put_on(db, key, found, &value, len / 4);
         }
-        let value = self.value(found);
-        self.put_on(db, key, found, &[&value, more], header.expires, len / 4)
+        self.heap.fresh(found.at + header.total(), more);
+        let longer = Header { value_len: header.value_len + more.len() as u64, ..*header };
+        let mut sum = header.sum ^ header.sum_of_head(found.hash) ^ longer.sum_of_head(found.hash);
+        // The last part is another one now.
+        let first = header.value_len / PART;
+        let mut tail = Vec::new();
+        let begun = header.value_len % PART;
+        self.heap.read_to(found.at + header.total() - begun, begun, &mut tail);
+        if begun > 0 {
+            sum ^= sum_of_part(|seed| hash_bytes(&tail, seed), first);
+        }
+        tail.extend_from_slice(more);
+        for (number, part) in (first..).zip(tail.chunks(PART as usize)) {
+            sum ^= sum_of_part(|seed| hash_bytes(part, seed), number);
+        }
+        self.heap.set_within(found.at + 8, Header { sum, ..longer }.words()[1]);
+        self.touch(db, key);
+        Ok(())
     }
 
-    /// Sets when a key expires, or that it does not.
-    ///
-    /// # Errors
-    /// There is no space.
-    pub fn set_expiry(
-        &mut self,
-        db: u8,
-        key: &[u8],
-        found: &Found,
-        expires: Option<u64>,
-    ) -> Result<(), Full> {
-        match (found.header.expires, expires) {
-            (None, None) => Ok(()),
-            (Some(_), Some(at)) => {
-                self.heap.set_within(found.at + 16, at);
-                self.touch(db, key);
-                Ok(())
-            }
-            _ => {
-                let value = self.value(found);
-                self.put_on(db, key, found, &[&value], expires, 0)
-            }
+    /// Sets when a key expires, or that it does not. This needs no space.
+    pub fn set_expiry(&mut self, db: u8, key: &[u8], found: &Found, expires: Option<u64>) {
+        let old = found.header;
+        if old.expires == expires {
+            return;
         }
+        let end = found.at + self.room(found);
+        let sum = old.sum ^ sum_of_time(old.expires) ^ sum_of_time(expires);
+        let words = Header { sum, expires, ..old }.words();
+        self.heap.set_within(found.at, words[0]);
+        self.heap.set_within(found.at + 8, words[1]);
+        if let Some(at) = expires {
+            self.heap.set_within(end - TIME, at);
+        }
+        let change = i64::from(expires.is_some()) - i64::from(old.expires.is_some());
+        if change != 0 {
+            let word = IndexWord::new(found.at, expires.is_some(), found.hash);
+            self.heap.set(found.slot, word.0);
+            self.heap.add(database_at(db) + 16, change);
+        }
+        self.touch(db, key);
     }
 
     /// Removes a key; whether it was there.

@@ -3,17 +3,18 @@
 //! FLUSHDB moves the words of a database into the trash node that the database has had since its
 //! first key, so it needs no space and takes no time, and can be done in a full tier.
 
-use super::index::{NODE, OVERFLOW};
+use super::index::NODE;
 use super::{Found, Keyspace};
 use crate::format::entry::kind;
-use crate::format::{BUCKETS, CHUNKS, DATABASE, DIRECTORIES_AT, TRASH, WORDS, database_at};
+use crate::format::{BUCKETS, CHUNKS, DATABASE, DIRECTORIES_AT, TRASH, database_at};
+use crate::heap::Damage;
 use crate::planted::Planted;
 
 impl Keyspace {
     /// Takes all keys of a database away.
     pub fn flush(&mut self, db: u8) {
         let base = database_at(db);
-        if self.heap.word(base) == 0 {
+        if self.buckets(base) == 0 {
             return;
         }
         let node = self.heap.word(base + 24);
@@ -70,7 +71,7 @@ impl Keyspace {
 
     /// Whether something is still to be freed.
     pub fn has_trash(&self) -> bool {
-        self.heap.word(TRASH) != 0
+        self.heap.word(TRASH) != 0 && self.heap.broken().is_none()
     }
 
     /// Buckets whose entries are still to be freed, of the first node of the trash.
@@ -89,7 +90,13 @@ impl Keyspace {
             if node == 0 {
                 return;
             }
+            let before = self.heap.savepoint();
             self.free_last_bucket(node);
+            if self.heap.is_noted() {
+                self.heap.take_back(before);
+                self.heap.take_note();
+                return;
+            }
             if self.heap.is_large() {
                 self.heap.commit();
             }
@@ -97,19 +104,17 @@ impl Keyspace {
     }
 
     fn free_last_bucket(&mut self, node: u64) {
-        let bucket = self.heap.word(node) - 1;
+        let Some(bucket) = self.buckets(node).checked_sub(1) else {
+            let what = format!("the trash has the node at {node}, which has no buckets");
+            return self.heap.note(Damage::Structure(what));
+        };
         let at = self.bucket_at(node, bucket);
         for (_, word) in self.words_of(at) {
             let found = self.found(word);
             self.discard_index(&found);
             self.heap.free(found.at, found.header.class);
         }
-        let mut more = self.heap.word(at + WORDS * 8);
-        while more != 0 {
-            let next = self.heap.word(more + WORDS * 8);
-            self.heap.free_slot(more, OVERFLOW);
-            more = next;
-        }
+        self.free_chain(at);
         let chunk = bucket / BUCKETS;
         let directory = self.heap.word(node + DIRECTORIES_AT + chunk / CHUNKS * 8);
         if bucket.is_multiple_of(BUCKETS) {

@@ -1,19 +1,22 @@
 //! Walking over the keys of a database: SCAN, KEYS, RANDOMKEY, and the search for expired ones.
 
 use super::{Found, Keyspace};
+use crate::format::entry::HEAD;
 use crate::format::{DATABASE_COUNT, IndexWord, database_at};
 
 impl Keyspace {
     /// The entry of an index word, without the word's place.
     pub(super) fn found(&self, word: IndexWord) -> Found {
-        Found { slot: 0, at: word.entry(), header: self.header(word.entry()) }
+        let (at, header) = (word.entry(), self.header(word.entry()));
+        let hash = self.heap.hash_at(at + HEAD, header.key_len, self.heap.plan().hash_seed);
+        Found { slot: 0, at, hash, header }
     }
 
     /// The key of an entry.
     fn key(&self, word: IndexWord) -> (Vec<u8>, Found) {
         let found = self.found(word);
         let mut key = Vec::new();
-        self.heap.read_to(found.at + found.header.bytes(), found.header.key_len, &mut key);
+        self.heap.read_to(found.at + HEAD, found.header.key_len, &mut key);
         (key, found)
     }
 
@@ -38,7 +41,7 @@ impl Keyspace {
 
     /// One step over the index at `base`.
     pub(super) fn scan_index(&self, base: u64, cursor: u64, into: &mut Vec<(Vec<u8>, Found)>) -> u64 {
-        let buckets = self.heap.word(base);
+        let buckets = self.buckets(base);
         if buckets == 0 {
             return 0;
         }
@@ -59,17 +62,20 @@ impl Keyspace {
     /// All keys in the index at `base` that have not expired.
     pub(super) fn for_each_in(&self, base: u64, mut each: impl FnMut(&[u8], &Found)) {
         let mut keys = Vec::new();
-        for bucket in 0..self.heap.word(base) {
+        for bucket in 0..self.buckets(base) {
             self.keys_of_bucket(base, bucket, &mut keys);
             for (key, found) in keys.drain(..) {
                 each(&key, &found);
+            }
+            if self.heap.is_noted() {
+                return;
             }
         }
     }
 
     /// Some key that has not expired.
     pub fn random_key(&self, db: u8) -> Option<Vec<u8>> {
-        let buckets = self.heap.word(database_at(db));
+        let buckets = self.buckets(database_at(db));
         if self.is_empty(db) || buckets == 0 {
             return None;
         }
@@ -95,14 +101,22 @@ impl Keyspace {
         for _ in 0..=DATABASE_COUNT {
             let (db, mut bucket) = self.expiry_cursor;
             let base = database_at(db);
-            let count = if self.expiring(db) == 0 { 0 } else { self.heap.word(base) };
+            let count = if self.expiring(db) == 0 { 0 } else { self.buckets(base) };
             while bucket < count && left > 0 {
+                let before = self.heap.savepoint();
                 for (_, word) in self.words_of(self.bucket_at(base, bucket)) {
                     if word.expires() && self.header(word.entry()).expires <= Some(self.now_ms) {
                         let (key, _) = self.key(word);
                         // Removes it.
                         self.get(db, &key);
                     }
+                }
+                if self.heap.is_noted() {
+                    self.heap.take_back(before);
+                    self.heap.take_note();
+                }
+                if self.heap.broken().is_some() {
+                    return 0;
                 }
                 (bucket, left) = (bucket + 1, left - 1);
                 if self.heap.is_large() {
