@@ -148,28 +148,7 @@ const IMPLS_ELSEWHERE: &[(&str, &str)] = &[
 const PMEM_NAMED: &[(&str, usize)] = &[("store/sync/shuttled.rs", 1)];
 
 /// How often a tier's mapping is asked for outside those rooms.
-const MAPPING_ASKED: &[(&str, usize)] = &[
-    ("store/attach.rs", 1),
-    ("store/destage.rs", 2),
-    ("store/door/range.rs", 2),
-    ("store/file/admit.rs", 1),
-    ("store/file/batch.rs", 1),
-    ("store/file/map.rs", 1),
-    ("store/file/mod.rs", 1),
-    ("store/file/read.rs", 3),
-    ("store/file/redo.rs", 5),
-    ("store/file/resize.rs", 2),
-    ("store/file/write.rs", 1),
-    ("store/media_errors.rs", 2),
-    ("store/names.rs", 1),
-    ("store/recover.rs", 3),
-    ("store/slots.rs", 1),
-    ("store/tier/batch.rs", 2),
-    ("store/tier/lane.rs", 6),
-    ("store/tier/mod.rs", 5),
-    ("store/tier/table.rs", 1),
-    ("store/tier/zeroed.rs", 1),
-];
+const MAPPING_ASKED: &[(&str, usize)] = &[];
 
 /// `durable: bool`: durability has three values.
 const DURABLE_BOOL: &[(&str, usize)] = &[];
