@@ -24,6 +24,7 @@ use crate::attached::{AttachedHome, Inner, Opener, Running, spawn_background};
 use crate::error::{Error, MediumError, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
+use crate::ledger::Ledger;
 use crate::lend::place::{BesideMember, LentDir};
 use crate::media_errors::GivenUp;
 use crate::medium::Medium;
@@ -597,7 +598,7 @@ fn refuse_unnoted(sb: &Superblock, note: Option<&[u8; 16]>, path: &Path) -> Resu
     )))
 }
 
-fn people_note(path: &Path, tiers: &[Arc<Tier>]) -> String {
+fn people_note(path: &Path, tiers: &[Arc<Ledger>]) -> String {
     let mut text = format!(
         "The directory {} is attached to fast storage by Tiersmith.\n\
          The newest version of some of its blocks is on that storage only, so the plain files are not a usable\n\

@@ -11,6 +11,7 @@ use crate::file::FileState;
 use crate::file::admit::Admissions;
 use crate::file::resize::Resize;
 use crate::home::{Home, HomeFiles, HomeStat, Named, RenameFlags};
+use crate::ledger::Ledger;
 use crate::lend::Lending;
 use crate::media_errors::GivenUp;
 use crate::medium::Durability;
@@ -21,7 +22,6 @@ use crate::refused::Refused;
 use crate::stats::{RecoveryReport, Stats};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
-use crate::tier::Tier;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) struct Inner {
     pub(crate) home: Arc<dyn Home>,
     /// The files of home that are open.
     pub(crate) home_files: Arc<HomeFiles>,
-    pub(crate) tiers: Vec<Arc<Tier>>,
+    pub(crate) tiers: Vec<Arc<Ledger>>,
     pub(crate) profile: Profile,
     pub(crate) options: Options,
     /// By device and inode number: files with a slot, open or not, and open pass files.

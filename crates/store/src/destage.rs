@@ -16,6 +16,7 @@ use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::format::slot::{DESTAGING, TRUNCATING, encode_time};
 use crate::home::FileTime;
+use crate::ledger::Ledger;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::waits;
@@ -311,7 +312,7 @@ impl Inner {
 
     /// Evicts up to `want` clean blocks from a tier: first those not read since the hand last passed, then any.
     /// Pinned files keep theirs.
-    pub(crate) fn evict(&self, tier: &Arc<crate::tier::Tier>, want: u64) -> u64 {
+    pub(crate) fn evict(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
         let files: Vec<_> = self
             .all_files()
             .into_iter()

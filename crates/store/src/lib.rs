@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! Start reading at [`tier::lane`](crate) (the life of one write is in `ARCHITECTURE.md`), then `file`, `destage`, `recover`.
+//! Start reading at [`ledger::switch`](crate) (the life of one write is in `ARCHITECTURE.md`), then `file`, `destage`, `recover`.
 //! The formats are in `format`, and read a second time by [`check`].
 //!
 //! **Invariants** are numbered in `docs/crash-safety.md`, each with the test that pins it.
@@ -45,6 +45,7 @@ mod file;
 mod format;
 mod handle;
 pub mod home;
+mod ledger;
 mod lend;
 mod media_errors;
 mod medium;

@@ -2,7 +2,7 @@
 //!
 //! | what is unreadable | what happens |
 //! |---|---|
-//! | metadata, at attach | it is read with `pread` ([`Tier::read_checked`]): an error |
+//! | metadata, at attach | it is read with `pread` ([`crate::tier::Tier::read_checked`]): an error |
 //! | a block being destaged | also `pread`: an error names it, it stays `Dirty`, the others go home |
 //! | the same, and the user gave it up | its entry becomes `Home`, and it is listed ([`LostBlock`]) |
 //! | a block that a program reads | SIGBUS ends the process, with an explanation if asked for |
@@ -15,13 +15,13 @@
 use crate::address::{BlockIndex, FRAME, WordAt};
 use crate::attached::{AttachedHome, Inner};
 use crate::error::{Error, MediumError, Result};
-use crate::file::map::Leaf;
 use crate::file::{FileState, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::ledger::Ledger;
+use crate::ledger::map::Leaf;
 use crate::medium::{SigbusWatch, watch_sigbus};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::tier::Tier;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,7 +143,7 @@ impl AttachedHome {
 
 /// What lies at a byte of a member; `None` when the member is not this home's.
 fn what_is_at(inner: &Inner, path: &Path, at: u64) -> Option<String> {
-    let place = |tier: &Arc<Tier>| tier.members.iter().position(|member| member.path == path);
+    let place = |tier: &Arc<Ledger>| tier.members.iter().position(|member| member.path == path);
     let (tier, member) = inner.tiers.iter().find_map(|tier| Some((tier, place(tier)?)))?;
     if at < tier.geometry.data_start[member] {
         return Some("it is metadata of the tier (superblock, records or file table)".into());

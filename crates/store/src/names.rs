@@ -18,24 +18,23 @@ use crate::attached::{Inner, OpenMode};
 use crate::departed::as_home_says;
 use crate::door::times::Times;
 use crate::error::{Error, Result};
-use crate::file::latch::Latch;
-use crate::file::map::{FileMap, Kept};
 use crate::file::scan::Scans;
 use crate::file::{FileState, Meta, Placed};
-use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS, Place, seal_value};
-use crate::format::slot::{Identity, PINNED, SLOT, UNLINKING, encode_path};
+use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS};
+use crate::format::slot::{Identity, PINNED, UNLINKING};
 use crate::home::{FileKind, Found, HomeHandle, HomeStat, Named};
+use crate::ledger::Ledger;
+use crate::ledger::latch::Latch;
+use crate::ledger::map::{FileMap, Kept};
 use crate::lend::Loan;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::slots::NoSlot;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::tier::Tier;
 use crate::tier::alloc::Purpose;
 use crate::tier::table::{Slot, Wanted};
 use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -481,8 +480,7 @@ impl Inner {
         }
         tier.forget_file(placed.id);
         if let Some(slot) = placed.slot.get() {
-            tier.store_word(slot.at, seal_value(tier.seed, 0, Place::Slot(slot.number), 0));
-            tier.fence();
+            tier.free_slot(*slot);
         }
         let mut frames = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
@@ -499,11 +497,11 @@ impl Inner {
         placed.evictions.fetch_add(1, Ordering::AcqRel);
         let purpose = Purpose::Blocks(placed.block_size);
         if placed.class == FileClass::Redo {
-            tier.give_claimed(purpose, frames);
+            tier.give_latched(purpose, frames);
         } else {
             tier.allocator.give(purpose, frames);
         }
-        tier.give_claimed(Purpose::Pages, placed.map.take_pages());
+        tier.give_latched(Purpose::Pages, placed.map.take_pages());
         self.forget_loan(placed);
         tier.table.lock().give(placed.slot.get().map(|slot| slot.number), placed.id);
     }
@@ -587,7 +585,7 @@ impl Inner {
 
 /// A file's part in the tier, in DRAM.
 pub(crate) fn placed(
-    tier: &Arc<Tier>,
+    tier: &Arc<Ledger>,
     id: u64,
     slot: Option<Slot>,
     identity: &Identity,
@@ -617,11 +615,9 @@ pub(crate) fn placed(
     }
 }
 
-/// Rewrites the path hint. A cut leaves no hint, and the file is then found by its inode number.
+/// Rewrites the path hint ([`Ledger::write_path`]).
 pub(crate) fn write_path(placed: &Placed, path: &Path) {
-    let hint = encode_path(path.as_os_str().as_bytes(), placed.tier.seed, placed.id);
-    let Some(slot) = placed.slot.get() else { return };
-    let at = slot.at.plus(SLOT as u64 - hint.len() as u64);
-    placed.tier.write_meta(at, &hint);
-    placed.tier.fence();
+    if let Some(slot) = placed.slot.get() {
+        placed.tier.write_path(*slot, placed.id, path);
+    }
 }

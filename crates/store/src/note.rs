@@ -10,8 +10,8 @@
 use crate::attach::{Guard, Options, TierSpec};
 use crate::error::{Error, Result};
 use crate::home::NoteOf;
+use crate::ledger::Ledger;
 use crate::medium::Medium;
-use crate::tier::Tier;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -226,12 +226,12 @@ impl NoteTier {
 }
 
 impl Note {
-    pub(crate) fn new(attachment: [u8; 16], profile: &str, options: &Options, tiers: &[Arc<Tier>]) -> Self {
+    pub(crate) fn new(attachment: [u8; 16], profile: &str, options: &Options, tiers: &[Arc<Ledger>]) -> Self {
         let member = |path: &Path| {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
             absolute.display().to_string()
         };
-        let shape = |tier: &Tier| {
+        let shape = |tier: &Ledger| {
             let superblock = tier.superblocks.lock()[0].clone();
             Shape {
                 medium: medium_word(match (tier.holds_dirty(), tier.emulated) {

@@ -19,20 +19,17 @@ use crate::address::{BlockIndex, FRAME, Frame, WordAt};
 use crate::attach::Bound;
 use crate::attached::Inner;
 use crate::error::{Error, HomeStamp, Result};
-use crate::file::map::FileMap;
 use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value};
 use crate::format::get_u64;
-use crate::format::record::{
-    self, BATCH_RECORD, BatchHeader, BatchItem, ITEMS_OVERFLOW, LANE_RECORD, LaneRecord, NO_FRAME,
-};
 use crate::format::slot::{
     DESTAGING, Identity, LENT, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path,
     decode_time, loan_of,
 };
 use crate::home::{FileTime, Home, HomeFiles, HomeHandle, HomeStat, is_elsewhere};
+use crate::ledger::Ledger;
+use crate::ledger::map::FileMap;
 use crate::lend::place::{LentDir, Plain, PlainName, path_beside};
-use crate::medium::{BlockMedium, hash_bytes};
 use crate::names;
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
@@ -49,7 +46,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod sentinel;
-mod torn;
 
 /// How long after destaging began a changed modification time still counts as ours. Longer than any round.
 const OURS_FOR_NS: u64 = 120_000_000_000;
@@ -93,10 +89,11 @@ pub(crate) fn recover(
     profile: &Profile,
     bound: Option<&Bound>,
     report: &mut RecoveryReport,
-) -> Result<(Vec<Arc<Tier>>, Vec<Recovered>)> {
+) -> Result<(Vec<Arc<Ledger>>, Vec<Recovered>)> {
     let mut out = Vec::new();
     let mut recovered = Vec::new();
-    for (mut tier, fresh) in tiers {
+    for (tier, fresh) in tiers {
+        let mut tier = Ledger::of(tier);
         // Of all members alike, also after a cut in growing: whoever assembled the tier saw to it.
         let len = tier.superblocks.lock()[0].len;
         let mut census = Census::new(&tier.geometry, len);
@@ -105,8 +102,9 @@ pub(crate) fn recover(
             tier.table.lock().found((0..tier.geometry.slots).rev().collect(), HashSet::new());
         } else {
             tier.claim_extents(&mut census)?;
-            torn::spoil_lines(&tier)?;
-            apply_records(&tier, len, report)?;
+            let replayed = tier.replay(len)?;
+            report.switches_finished += replayed.switches;
+            report.batches_finished += replayed.batches;
             files = read_files(&tier, &mut census, report)?;
         }
         tier.allocator = census.into_allocator();
@@ -132,154 +130,9 @@ pub(crate) fn recover(
     Ok((out, recovered))
 }
 
-// --- step 1 ---
-
-fn read_slot(tier: &Tier, at: WordAt) -> Result<[u8; SLOT]> {
-    let mut bytes = [0; SLOT];
-    tier.read_checked(at, &mut bytes)?;
-    Ok(bytes)
-}
-
-fn apply_records(tier: &Tier, len: u64, report: &mut RecoveryReport) -> Result<()> {
-    let frames = tier.geometry.units(len) * tier.geometry.unit_frames();
-    // To be emptied one group after the other: an older record alone would take its block back to the version before.
-    let mut live: [Vec<u64>; 3] = Default::default();
-    for lane in 0..tier.geometry.lanes {
-        let mut records: Vec<LaneRecord> = Vec::new();
-        for parity in 0..2 {
-            let at = tier.geometry.lane_record_at(lane, parity);
-            let mut bytes = [0; LANE_RECORD];
-            tier.read_checked(WordAt::new(0, at), &mut bytes)?;
-            if get_u64(&bytes, 0) == 0 {
-                continue;
-            }
-            match LaneRecord::decode(&bytes, tier.seed, lane) {
-                Some(record) => records.push(record),
-                None => live[0].push(at),
-            }
-        }
-        records.sort_by_key(|r| r.seq);
-        for (n, record) in records.iter().enumerate() {
-            let group = usize::from(n + 1 == records.len());
-            live[group].push(tier.geometry.lane_record_at(lane, record.seq));
-        }
-        for r in records {
-            let item = BatchItem { at: r.at, word: r.word, block_hash: r.block_hash, block: r.block };
-            let whole = block_is_whole(tier, frames, r.file, &item, r.frames);
-            if whole || tier.planted.is(Planted::SkipBlockChecksum) {
-                if tier.load_checked(r.at)? != r.word {
-                    report.switches_finished += 1;
-                }
-                store_entry(tier, r.at, r.word);
-            }
-        }
-    }
-    for batch in 0..tier.geometry.batches {
-        let at = tier.geometry.batch_at(batch);
-        let mut bytes = [0; BATCH_RECORD];
-        tier.read_checked(WordAt::new(0, at), &mut bytes)?;
-        if get_u64(&bytes, 0) == 0 {
-            continue;
-        }
-        live[2].push(at);
-        if let Some((header, items)) = read_batch(tier, frames, &bytes)?
-            && (items.iter().all(|i| block_is_whole(tier, frames, header.file, i, header.frames))
-                || tier.planted.is(Planted::SkipBatchChecksum))
-        {
-            for item in &items {
-                store_entry(tier, item.at, item.word);
-            }
-            lengthen(tier, &header)?;
-            report.batches_finished += 1;
-        }
-    }
-    tier.fence();
-    for group in &live {
-        for at in group {
-            tier.store_word(WordAt::new(0, *at), 0);
-        }
-        tier.fence();
-    }
-    Ok(())
-}
-
-/// Stores an entry of a map page, which nobody has claimed yet.
-fn store_entry(tier: &Tier, at: WordAt, word: u64) {
-    let page = at.offset() / FRAME as u64 * FRAME as u64;
-    let medium = tier.words(at.member());
-    let ours = medium.latch(page, FRAME);
-    tier.store_word(at, word);
-    if ours {
-        medium.unlatch(page, FRAME);
-    }
-}
-
-/// Whether the block a record speaks of arrived whole. A record of ours never points outside the
-/// tier; one that does counts as torn. An unreadable block counts as whole: it may have been
-/// acknowledged, and going back to the version before it would lose it silently.
-fn block_is_whole(tier: &Tier, frames: u64, file: u64, item: &BatchItem, block_frames: u32) -> bool {
-    let Some(entry) = unseal(tier.seed, file, Place::Block(item.block.0), item.word) else { return false };
-    let member = item.at.member();
-    let word_inside = member < tier.members.len()
-        && item.at.offset().is_multiple_of(8)
-        && item.at.offset() >= tier.geometry.data_start[member]
-        && item.at.offset() + 8 <= tier.words(member).len();
-    if !word_inside || !block_frames.is_power_of_two() || block_frames > 8 {
-        return false;
-    }
-    let count = u64::from(block_frames);
-    if entry.frame().0 + count > frames || entry.frame().0 % count != 0 {
-        return false;
-    }
-    let mut bytes = vec![0; count as usize * FRAME];
-    match tier.read_block_checked(entry.frame(), 0, &mut bytes) {
-        Ok(()) => hash_bytes(&bytes, tier.seed) == item.block_hash,
-        Err(e) => {
-            log::error!("block {} of file {file} was being written and cannot be read: {e}", item.block.0);
-            true
-        }
-    }
-}
-
-fn read_batch(
-    tier: &Tier,
-    frames: u64,
-    bytes: &[u8; BATCH_RECORD],
-) -> Result<Option<(BatchHeader, Vec<BatchItem>)>> {
-    let Some((header, mut items)) = BatchHeader::decode(bytes, tier.seed) else { return Ok(None) };
-    let mut next = header.overflow;
-    let count = header.count as usize;
-    // The header's checksum is right, but the overflow pages may not have arrived: each step is checked.
-    while items.len() < count {
-        if next == NO_FRAME || next >= frames {
-            return Ok(None);
-        }
-        let mut page = [0; BATCH_RECORD];
-        tier.read_checked(tier.page_at(Frame(next)), &mut page)?;
-        let (more, after) = record::decode_overflow(&page, (count - items.len()).min(ITEMS_OVERFLOW));
-        items.extend(more);
-        next = after;
-    }
-    Ok((record::items_hash(&items, tier.seed) == header.items_hash).then_some((header, items)))
-}
-
-/// A batch that made its file longer: the state line gets the size, if it has not.
-fn lengthen(tier: &Tier, header: &BatchHeader) -> Result<()> {
-    let Some(Slot { at, .. }) = tier.slot(header.slot) else { return Ok(()) };
-    if let Some(mut line) = StateLine::newest(&read_slot(tier, at)?, tier.seed, header.file)
-        && line.size < header.size_after
-    {
-        line.seq += 1;
-        line.size = header.size_after;
-        let at = at.plus(line.at());
-        tier.write_meta(at, &line.encode_pair(tier.seed, header.file));
-    }
-    Ok(())
-}
-
 // --- step 2 ---
 
-fn read_files(tier: &Tier, census: &mut Census, report: &mut RecoveryReport) -> Result<Vec<OnTier>> {
+fn read_files(tier: &Ledger, census: &mut Census, report: &mut RecoveryReport) -> Result<Vec<OnTier>> {
     let mut files = Vec::new();
     let mut free = Vec::new();
     for slot in tier.each_slot() {
@@ -298,7 +151,7 @@ fn read_files(tier: &Tier, census: &mut Census, report: &mut RecoveryReport) -> 
             free.push(number);
             continue;
         }
-        let bytes = read_slot(tier, at)?;
+        let bytes = tier.read_slot(at)?;
         let identity =
             Identity::decode(&bytes, tier.seed, id).map_err(|detail| damaged("identity", 16, detail))?;
         let line = StateLine::newest(&bytes, tier.seed, id).ok_or_else(|| {
@@ -324,7 +177,7 @@ fn read_files(tier: &Tier, census: &mut Census, report: &mut RecoveryReport) -> 
 
 /// Reads one file's map pages into DRAM.
 struct MapReader<'a> {
-    tier: &'a Tier,
+    tier: &'a Ledger,
     census: &'a mut Census,
     id: u64,
     class: FileClass,
@@ -440,7 +293,7 @@ impl MapReader<'_> {
 
 // --- step 3 ---
 
-fn match_home(home: &Arc<HomeFiles>, tier: &Arc<Tier>, file: OnTier) -> Result<Recovered> {
+fn match_home(home: &Arc<HomeFiles>, tier: &Arc<Ledger>, file: OnTier) -> Result<Recovered> {
     let OnTier { id, slot, identity, line, map, hint } = file;
     let flags = line.flags;
     if flags & LENT != 0 && identity.class != FileClass::Redo {

@@ -16,9 +16,9 @@
 
 use crate::attached::Inner;
 use crate::error::{Error, Result};
+use crate::ledger::Ledger;
 use crate::profile::FileClass;
 use crate::sync::MutexGuard;
-use crate::tier::Tier;
 use crate::tier::alloc::Purpose;
 use crate::waits;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const IDLE_PAUSE: Duration = Duration::from_millis(1);
 /// The turn to make room, and to take what was made: pieces that become free meanwhile are reserved for this thread. Keep it until the piece
 /// is taken, and let it go before waiting for anything else.
 pub(crate) struct Turn<'a> {
-    tier: &'a Tier,
+    tier: &'a Ledger,
     _lock: MutexGuard<'a, ()>,
 }
 
@@ -53,7 +53,7 @@ impl Inner {
     /// [`Error::TierFull`] when everything is pinned; home's error when nothing can be destaged (home full).
     pub(crate) fn make_room<'a>(
         &self,
-        tier: &'a Arc<Tier>,
+        tier: &'a Arc<Ledger>,
         purpose: Purpose,
         turn: &mut Option<Turn<'a>>,
     ) -> Result<()> {
@@ -66,7 +66,7 @@ impl Inner {
     /// As [`Inner::make_room`].
     pub(crate) fn make_room_until<'a>(
         &self,
-        tier: &'a Arc<Tier>,
+        tier: &'a Arc<Ledger>,
         frames: u64,
         has_room: &dyn Fn() -> bool,
         turn: &mut Option<Turn<'a>>,
@@ -76,7 +76,7 @@ impl Inner {
 
     fn wait_for_room<'a>(
         &self,
-        tier: &'a Arc<Tier>,
+        tier: &'a Arc<Ledger>,
         frames: u64,
         purpose: Option<Purpose>,
         has_room: &dyn Fn() -> bool,
@@ -95,7 +95,7 @@ impl Inner {
         result
     }
 
-    fn make_room_in_turn(&self, tier: &Arc<Tier>, frames: u64, has_room: &dyn Fn() -> bool) -> Result<()> {
+    fn make_room_in_turn(&self, tier: &Arc<Ledger>, frames: u64, has_room: &dyn Fn() -> bool) -> Result<()> {
         if has_room() {
             return Ok(());
         }
@@ -152,7 +152,7 @@ impl Inner {
 
     /// Destages up to `most` blocks of each file that is not pinned, with [`u64::MAX`] all of them and redo to the last block, and evicts what is
     /// clean then. Returns how many blocks moved, and what home said when it refused some.
-    fn move_home(&self, tier: &Arc<Tier>, most: u64) -> (u64, Option<Error>) {
+    fn move_home(&self, tier: &Arc<Ledger>, most: u64) -> (u64, Option<Error>) {
         let (mut moved, mut failed) = (0, None);
         for file in self.all_files() {
             let Some(placed) = &file.placed else { continue };
@@ -175,7 +175,7 @@ impl Inner {
 
     /// Gives back about `want` map pages of which every block is at home, of files that are not pinned: an open file gets its page
     /// again with its next block. Returns how many there were.
-    pub(crate) fn give_back_pages(&self, tier: &Arc<Tier>, want: u64) -> u64 {
+    pub(crate) fn give_back_pages(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
         let mut given = 0;
         for file in self.all_files() {
             let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier)) else { continue };
@@ -188,7 +188,7 @@ impl Inner {
 
     /// Frames that are neither free nor in a map: those of writes and removals under way. As good as a look at many counters can be while
     /// they change.
-    fn frames_in_hand(&self, tier: &Arc<Tier>) -> u64 {
+    fn frames_in_hand(&self, tier: &Arc<Ledger>) -> u64 {
         let held = |placed: &crate::file::Placed| {
             let (dirty, cached) = placed.map.counts();
             (dirty + cached) * placed.block_size.frames() + placed.map.page_count() as u64
@@ -202,7 +202,7 @@ impl Inner {
     }
 
     /// What fills a tier of which nothing can be moved.
-    fn why_full(&self, tier: &Arc<Tier>) -> String {
+    fn why_full(&self, tier: &Arc<Ledger>) -> String {
         let files = self.all_files();
         let here = files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier));
         let pages: u64 = here.map(|p| p.map.page_count() as u64).sum();
@@ -215,7 +215,7 @@ impl Inner {
         "all that is left is pinned, or in use by readers".into()
     }
 
-    pub(crate) fn full(&self, tier: &Tier, reason: &str) -> Error {
+    pub(crate) fn full(&self, tier: &Ledger, reason: &str) -> Error {
         Error::TierFull {
             tier: tier.name.clone(),
             free_bytes: tier.allocator.free_frames() * crate::address::FRAME as u64,
@@ -224,15 +224,15 @@ impl Inner {
     }
 
     /// Frames that admission leaves free for writers.
-    pub(crate) fn admit_reserve(&self, tier: &Tier) -> u64 {
+    pub(crate) fn admit_reserve(&self, tier: &Ledger) -> u64 {
         tier.allocator.total_frames() / 16
     }
 }
 
 /// Whether a piece can be had; one that a reader still borrows cannot.
-fn has_room(tier: &Tier, purpose: Purpose) -> bool {
-    let mut got = crate::tier::batch::Few::new();
-    let enough = tier.take_claimed(purpose, 1, &mut got);
-    tier.give_claimed(purpose, got);
+fn has_room(tier: &Ledger, purpose: Purpose) -> bool {
+    let mut got = crate::tier::Few::new();
+    let enough = tier.take_latched(purpose, 1, &mut got);
+    tier.give_latched(purpose, got);
     enough
 }

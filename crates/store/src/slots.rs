@@ -39,17 +39,15 @@
 use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::file::{FileState, Meta, Placed};
-use crate::format::entry::{Entry, Place, seal, seal_value};
-use crate::format::slot::{DESTAGING, Identity, ROOTS_AT, SLOT, StateLine, encode_path};
+use crate::format::slot::{DESTAGING, Identity, StateLine};
 use crate::home::{Home, HomeStat};
+use crate::ledger::Ledger;
 use crate::names::placed;
 use crate::options::TierSpec;
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
-use crate::tier::Tier;
-use crate::tier::table::{Refused, Slot, Wanted};
+use crate::tier::table::{Refused, Wanted};
 use crate::waits;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -99,13 +97,13 @@ impl FileCounts {
 
 /// What an opening lacks.
 pub(crate) struct NoSlot {
-    pub(crate) tier: Arc<Tier>,
+    pub(crate) tier: Arc<Ledger>,
     pub(crate) wanted: Wanted,
 }
 
 impl Inner {
     /// The tier that a file of this class belongs to.
-    pub(crate) fn tier_of(&self, class: FileClass) -> Option<&Arc<Tier>> {
+    pub(crate) fn tier_of(&self, class: FileClass) -> Option<&Arc<Ledger>> {
         self.tiers.iter().find(|t| match class {
             FileClass::Redo => t.holds_redo,
             FileClass::Data => t.holds_data,
@@ -196,7 +194,7 @@ impl Inner {
 
     /// In the log once, until a file has got a slot again: a database without slots opens files by
     /// the thousand.
-    fn note_refused(&self, tier: &Tier, wanted: Wanted, error: &Error) {
+    fn note_refused(&self, tier: &Ledger, wanted: Wanted, error: &Error) {
         let message = error.to_string();
         let mut table = tier.table.lock();
         let refused = table.refused_as(wanted.guest);
@@ -208,7 +206,7 @@ impl Inner {
 
     /// Makes the table larger although the tier has no room to spare: what is in a whole unit goes
     /// home.
-    fn grow_table_in_turn(&self, tier: &Arc<Tier>, wanted: Wanted) -> bool {
+    fn grow_table_in_turn(&self, tier: &Arc<Ledger>, wanted: Wanted) -> bool {
         if !tier.may_grow_table_for(wanted, false) {
             return false;
         }
@@ -224,7 +222,7 @@ impl Inner {
     }
 
     /// The background's part: keeps an eighth of the slots free.
-    pub(crate) fn keep_slots(&self, tier: &Arc<Tier>) -> Result<()> {
+    pub(crate) fn keep_slots(&self, tier: &Arc<Ledger>) -> Result<()> {
         let wanted = {
             let table = tier.table.lock();
             let waits = table.in_vain.is_some_and(|at| at.elapsed() < AFTER_VAIN);
@@ -245,7 +243,7 @@ impl Inner {
 
     /// Lets up to `most` files leave the tier that nobody has open. Returns how many left, and what
     /// home said if it refused some.
-    fn recycle(&self, tier: &Arc<Tier>, most: u64) -> (u64, Option<Error>) {
+    fn recycle(&self, tier: &Arc<Ledger>, most: u64) -> (u64, Option<Error>) {
         let mut idle: Vec<(bool, u64, Arc<FileState>)> = Vec::new();
         for file in self.all_files() {
             if let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier) && p.has_slot())
@@ -347,7 +345,7 @@ impl Inner {
         meta.line = first_line(&stat);
         placed.size.store(stat.size, Ordering::Release);
         let identity = identity_of(&stat, placed);
-        let slot = fill_slot(&placed.tier, number, placed.id, path, &identity, &meta.line);
+        let slot = placed.tier.fill_slot(number, placed.id, path, &identity, &meta.line);
         let _ = placed.slot.set(slot);
         Ok(true)
     }
@@ -386,7 +384,7 @@ fn first_line(stat: &HomeStat) -> StateLine {
 
 /// Takes a free slot for a file and makes it durable. `None` when there is none for it.
 pub(crate) fn new_slot(
-    tier: &Arc<Tier>,
+    tier: &Arc<Ledger>,
     path: &Path,
     identity: &Identity,
     stat: &HomeStat,
@@ -397,42 +395,14 @@ pub(crate) fn new_slot(
         (table.take(wanted)?, table.new_id())
     };
     let line = first_line(stat);
-    let slot = fill_slot(tier, number, id, path, identity, &line);
+    let slot = tier.fill_slot(number, id, path, identity, &line);
     let meta = Meta { line, ..Meta::default() };
     Some(placed(tier, id, Some(slot), identity, meta, Default::default()))
 }
 
 /// A file that is only read, from home, until it gets a slot ([`Inner::give_slot`]).
-pub(crate) fn without_slot(tier: &Arc<Tier>, identity: &Identity, stat: &HomeStat) -> Placed {
+pub(crate) fn without_slot(tier: &Arc<Ledger>, identity: &Identity, stat: &HomeStat) -> Placed {
     let id = tier.table.lock().new_id();
     let meta = Meta { line: first_line(stat), ..Meta::default() };
     placed(tier, id, None, identity, meta, Default::default())
-}
-
-/// Fills a slot and puts it in use.
-///
-/// # Durability
-/// The slot is whole, durable, before its in-use word is switched; both are durable on return.
-fn fill_slot(tier: &Tier, number: u64, id: u64, path: &Path, identity: &Identity, line: &StateLine) -> Slot {
-    let slot = tier.slot(number).expect("BUG: a free slot is one of the table");
-    let mut bytes = vec![0; SLOT];
-    bytes[16..64].copy_from_slice(&identity.encode(tier.seed, id));
-    for (n, place) in [Place::Leaf(0), Place::Middle(0), Place::Top].into_iter().enumerate() {
-        let at = ROOTS_AT as usize + n * 8;
-        bytes[at..at + 8].copy_from_slice(&seal(tier.seed, id, place, Entry::HOME).to_le_bytes());
-    }
-    let at = line.at() as usize;
-    bytes[at..at + 128].copy_from_slice(&line.encode_pair(tier.seed, id));
-    let hint = encode_path(path.as_os_str().as_bytes(), tier.seed, id);
-    bytes[SLOT - hint.len()..].copy_from_slice(&hint);
-    let word = seal_value(tier.seed, 0, Place::Slot(number), id);
-    if tier.planted.is(Planted::SlotInUseFirst) {
-        tier.store_word(slot.at, word);
-        tier.fence();
-    }
-    tier.write_meta(slot.at.plus(16), &bytes[16..]);
-    tier.fence();
-    tier.store_word(slot.at, word);
-    tier.fence();
-    slot
 }

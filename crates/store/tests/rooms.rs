@@ -29,6 +29,7 @@ const ROOMS: &[&str] = &[
     "profile",
     "options",
     "tier",
+    "ledger",
     "note",
     "file",
     "door",
@@ -79,8 +80,7 @@ const UPWARD: &[(&str, &[&str])] = &[
     ("slots.rs", &["attached", "names"]),
     ("stats.rs", &["attached"]),
     ("tier/label.rs", &["note"]),
-    ("tier/mod.rs", &["file", "lend"]),
-    ("tier/open.rs", &["file"]),
+    ("tier/mod.rs", &["lend"]),
 ];
 
 /// Files of a part that import each other, more than two at a time.
@@ -141,7 +141,6 @@ const IMPLS_ELSEWHERE: &[(&str, &str)] = &[
     ("store/refused.rs", "Inner"),
     ("store/room.rs", "Inner"),
     ("store/slots.rs", "Inner"),
-    ("store/tier/lane.rs", "Entry"),
 ];
 
 /// How often `tiersmith_pmem` is named outside the rooms that may know it.
@@ -154,15 +153,7 @@ const MAPPING_ASKED: &[(&str, usize)] = &[];
 const DURABLE_BOOL: &[(&str, usize)] = &[];
 
 /// Prefetches, prefaults and fences in `file/`, which says what it wants and not how.
-const MACHINE_WORDS: &[(&str, usize)] = &[
-    ("store/file/admit.rs", 1),
-    ("store/file/batch.rs", 1),
-    ("store/file/map.rs", 5),
-    ("store/file/read.rs", 4),
-    ("store/file/redo.rs", 7),
-    ("store/file/resize.rs", 1),
-    ("store/file/write.rs", 5),
-];
+const MACHINE_WORDS: &[(&str, usize)] = &[("store/file/read.rs", 4)];
 
 /// Where the store may name `tiersmith_pmem`: the medium, the mapped ledger, errors, the API that
 /// shows it to doors.

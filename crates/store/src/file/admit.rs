@@ -7,12 +7,12 @@
 //! Deliberately absent: any promise that what was read is admitted. What waits when the home is closed, when a file is being cut or
 //! destaged, or when home cannot be read, is forgotten.
 
-use super::map::Kept;
 use super::{FileState, Placed};
 use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::Entry;
+use crate::ledger::map::Kept;
 use crate::planted::Planted;
 use crate::sync::Mutex;
 use crate::waits;
@@ -200,9 +200,9 @@ impl Inner {
         let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else { return false };
         if tier.planted.is(Planted::AdmitPointerFirst) {
             tier.replace_entry(&mut guard, address, Entry::cached(frame));
-            tier.fence();
+            tier.wait();
         }
-        let written = tier.write_part(frame, 0, data).and_then(|ticket| tier.wait(frame, ticket));
+        let written = tier.write_part(frame, 0, data).and_then(|ticket| tier.wait_for(frame, ticket));
         if written.is_err() {
             // Without a copy home is read as before.
             tier.give_piece(&mut guard.lane, frame, placed.block_size);

@@ -1,14 +1,14 @@
-//! Writing several whole blocks of a data file, all or none ([`crate::tier::batch`]).
+//! Writing several whole blocks of a data file, all or none ([`crate::ledger::batch`]).
 
-use super::map::Kept;
 use super::{FileState, Placed};
 use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::format::entry::Entry;
+use crate::ledger::map::Kept;
 use crate::medium::Written;
 use crate::profile::FileClass;
+use crate::tier::Few;
 use crate::tier::alloc::Purpose;
-use crate::tier::batch::Few;
 use crate::waits;
 use std::sync::atomic::Ordering;
 
@@ -161,9 +161,8 @@ impl Inner {
                 if size_after > placed.size() {
                     let mut meta = placed.meta.lock();
                     meta.line.size = size_after;
-                    placed.write_line(&mut meta);
                     // Before `meta` is let go: the next line of this file must not arrive before this one.
-                    tier.fence();
+                    placed.persist_line(&mut meta);
                     placed.size.store(size_after, Ordering::Release);
                 }
             },

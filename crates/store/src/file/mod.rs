@@ -1,6 +1,6 @@
 //! One file of an attached home, as all its open handles share it.
 //!
-//! [`map`] is where its blocks are; [`admit`], [`read`], [`mod@write`], [`batch`], [`redo`] and [`resize`] are what a caller can do with it.
+//! [`crate::ledger::map`] is where its blocks are; [`admit`], [`read`], [`mod@write`], [`batch`], [`redo`] and [`resize`] are what a caller can do with it.
 //!
 //! # Locks, in the order in which they are taken
 //! 1. `sizing`: redo writes, batches, writes past the end, truncation. Overwrites within the file do not take it.
@@ -12,8 +12,6 @@
 
 pub(crate) mod admit;
 pub(crate) mod batch;
-pub(crate) mod latch;
-pub(crate) mod map;
 pub(crate) mod read;
 pub(crate) mod redo;
 pub(crate) mod resize;
@@ -28,16 +26,17 @@ use crate::error::{Error, Result};
 use crate::format::entry::{BLOCKS_MAX, Entry};
 use crate::format::slot::{ROOTS_AT, StateLine};
 use crate::home::{HomeHandle, HomeStat};
+use crate::ledger::Ledger;
+use crate::ledger::latch::Latch;
+use crate::ledger::map::{FileMap, Kept, Leaf};
 use crate::lend::Loan;
 use crate::medium::Pin;
 use crate::profile::FileClass;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::tier::BlockAddress;
 use crate::tier::alloc::Purpose;
 use crate::tier::table::Slot;
-use crate::tier::{BlockAddress, Tier};
-use latch::Latch;
-use map::{FileMap, Kept, Leaf};
 use redo::RedoOrder;
 use scan::Scans;
 use std::path::PathBuf;
@@ -45,7 +44,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Where a file's blocks may live besides home.
 pub(crate) struct Placed {
-    pub(crate) tier: Arc<Tier>,
+    pub(crate) tier: Arc<Ledger>,
     /// The file's id on the tier.
     pub(crate) id: u64,
     /// Its slot in the file table. A file that was opened for reading only may have none, and is
@@ -164,7 +163,7 @@ impl Placed {
         self.size() / FRAME as u64 <= self.tier.allocator.total_frames() / 16
     }
 
-    /// Before a reference to a block: takes back a claim that its last write left ([`Tier::let_go`]). Blocks of redo files stay claimed.
+    /// Before a reference to a block: takes back a claim that its last write left ([`Ledger::let_go`]). Blocks of redo files stay claimed.
     fn let_go(&self, block: BlockIndex) {
         if self.class == FileClass::Data {
             self.tier.let_go(self.id, block, self.block_size, || self.map.get(block));
@@ -196,7 +195,7 @@ impl Placed {
         let Some(slot) = self.slot.get().filter(|_| !self.is_gone()) else { return 0 };
         let pages = self.map.take_spare(&self.tier, self.id, slot.at.plus(ROOTS_AT), most);
         let count = pages.len() as u64;
-        self.tier.give_claimed(Purpose::Pages, pages);
+        self.tier.give_latched(Purpose::Pages, pages);
         count
     }
 
@@ -207,9 +206,16 @@ impl Placed {
     pub(crate) fn write_line(&self, meta: &mut Meta) {
         meta.line.seq += 1;
         let Some(slot) = self.slot.get().filter(|_| !self.is_gone()) else { return };
-        let at = slot.at.plus(meta.line.at());
-        let words = meta.line.words(self.tier.seed, self.id);
-        self.tier.words(at.member()).write_line(at.offset(), words, 2);
+        self.tier.write_state_line(*slot, self.id, &meta.line);
+    }
+
+    /// [`Placed::write_line`], and waits for it.
+    ///
+    /// # Durability
+    /// The state line, and what this thread wrote before, is durable on return.
+    pub(crate) fn persist_line(&self, meta: &mut Meta) {
+        self.write_line(meta);
+        self.tier.wait();
     }
 
     /// The size that destaging may trim this block to; `None` when the block belongs to a write past the end that is not complete.

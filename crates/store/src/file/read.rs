@@ -1,18 +1,18 @@
 //! Reading: from the tier where it has the block, from home where it does not.
 //!
 //! No lock is taken. A block is copied, and the entry and the turns of its lane are compared afterwards
-//! ([`crate::tier::Tier::turns_of`]); if either has changed, a block of a data file is read through a view, which keeps its frame from being reused; the
+//! ([`crate::ledger::Ledger::turns_of`]); if either has changed, a block of a data file is read through a view, which keeps its frame from being reused; the
 //! entry is read again after the view is there. A block of a redo file, which is written in place, is copied again. A read
 //! from home is good when the entry still says `Home` and nothing became `Home` meanwhile
 //! (otherwise the block may have been written, destaged and evicted during the read); else it is read again.
 
-use super::map::Leaf;
 use super::scan::ADMIT_BLOCKS_MAX;
 use super::{FileState, Placed};
 use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
+use crate::ledger::map::Leaf;
 use crate::medium::InPlace;
 use crate::profile::FileClass;
 use crate::sync::atomic::{Ordering, fence};

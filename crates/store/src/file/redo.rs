@@ -18,16 +18,16 @@
 //!
 //! Frames of redo blocks stay claimed, so they are never lent as references; readers copy.
 
-use super::map::{Kept, Leaf};
 use super::{FileState, Meta, Placed};
 use crate::address::{BlockIndex, Frame, WordAt};
 use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, State};
-use crate::medium::{PreparedWrite, prepare_all};
+use crate::ledger::map::{Kept, Leaf};
+use crate::medium::PreparedWrite;
 use crate::planted::Planted;
+use crate::tier::Few;
 use crate::tier::alloc::Purpose;
-use crate::tier::batch::Few;
 use crate::waits;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -184,7 +184,7 @@ fn finish_redo_write(placed: &Placed, meta: &mut Meta, end: u64) {
         }
     }
     if !tier.planted.is(Planted::RedoWithoutFence) {
-        tier.fence();
+        tier.wait();
     }
     if grows {
         // Nobody else changes it: the caller holds `sizing`.
@@ -208,13 +208,11 @@ impl Inner {
         let start = self.events.start();
         // The drain has changed it, on another processor. Asked for while the write before is still on its way: behind the first lock, which
         // waits for that, everything takes its full time.
-        prepare_all(&placed.meta);
+        placed.meta.prepare();
         let in_block = InBlock::guess(placed, offset, data.len());
         if in_block.is_none() {
             // A new block, most likely: what it needs is with that processor too.
-            let tier = &placed.tier;
-            prepare_all(&tier.zeroed);
-            tier.prefetch_lane(tier.lane_of(placed.id, placed.block_size.block_of(end - 1)));
+            placed.tier.prepare_growth(placed.id, placed.block_size.block_of(end - 1));
         }
         let _sizing = placed.sizing.lock();
         if placed.loan.is_lent() {
@@ -285,10 +283,10 @@ impl Inner {
             }
             // Behind the last locked instruction, which would wait for them. `meta` is held until the fence, and the entry of a redo
             // block changes under it, or, when the file is cut, under `sizing`.
-            words.iter().for_each(|(at, word)| tier.stream_word(*at, *word));
+            tier.store_later(&words);
             if !pageless.is_empty() {
                 // Somebody made room meanwhile, and took an empty map page of ours.
-                tier.fence();
+                tier.wait();
                 for (block, _, _) in placed.chunks(offset, data.len()) {
                     // The drain knows it from here on, also when this write fails.
                     if placed.map.get(block).state() == State::Dirty {
@@ -406,12 +404,12 @@ impl Inner {
                 Some(bytes) => tier.write_part(frame, 0, bytes),
                 None => tier.zero_part(frame, 0, placed.block_size.bytes()),
             };
-            if let Err(e) = written.and_then(|ticket| tier.wait(frame, ticket)) {
+            if let Err(e) = written.and_then(|ticket| tier.wait_for(frame, ticket)) {
                 tier.give_piece(&mut guard.lane, frame, placed.block_size);
                 return Err(e);
             }
             tier.replace_entry(&mut guard, address, Entry::dirty(frame));
-            tier.fence();
+            tier.wait();
             leaf.set(index, Entry::dirty(frame));
             drop(guard);
             // From here on the drain knows it, also when the write that wanted it fails.
@@ -437,7 +435,7 @@ impl Inner {
         if entry.state() == State::Dirty {
             let (tier, within) = (&placed.tier, within as usize);
             let ticket = tier.zero_part(entry.frame(), within, placed.block_size.bytes() - within)?;
-            tier.wait(entry.frame(), ticket)?;
+            tier.wait_for(entry.frame(), ticket)?;
         }
         drop(meta);
         Ok(())
@@ -504,8 +502,8 @@ impl Inner {
                 // An append waits as long as `meta` is held: what is in no cache of this processor is asked for before.
                 for (block, _, _) in some {
                     let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
-                    leaf.prefetch(index);
-                    tier.prefetch_lane(tier.lane_of(placed.id, *block));
+                    leaf.prepare(index);
+                    tier.prepare_lane(tier.lane_of(placed.id, *block));
                 }
                 let mut words: Few<(WordAt, u64)> = Few::new();
                 let mut meta = placed.meta.lock();
@@ -533,8 +531,8 @@ impl Inner {
                     }
                 }
                 // As where blocks are added: before `meta` is let go, so that nobody makes one of these `Dirty` meanwhile. `moving` keeps a cut away.
-                words.iter().for_each(|(at, word)| tier.stream_word(*at, *word));
-                tier.fence();
+                tier.store_later(&words);
+                tier.wait();
             }
             written?;
             drained += freed.len() as u64;

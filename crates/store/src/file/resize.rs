@@ -224,7 +224,7 @@ impl Inner {
         }
         let ours = placed.class == FileClass::Data && tier.latch(entry.frame(), placed.block_size.frames());
         let zeroed = tier.zero_part(entry.frame(), within, rest.len());
-        if let Err(e) = zeroed.and_then(|ticket| tier.wait(entry.frame(), ticket)) {
+        if let Err(e) = zeroed.and_then(|ticket| tier.wait_for(entry.frame(), ticket)) {
             log::error!("cannot write the last block of file {}: {e}", placed.id);
         }
         if ours {
@@ -276,7 +276,7 @@ impl Inner {
                     break Some(address);
                 }
                 // Who evicts has not `moving`, and may come between steps 1 and 2 of a page's giving
-                // back ([`super::map`]).
+                // back ([`crate::ledger::map`]).
                 drop(guard);
                 placed.map.wait_for_pages();
                 guard = tier.lock_lane(placed.id, *block);
@@ -292,11 +292,11 @@ impl Inner {
             return 0;
         }
         if !tier.planted.is(Planted::ReuseTooEarly) {
-            tier.fence();
+            tier.wait();
         }
         let count = freed.len() as u64;
         if placed.class == FileClass::Redo {
-            tier.give_claimed(Purpose::Blocks(placed.block_size), freed);
+            tier.give_latched(Purpose::Blocks(placed.block_size), freed);
         } else {
             tier.allocator.give(Purpose::Blocks(placed.block_size), freed);
         }

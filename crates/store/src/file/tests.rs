@@ -106,7 +106,7 @@ fn a_block_admitted_while_its_map_page_is_given_back_is_evicted_after_the_page_i
             std::thread::yield_now();
         }
         let ticket = tier.write_part(frame, 0, &[9; B]).unwrap();
-        tier.wait(frame, ticket).unwrap();
+        tier.wait_for(frame, ticket).unwrap();
         tier.replace_entry(&mut admits, address, Entry::cached(frame));
         tier.unlatch(frame, placed.block_size.frames());
         leaf.set(index, Entry::cached(frame));

@@ -1,14 +1,14 @@
-//! Writing a data file: every block goes to a new frame and its entry is switched ([`crate::tier::lane`]).
+//! Writing a data file: every block goes to a new frame and its entry is switched ([`crate::ledger::lanes`]).
 //!
 //! A write of part of a block reads the rest and writes the whole block. A write past the end makes its blocks durable first and
 //! then the size: a cut between leaves the old size, and recovery drops the entries past it.
 
-use super::map::Kept;
 use super::{FileState, Placed};
 use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::Entry;
+use crate::ledger::map::Kept;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::tier::alloc::Purpose;
@@ -97,9 +97,9 @@ impl Inner {
         }
         let (leaf, index) = placed.map.leaf(block)?;
         let start = self.events.start();
-        leaf.prefetch(index);
+        leaf.prepare(index);
         let lane = tier.lane_of(placed.id, block);
-        tier.prefetch_lane(lane);
+        tier.prepare_lane(lane);
         let frame = tier.guess_next_piece(lane, size)?;
         let write = tier.prepare_block(frame, 0, size.bytes());
         let end = offset + data.len() as u64;
@@ -148,8 +148,7 @@ impl Inner {
             if placed.tier.planted.is(Planted::SizeShownEarly) {
                 placed.size.store(end, Ordering::Release);
             }
-            placed.write_line(&mut meta);
-            placed.tier.fence();
+            placed.persist_line(&mut meta);
             placed.size.store(end, Ordering::Release);
         }
         placed.growing.store(0, Ordering::Release);
@@ -191,8 +190,8 @@ impl Inner {
                 self.read_home_block(file, placed, start_of_block, &mut whole)?;
             }
             let lane = tier.lane_of(placed.id, block);
-            leaf.prefetch(index);
-            tier.prefetch_lane(lane);
+            leaf.prepare(index);
+            tier.prepare_lane(lane);
             let mut guard = tier.lock_lane_number(lane);
             if reach == Reach::Within && start_of_block + (inner + part.len()) as u64 > placed.size() {
                 return Ok(Overwritten::PastEnd);

@@ -74,6 +74,11 @@ impl Entry {
         }
     }
 
+    /// The frame of the fast copy, if there is one.
+    pub(crate) fn held_frame(self) -> Option<Frame> {
+        (self != Entry::HOME).then(|| self.frame())
+    }
+
     pub(crate) fn frame(self) -> Frame {
         Frame(self.0 & ((1 << FRAME_BITS) - 1))
     }

@@ -2,9 +2,10 @@
 //! up here, and nobody above says a member's number.
 //!
 //! Deliberately absent: which block a frame holds, and when a write becomes the block's newest version
-//! ([`super::lane`]).
+//! ([`crate::ledger`]).
 
-use super::Tier;
+use super::alloc::Purpose;
+use super::{Few, Tier};
 use crate::address::{BlockSize, FRAME, Frame, WordAt};
 use crate::error::Result;
 use crate::medium::{Backing, BlockMedium, Pin, PreparedWrite, Ticket, Use, Written};
@@ -85,7 +86,7 @@ impl Tier {
     ///
     /// # Durability
     /// Both are durable on return.
-    pub(crate) fn wait(&self, frame: Frame, ticket: Ticket) -> Result<()> {
+    pub(crate) fn wait_for(&self, frame: Frame, ticket: Ticket) -> Result<()> {
         self.wait_apart(frame, ticket)?;
         self.fence();
         Ok(())
@@ -151,5 +152,43 @@ impl Tier {
             let (medium, at) = self.medium_of(*first);
             medium.prepare_fresh(at, frames as usize * FRAME);
         }
+    }
+
+    /// Takes and latches free pieces until `into` has `count`; `false` when there are too few.
+    pub(crate) fn take_latched(&self, purpose: Purpose, count: usize, into: &mut Few<Frame>) -> bool {
+        if into.len() == count {
+            return true;
+        }
+        let mut viewed = Few::new();
+        while into.len() < count {
+            let mut got = Vec::new();
+            self.allocator.take(purpose, count - into.len(), &mut got);
+            if got.is_empty() {
+                break;
+            }
+            for frame in got {
+                if self.own(frame, purpose.frames()) { into.push(frame) } else { viewed.push(frame) }
+            }
+        }
+        self.allocator.give(purpose, viewed);
+        into.len() == count
+    }
+
+    /// Puts back pieces that are free and latched.
+    pub(crate) fn give_latched(&self, purpose: Purpose, frames: impl AsRef<[Frame]>) {
+        let frames = frames.as_ref();
+        for frame in frames {
+            self.unlatch(*frame, purpose.frames());
+        }
+        if !frames.is_empty() {
+            self.allocator.give(purpose, frames.iter().copied());
+        }
+    }
+
+    /// A claimed frame for a map page.
+    pub(crate) fn take_page(&self) -> Option<Frame> {
+        let mut got = Few::new();
+        self.take_latched(Purpose::Pages, 1, &mut got);
+        got.pop()
     }
 }

@@ -8,7 +8,6 @@ use super::table::FileTable;
 use super::{Member, Tier};
 use crate::address::FRAME;
 use crate::error::{Error, Result};
-use crate::file::latch::Latch;
 use crate::format::entry::{Place, seal_value};
 use crate::format::record::BATCH_RECORD;
 use crate::format::slot::SLOT;
@@ -401,26 +400,20 @@ pub(crate) fn assemble(
         member.medium.mapped().set_metadata_range(*start);
     }
     let first = &superblocks[0];
-    let pieces = geometry.units(first.len) * geometry.unit_frames();
     let durability =
         members.iter().map(|m| m.medium.durability()).fold(Durability::OnReturn, Durability::and);
     Tier {
         name: first.name.clone(),
         seed: first.seed,
         allocator: Census::new(&geometry, first.data_start).into_allocator(),
-        lanes: (0..geometry.lanes).map(|_| Default::default()).collect(),
-        shown: (0..geometry.lanes).map(|_| Default::default()).collect(),
-        batches: (0..geometry.batches).map(|_| Default::default()).collect(),
         table: Mutex::new(table),
         making_slots: Mutex::new(()),
-        zeroed: Latch::default(),
         room: Mutex::new(()),
         lent_dir: None,
         holds_redo: spec.holds_redo && durability.may_hold_only_copy(),
         holds_data: spec.holds_data,
         durability,
         emulated: spec.medium == Medium::Emulated,
-        refill: ((pieces / u64::from(geometry.lanes) / 16) as usize).clamp(1, 8),
         superblocks: Mutex::new(superblocks),
         members,
         geometry,

@@ -23,12 +23,12 @@
 //! 2. The frame an entry pointed to before is free only when the entry that replaced it is durable. (A power cut alone would allow
 //!    it one switch earlier, while the record is alive; but then a record damaged later would leave an entry that points to
 //!    another block's bytes.)
-//! 3. No two records of a slot have the same number, in this attach or an earlier one ([`Tier::number_records`]).
+//! 3. No two records of a slot have the same number, in this attach or an earlier one ([`Ledger::number_records`]).
 //! 4. Who changes an entry in any other way (destage, evict, batch, truncate) first makes a pending entry of that block durable, then
-//!    empties the record slots that speak of it, the older first ([`Tier::replace_entry`]); so recovery never applies a record to an entry that
+//!    empties the record slots that speak of it, the older first ([`Ledger::replace_entry`]); so recovery never applies a record to an entry that
 //!    has moved on, and never sees a record whose frame has other contents.
 
-use super::{BlockAddress, Tier};
+use super::Ledger;
 use crate::address::{BlockIndex, BlockSize, Frame, WordAt};
 use crate::format::entry::{self, Entry, Place, State};
 use crate::format::record::LaneRecord;
@@ -36,6 +36,7 @@ use crate::medium::{PreparedWrite, Use, prepare_all, prepare_word};
 use crate::planted::Planted;
 use crate::sync::SpinMutexGuard;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::tier::BlockAddress;
 use crate::tier::alloc::Purpose;
 
 /// A switch whose entry is not yet stored on the medium; its record is durable.
@@ -53,7 +54,7 @@ struct Pending {
 struct Next {
     frame: Frame,
     size: BlockSize,
-    /// It was seen to be claimed, so it stays claimed until it is used ([`Tier::own`]).
+    /// It was seen to be claimed, so it stays claimed until it is used ([`crate::tier::Tier::own`]).
     owned: bool,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Lane {
     /// Which block the record in each slot speaks of.
     live: [Option<(u64, BlockIndex)>; 2],
     pending: Option<Pending>,
-    /// The piece of the last switch, still claimed; who locks the lane next releases it ([`Tier::guard`]).
+    /// The piece of the last switch, still claimed; who locks the lane next releases it ([`Ledger::guard`]).
     unreleased: Option<(Frame, BlockSize)>,
     /// The free piece that the next switch fills: here and not in a list, because that is a cache line more that other processors have changed.
     next: Option<Next>,
@@ -75,7 +76,7 @@ pub(crate) struct Lane {
 /// What is looked at without the lane's lock, and changed only under it.
 #[derive(Default)]
 pub(crate) struct Shown {
-    /// How often the lane was locked ([`Tier::turns_of`]).
+    /// How often the lane was locked ([`Ledger::turns_of`]).
     turns: AtomicU64,
     /// The piece that the next switch will most likely fill ([`Shown::word`]); a guess.
     next: AtomicU64,
@@ -94,7 +95,7 @@ pub(crate) struct LaneGuard<'a> {
     pub(crate) number: u32,
 }
 
-impl Tier {
+impl Ledger {
     /// Numbers the records of this attach from `attach_count` on. An emptied slot keeps the rest of its old record, so a number
     /// that came again could bring that record back when only the number of the new one arrives.
     pub(crate) fn number_records(&self, attach_count: u64) {
@@ -119,7 +120,7 @@ impl Tier {
     /// A hint that the lane of a block will be locked soon. Between the locked instruction that locks a lane and the first store of the block nothing
     /// else is on its way, so what is waited for there costs its full time: 200 ns for each line that another processor has changed, if that is far away.
     #[inline]
-    pub(crate) fn prefetch_lane(&self, number: u32) {
+    pub(crate) fn prepare_lane(&self, number: u32) {
         prepare_all(&*self.lanes[number as usize]);
         prepare_word(&*self.shown[number as usize]);
     }
@@ -166,7 +167,7 @@ impl Tier {
     /// Sees to it that a block of a data file is not claimed, so that it can be viewed; `now` is its entry. The caller holds no lane.
     ///
     /// With the lane locked no switch of the block is under way: what its entry points to is whole, and a claim there is one that a switch left
-    /// behind ([`Tier::commit_block_over`]).
+    /// behind ([`Ledger::commit_block_over`]).
     pub(crate) fn let_go(&self, file: u64, block: BlockIndex, size: BlockSize, now: impl FnOnce() -> Entry) {
         let _locked = self.lock_lane(file, block);
         let Some(frame) = now().held_frame() else { return };
@@ -240,7 +241,7 @@ impl Tier {
     ///
     /// A block that was `Dirty` already is likely to be overwritten again before anybody wants a reference to it, so its frame stays claimed: the
     /// claim then goes with the piece to the next block, and no switch needs a locked instruction for it. Who wants a reference comes to
-    /// [`Tier::let_go`]. Any other is released when the lane is locked again.
+    /// [`Ledger::let_go`]. Any other is released when the lane is locked again.
     ///
     /// # Durability
     /// On return the new version survives a power cut.
@@ -255,7 +256,7 @@ impl Tier {
         self.commit_block_over(guard, address, frame, data, || old);
     }
 
-    /// [`Tier::commit_block`] where the entry that is replaced is looked up only when the block is on its way: a miss of the CPU caches there
+    /// [`Ledger::commit_block`] where the entry that is replaced is looked up only when the block is on its way: a miss of the CPU caches there
     /// then costs nothing.
     #[inline]
     pub(crate) fn commit_block_over(
@@ -270,7 +271,7 @@ impl Tier {
         self.commit_prepared(guard, address, frame, &write, data, old);
     }
 
-    /// [`Tier::commit_block_over`] with the write to the frame prepared.
+    /// [`Ledger::commit_block_over`] with the write to the frame prepared.
     #[inline]
     pub(crate) fn commit_prepared(
         &self,
@@ -349,7 +350,7 @@ impl Tier {
     }
 
     /// Asks for the address translations of a piece that is about to be filled.
-    pub(super) fn prefetch_piece(&self, piece: Frame, size: BlockSize) {
+    pub(super) fn prepare_translations(&self, piece: Frame, size: BlockSize) {
         let (member, at) = self.geometry.locate(piece);
         self.words(member).prepare_translations(at, size.bytes());
     }
@@ -407,8 +408,8 @@ impl Tier {
         self.store_word(address.at, word);
     }
 
-    /// [`Tier::replace_entry`] without the store to the medium, for a caller that lets nobody change the entry again before it has done that
-    /// ([`Tier::stream_word`]) and fenced. The word to store.
+    /// [`Ledger::replace_entry`] without the store to the medium, for a caller that lets nobody change the entry again before it has done that
+    /// ([`Ledger::stream_word`]) and fenced. The word to store.
     pub(crate) fn word_to_replace(
         &self,
         guard: &mut LaneGuard<'_>,
@@ -418,6 +419,11 @@ impl Tier {
         self.settle_block(&mut guard.lane, address.file, address.block);
         self.retire_block(guard, address.file, address.block);
         entry::seal(self.seed, address.file, Place::Block(address.block.0), new)
+    }
+
+    /// Stores what [`Ledger::word_to_replace`] gave; durable with the caller's next fence.
+    pub(crate) fn store_later(&self, words: &[(WordAt, u64)]) {
+        words.iter().for_each(|(at, word)| self.stream_word(*at, *word));
     }
 
     /// Makes every pending entry durable and hands the pieces that lanes, batch records and redo files hold ready back to the allocator. The caller holds neither.
@@ -462,14 +468,7 @@ impl Tier {
     }
 }
 
-impl Entry {
-    /// The frame of the fast copy, if there is one.
-    pub(crate) fn held_frame(self) -> Option<Frame> {
-        (self != Entry::HOME).then(|| self.frame())
-    }
-}
-
-impl Tier {
+impl Ledger {
     /// The idle sweep: makes pending entries durable and empties records, lane by lane where nobody is at work, so that
     /// little is left to recovery and a later damage to a record costs nothing.
     pub(crate) fn settle_idle_lanes(&self) {
@@ -482,5 +481,43 @@ impl Tier {
             }
         }
         self.fence();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::medium::Medium;
+    use crate::options::{Options, TierSpec};
+    use crate::profile::Profile;
+    use std::time::Duration;
+
+    /// Sleeps and other waits of this thread that let any thread run, of whatever priority.
+    fn waits() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        waits.unwrap().trim().parse().unwrap()
+    }
+
+    #[test]
+    fn who_waits_for_a_lane_sleeps_so_that_a_holder_of_lower_priority_can_run() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("db")).unwrap();
+        let tier = TierSpec::new("fast", dir.path().join("fast"), Medium::Emulated, 16 << 20);
+        let profile = Some(Profile::named("generic").unwrap());
+        let options = Options { profile, background: false, ..Options::default() };
+        let home = crate::attach(&dir.path().join("db"), &[tier], options).unwrap();
+        let tier = &home.inner.tiers[0];
+        let held = tier.lock_lane_number(0);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let before = waits();
+                drop(tier.lock_lane_number(0));
+                waits() - before
+            });
+            std::thread::sleep(Duration::from_millis(100));
+            drop(held);
+            let slept = waiter.join().unwrap();
+            assert!(slept >= 10, "{slept} sleeps in 100 ms");
+        });
     }
 }

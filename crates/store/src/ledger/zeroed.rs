@@ -8,11 +8,11 @@
 //!
 //! Deliberately absent: any record on the medium. After a cut these pieces are free like others.
 
-use super::Tier;
-use super::batch::Few;
-use crate::address::{BlockSize, Frame};
+use super::Ledger;
+use crate::address::{BlockIndex, BlockSize, Frame};
 use crate::error::Result;
 use crate::planted::Planted;
+use crate::tier::Few;
 use crate::tier::alloc::Purpose;
 
 /// Pieces that are zeroed at once when none is at hand.
@@ -23,7 +23,7 @@ const KEPT_BYTES: usize = 8 << 20;
 /// The pieces, by block size.
 pub(crate) type Zeroed = [Vec<Frame>; 4];
 
-impl Tier {
+impl Ledger {
     /// A piece of zeros, claimed; `None` when the tier has no free piece.
     ///
     /// # Durability
@@ -38,16 +38,16 @@ impl Tier {
         };
         if let Some(next) = next {
             // A file that grows comes for it soon.
-            self.prefetch_piece(next, size);
+            self.prepare_translations(next, size);
         }
         if frame.is_some() {
             return Ok(frame);
         }
         let mut got = Few::new();
         // Fewer will do.
-        self.take_claimed(Purpose::Blocks(size), if self.has_plenty() { AT_ONCE } else { 1 }, &mut got);
+        self.take_latched(Purpose::Blocks(size), if self.has_plenty() { AT_ONCE } else { 1 }, &mut got);
         if let Err(e) = self.zero(size, &got) {
-            self.give_claimed(Purpose::Blocks(size), got);
+            self.give_latched(Purpose::Blocks(size), got);
             return Err(e);
         }
         let frame = got.pop();
@@ -61,12 +61,19 @@ impl Tier {
         let most = if self.has_plenty() { most.min(KEPT_BYTES / size.bytes()) } else { 0 };
         let kept = self.zeroed.lock()[size.class()].len();
         let rest = free.split_off(most.saturating_sub(kept).min(free.len()));
-        self.give_claimed(Purpose::Blocks(size), rest);
+        self.give_latched(Purpose::Blocks(size), rest);
         match self.zero(size, &free) {
             Ok(()) => self.zeroed.lock()[size.class()].extend(free),
             // Free all the same; who writes to it next is told what the medium said.
-            Err(_) => self.give_claimed(Purpose::Blocks(size), free),
+            Err(_) => self.give_latched(Purpose::Blocks(size), free),
         }
+    }
+
+    /// A hint that a redo file grows soon, by this block.
+    #[inline]
+    pub(crate) fn prepare_growth(&self, file: u64, block: BlockIndex) {
+        self.zeroed.prepare();
+        self.prepare_lane(self.lane_of(file, block));
     }
 
     /// Puts back pieces of zeros that were not used.
@@ -78,7 +85,7 @@ impl Tier {
     pub(super) fn reclaim_zeroed(&self) {
         let all = std::mem::take(&mut *self.zeroed.lock());
         for (size, pieces) in BlockSize::ALL.into_iter().zip(all) {
-            self.give_claimed(Purpose::Blocks(size), pieces);
+            self.give_latched(Purpose::Blocks(size), pieces);
         }
     }
 

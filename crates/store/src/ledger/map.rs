@@ -14,7 +14,7 @@
 //! | 2 | if an entry was set meanwhile the leaf gets its page back, else the pointer to the page becomes empty; then a fence | the page or none: all `Home` either way |
 //! | 3 | the frame is free | none |
 //!
-//! No record speaks of a block of such a page: what makes an entry `Home` empties them first ([`crate::tier::lane`]).
+//! No record speaks of a block of such a page: what makes an entry `Home` empties them first ([`crate::ledger::lanes`]).
 //!
 //! # Invariants
 //! 1. An entry changes only under the lane's lock of its block; reading it needs no lock.
@@ -23,6 +23,7 @@
 //!    who has `moving` does not meet that, and who has not waits ([`FileMap::wait_for_pages`]).
 //! 3. Pages are linked and unlinked under `pages`, which is taken after `moving` and before a lane.
 
+use super::Ledger;
 use crate::address::{BlockIndex, Frame, WordAt};
 use crate::error::Result;
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
@@ -30,7 +31,6 @@ use crate::medium::prepare_word;
 use crate::planted::Planted;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::tier::Tier;
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -92,7 +92,7 @@ impl Leaf {
     }
 
     /// A hint that the entry will be switched soon.
-    pub(crate) fn prefetch(&self, index: usize) {
+    pub(crate) fn prepare(&self, index: usize) {
         prepare_word(&self.entries[index]);
     }
 
@@ -324,7 +324,7 @@ impl FileMap {
     /// A new page is whole and durable before the 8-byte pointer to it is switched; both are durable on return.
     pub(crate) fn make_leaf<'a>(
         &'a self,
-        tier: &Tier,
+        tier: &Ledger,
         file: u64,
         root: WordAt,
         block: BlockIndex,
@@ -395,7 +395,7 @@ impl FileMap {
     ///
     /// # Durability
     /// Nothing durable points to the pages on return.
-    pub(crate) fn take_spare(&self, tier: &Tier, file: u64, root: WordAt, most: u64) -> Vec<Frame> {
+    pub(crate) fn take_spare(&self, tier: &Ledger, file: u64, root: WordAt, most: u64) -> Vec<Frame> {
         let mut pages = self.pages.lock();
         let mut spare: Vec<(u64, &Leaf, WordAt)> = Vec::new();
         self.for_each_leaf(|number, leaf| {
@@ -439,7 +439,7 @@ impl FileMap {
     /// The middle pages without a leaf page, and the top page without a middle page.
     fn take_spare_middles(
         &self,
-        tier: &Tier,
+        tier: &Ledger,
         file: u64,
         root: WordAt,
         pages: &mut Pages,
@@ -470,12 +470,18 @@ impl FileMap {
 }
 
 /// Empties the pointer to a page; durable with the caller's next fence.
-fn unlink(tier: &Tier, file: u64, place: Place, pointer: WordAt) {
+fn unlink(tier: &Ledger, file: u64, place: Place, pointer: WordAt) {
     tier.store_word(pointer, seal(tier.seed, file, place, Entry::HOME));
 }
 
 /// Fills a free frame with sealed empty words and links it at `pointer`.
-fn new_page(tier: &Tier, file: u64, place: Place, pointer: WordAt, pages: &mut Vec<Frame>) -> Option<WordAt> {
+fn new_page(
+    tier: &Ledger,
+    file: u64,
+    place: Place,
+    pointer: WordAt,
+    pages: &mut Vec<Frame>,
+) -> Option<WordAt> {
     let frame = tier.take_page()?;
     let mut bytes = Vec::with_capacity(FANOUT * 8);
     for n in 0..PAGE_WORDS {

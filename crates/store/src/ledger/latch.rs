@@ -7,6 +7,7 @@
 //!
 //! Deliberately absent: fairness. Who waits gets the lock as soon as it looks at the right moment.
 
+use crate::medium::prepare_all;
 use crate::sync::{self, SpinMutex, SpinMutexGuard};
 use std::time::Duration;
 
@@ -22,6 +23,12 @@ pub(crate) struct Latch<T>(SpinMutex<T>);
 impl<T> Latch<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(SpinMutex::new(value))
+    }
+
+    /// A hint that it will be locked soon, and what it protects read and written.
+    #[inline]
+    pub(crate) fn prepare(&self) {
+        prepare_all(self);
     }
 
     #[inline]

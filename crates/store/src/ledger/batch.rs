@@ -11,7 +11,7 @@
 //!
 //! The record is emptied before the lanes are unlocked, so it never speaks of an entry that has moved on.
 
-use super::{BlockAddress, Tier};
+use super::Ledger;
 use crate::address::{BlockSize, Frame, WordAt};
 use crate::format::entry::{self, Entry, Place};
 use crate::format::record::{
@@ -19,8 +19,9 @@ use crate::format::record::{
 };
 use crate::planted::Planted;
 use crate::sync::MutexGuard;
+use crate::tier::BlockAddress;
+use crate::tier::Few;
 use crate::tier::alloc::Purpose;
-use smallvec::SmallVec;
 
 /// What a batch record's lock protects.
 #[derive(Default)]
@@ -31,9 +32,6 @@ pub(crate) struct BatchSlot {
     ready_size: Option<BlockSize>,
 }
 
-/// A list as long as most batches are.
-pub(crate) type Few<T> = SmallVec<[T; 8]>;
-
 /// Pieces a batch record keeps at hand; more go back to the allocator.
 const READY_MOST: usize = 64;
 
@@ -43,7 +41,7 @@ pub(crate) struct BatchSpace {
     overflow: Few<Frame>,
 }
 
-impl Tier {
+impl Ledger {
     /// Takes and claims the pieces for `count` blocks; `None` (and nothing taken) when the tier has too few.
     pub(crate) fn take_batch(&self, file: u64, size: BlockSize, count: usize) -> Option<BatchSpace> {
         let mut space = BatchSpace { frames: Few::new(), overflow: Few::new() };
@@ -60,8 +58,8 @@ impl Tier {
             }
         }
         let pages = count.saturating_sub(ITEMS_INLINE).div_ceil(ITEMS_OVERFLOW);
-        let enough = self.take_claimed(Purpose::Blocks(size), count, &mut space.frames)
-            && self.take_claimed(Purpose::Pages, pages, &mut space.overflow);
+        let enough = self.take_latched(Purpose::Blocks(size), count, &mut space.frames)
+            && self.take_latched(Purpose::Pages, pages, &mut space.overflow);
         if enough {
             return Some(space);
         }
@@ -71,8 +69,8 @@ impl Tier {
 
     /// Puts back what a batch did not use.
     pub(crate) fn give_batch(&self, size: BlockSize, space: BatchSpace) {
-        self.give_claimed(Purpose::Blocks(size), space.frames);
-        self.give_claimed(Purpose::Pages, space.overflow);
+        self.give_latched(Purpose::Blocks(size), space.frames);
+        self.give_latched(Purpose::Pages, space.overflow);
     }
 
     /// Keeps pieces that a batch has replaced for the next one. They are free: no durable entry points to them.
@@ -83,7 +81,7 @@ impl Tier {
             slot.ready.extend(frames);
             // The next batch begins with these: asks for their address translations now, as a lane does for its next piece.
             for frame in slot.ready.iter().rev().take(2) {
-                self.prefetch_piece(*frame, size);
+                self.prepare_translations(*frame, size);
             }
         } else {
             self.allocator.give(Purpose::Blocks(size), frames);
@@ -171,42 +169,6 @@ impl Tier {
         }
         self.stream_word(WordAt::new(0, at), 0);
         self.fence();
-        self.give_claimed(Purpose::Pages, space.overflow);
-    }
-
-    pub(crate) fn take_claimed(&self, purpose: Purpose, count: usize, into: &mut Few<Frame>) -> bool {
-        if into.len() == count {
-            return true;
-        }
-        let mut viewed = Few::new();
-        while into.len() < count {
-            let mut got = Vec::new();
-            self.allocator.take(purpose, count - into.len(), &mut got);
-            if got.is_empty() {
-                break;
-            }
-            for frame in got {
-                if self.own(frame, purpose.frames()) { into.push(frame) } else { viewed.push(frame) }
-            }
-        }
-        self.allocator.give(purpose, viewed);
-        into.len() == count
-    }
-
-    pub(crate) fn give_claimed(&self, purpose: Purpose, frames: impl AsRef<[Frame]>) {
-        let frames = frames.as_ref();
-        for frame in frames {
-            self.unlatch(*frame, purpose.frames());
-        }
-        if !frames.is_empty() {
-            self.allocator.give(purpose, frames.iter().copied());
-        }
-    }
-
-    /// A claimed frame for a map page.
-    pub(crate) fn take_page(&self) -> Option<Frame> {
-        let mut got = Few::new();
-        self.take_claimed(Purpose::Pages, 1, &mut got);
-        got.pop()
+        self.give_latched(Purpose::Pages, space.overflow);
     }
 }

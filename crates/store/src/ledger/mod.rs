@@ -1,0 +1,110 @@
+//! The ledger of a tier: the only room that makes a fact about a file durable.
+//!
+//! A fact is a map entry, a map page, a file's header in the file table, a record of a switch under way. Start
+//! reading at [`lanes`]: how one switch is durable with one fence. [`batch`] how several blocks switch together, [`map`] the block map of a file, [`header`]
+//! a file's slot and its state line, [`replay`] what recovery does with records, [`zeroed`] what redo files grow by,
+//! [`latch`] the lock of a lane and of a file.
+//!
+//! It is a ledger for mapped metadata: words are stored whole and in order. One for metadata on a block medium
+//! would keep a log instead, and have the same calls.
+//!
+//! **Invariant**: map pages, and blocks of redo files, stay latched for as long as an entry points to them. A
+//! block of a data file is latched while it is written, and may stay so afterwards: who wants to pin it and finds
+//! it latched takes the latch back under its lane's lock ([`Ledger::let_go`]). A free piece may be latched too; the
+//! latch is that of whoever takes the piece ([`Tier::own`]).
+//!
+//! **Deliberately absent**: which frames are free ([`crate::tier`]), and what a file's size or times mean.
+
+pub(crate) mod batch;
+pub(crate) mod header;
+pub(crate) mod lanes;
+pub(crate) mod latch;
+pub(crate) mod map;
+pub(crate) mod replay;
+mod torn;
+pub(crate) mod zeroed;
+
+use crate::address::WordAt;
+use crate::planted::Planted;
+use crate::sync::Mutex;
+use crate::tier::Tier;
+use batch::BatchSlot;
+use crossbeam_utils::CachePadded;
+use lanes::{Lane, Shown};
+use latch::Latch;
+use std::ops::{Deref, DerefMut};
+
+/// A tier and the ledger of what it holds.
+pub(crate) struct Ledger {
+    /// Its space. A field and no reference: it is on the way of every write.
+    tier: Tier,
+    /// Locks that sleep when they wait long, for a thread of lower priority may hold one: held for
+    /// a microsecond, and released without waiting for what the holder sent on its way.
+    lanes: Box<[CachePadded<Latch<Lane>>]>,
+    /// What of each lane is looked at without its lock.
+    shown: Box<[CachePadded<Shown>]>,
+    batches: Box<[CachePadded<Mutex<BatchSlot>>]>,
+    /// Pieces at hand for redo files that grow.
+    zeroed: Latch<zeroed::Zeroed>,
+    /// Pieces a lane takes from the allocator at a time.
+    refill: usize,
+}
+
+impl Deref for Ledger {
+    type Target = Tier;
+
+    fn deref(&self) -> &Tier {
+        &self.tier
+    }
+}
+
+impl DerefMut for Ledger {
+    fn deref_mut(&mut self) -> &mut Tier {
+        &mut self.tier
+    }
+}
+
+impl Ledger {
+    pub(crate) fn of(tier: Tier) -> Self {
+        let geometry = &tier.geometry;
+        let pieces = geometry.units(tier.superblocks.lock()[0].len) * geometry.unit_frames();
+        Self {
+            lanes: (0..geometry.lanes).map(|_| Default::default()).collect(),
+            shown: (0..geometry.lanes).map(|_| Default::default()).collect(),
+            batches: (0..geometry.batches).map(|_| Default::default()).collect(),
+            zeroed: Latch::default(),
+            refill: ((pieces / u64::from(geometry.lanes) / 16) as usize).clamp(1, 8),
+            tier,
+        }
+    }
+
+    /// Stores an 8-byte word and sends its line on its way; durable with the next fence.
+    fn store_word(&self, at: WordAt, word: u64) {
+        let medium = self.words(at.member());
+        medium.store_word(at.offset(), word);
+        if !self.planted.is(Planted::DropEntryFlush) {
+            medium.flush_word(at.offset());
+        }
+    }
+
+    /// [`Ledger::store_word`] past the caches, for a caller that fences before it unlocks what keeps others from this
+    /// word: without that fence what another thread stores there next might arrive first. A line that is in no
+    /// cache, as most entries' are, costs nothing here, where `store_word` waits for it and the fence then waits
+    /// for its way back.
+    fn stream_word(&self, at: WordAt, word: u64) {
+        let medium = self.words(at.member());
+        if self.planted.is(Planted::DropEntryFlush) {
+            return medium.store_word(at.offset(), word);
+        }
+        medium.stream_word(at.offset(), word);
+    }
+
+    /// Waits for what this thread has written to metadata, and to blocks of mapped media.
+    ///
+    /// # Durability
+    /// It is durable on return.
+    #[inline]
+    pub(crate) fn wait(&self) {
+        self.fence();
+    }
+}
