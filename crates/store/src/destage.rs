@@ -208,13 +208,8 @@ impl Inner {
         // The view is kept until the entry is compared: without it the frame could be free and hold a newer version of this very block,
         // under an equal entry.
         for (block, entry, _view) in views {
-            let (leaf, index) = placed.map.leaf(block).expect("BUG: a dirty block has a leaf");
-            let mut guard = tier.lock_lane(placed.id, block);
-            if leaf.get(index) == entry {
-                let clean = Entry::cached(entry.frame());
-                tier.replace_entry(&mut guard, placed.address_of_held(leaf, index, block), clean);
-                leaf.set(index, clean);
-            }
+            let spot = placed.spot(block).expect("BUG: a dirty block has a leaf");
+            tier.change(spot, |now| (now == entry).then(|| Entry::cached(entry.frame())));
         }
         tier.fence();
         self.stamp(file, placed, &mut placed.meta.lock())?;

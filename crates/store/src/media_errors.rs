@@ -95,13 +95,9 @@ impl Placed {
     /// Turns the entry of an unreadable block to `Home`, durable on return. Its frame stays out of
     /// use until the next attach.
     pub(crate) fn forget(&self, block: BlockIndex, entry: Entry) {
-        let Some((leaf, index)) = self.map.leaf(block) else { return };
-        let mut guard = self.tier.lock_lane(self.id, block);
-        if leaf.get(index) == entry {
-            self.tier.replace_entry(&mut guard, self.address_of_held(leaf, index, block), Entry::HOME);
-            self.evictions.fetch_add(1, Ordering::AcqRel);
-            leaf.set(index, Entry::HOME);
-            self.tier.fence();
+        let Some(spot) = self.spot(block) else { return };
+        if self.tier.change(spot, |now| (now == entry).then_some(Entry::HOME)).is_some() {
+            self.tier.wait();
         }
     }
 }

@@ -488,13 +488,11 @@ impl Inner {
                 if leaf.get(index) == Entry::HOME {
                     continue;
                 }
-                // Somebody else may be evicting the same block: one of the two frees its frame.
-                let _lane = tier.lock_lane(placed.id, BlockIndex(number * PAGE_WORDS + index as u64));
-                frames.extend(leaf.get(index).held_frame());
-                leaf.set(index, Entry::HOME);
+                let spot = placed.spot(BlockIndex(number * PAGE_WORDS + index as u64));
+                frames.extend(spot.and_then(|spot| tier.forget_block(spot)));
             }
         });
-        placed.evictions.fetch_add(1, Ordering::AcqRel);
+        placed.map.evictions.fetch_add(1, Ordering::AcqRel);
         let purpose = Purpose::Blocks(placed.block_size);
         if placed.class == FileClass::Redo {
             tier.give_latched(purpose, frames);
@@ -572,7 +570,7 @@ impl Inner {
                 while !placed.make_leaf(block, &mut kept)? {
                     self.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
                 }
-                let evictions = placed.evictions.load(Ordering::Acquire);
+                let evictions = placed.map.evictions.load(Ordering::Acquire);
                 self.read_home_block(file, placed, start, &mut buffer)?;
                 if !self.admit_block(placed, block, &buffer, evictions) {
                     self.make_room(&placed.tier, Purpose::Blocks(placed.block_size), &mut turn)?;
@@ -604,7 +602,6 @@ pub(crate) fn placed(
         sizing: Latch::new(()),
         growing: AtomicU64::new(0),
         moving: Mutex::new(()),
-        evictions: AtomicU64::new(0),
         scans: Scans::default(),
         pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
         cutting: AtomicBool::new(false),

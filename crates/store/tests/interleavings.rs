@@ -171,7 +171,7 @@ impl Store {
         store
     }
 
-    /// `Tier::lock_lane`.
+    /// `Ledger::lock_lane`.
     async fn lock_lane(&self, t: &Thread) {
         t.lock(self.lock).await;
         let unreleased = self.lane.borrow_mut().unreleased.take();
@@ -242,7 +242,7 @@ impl Store {
 
     /// `Inner::switch_whole`. `false`, and nothing is done, where it needs more than that.
     async fn switch_whole(&self, t: &Thread, block: usize) -> bool {
-        // `Tier::guess_next_piece`.
+        // `Ledger::guess_next_piece`.
         let order = if self.flaw == Flaw::GuessRelaxed { Relaxed } else { Acquire };
         let Some(guess) = t.load(self.shown, order).await.checked_sub(1) else { return false };
         // `Tier::prepare_block`, which ends the program where nothing is mapped.
@@ -265,7 +265,7 @@ impl Store {
         true
     }
 
-    /// `Tier::take_next_piece`.
+    /// `Ledger::take_next_piece`.
     fn take_next_piece(&self, t: &Thread, guess: usize) -> bool {
         let mut lane = self.lane.borrow_mut();
         let trusted = self.flaw == Flaw::GuessTrusted;
@@ -279,7 +279,7 @@ impl Store {
         it_is
     }
 
-    /// `Tier::take_piece`. `None`: readers have them all; the program would make room, which is not looked at here.
+    /// `Ledger::take_piece`. `None`: readers have them all; the program would make room, which is not looked at here.
     async fn take_piece(&self, t: &Thread) -> Option<usize> {
         let next = self.lane.borrow_mut().next.take();
         if let Some((frame, _)) = next {
@@ -298,7 +298,7 @@ impl Store {
         None
     }
 
-    /// `Tier::reclaim_lanes`. What the allocator has is the lane's here. The guess stays as it is.
+    /// `Ledger::reclaim_lanes`. What the allocator has is the lane's here. The guess stays as it is.
     async fn reclaim(&self, t: &Thread) {
         self.lock_lane(t).await;
         let settled = self.lane.borrow_mut().pending.take();
@@ -320,7 +320,7 @@ impl Store {
         }
     }
 
-    /// `Tier::commit_prepared`, and what its callers do behind it.
+    /// `Ledger::commit_prepared`, and what its callers do behind it.
     async fn commit(&self, t: &Thread, block: usize, frame: usize) {
         let version = self.lane.borrow().versions[block] + 1;
         self.lane.borrow_mut().versions[block] = version;
@@ -351,7 +351,7 @@ impl Store {
         self.unlock_lane(t).await;
     }
 
-    /// `Tier::prepare_next_piece`.
+    /// `Ledger::prepare_next_piece`.
     async fn prepare_next_piece(&self, t: &Thread) {
         {
             let lane = &mut *self.lane.borrow_mut();
@@ -376,7 +376,7 @@ impl Store {
         self.lock_lane(t).await;
         let same = t.load_own(self.entries[0]) == from;
         if same {
-            // A pending entry is stored first (`Tier::settle_block`).
+            // A pending entry is stored first (`Ledger::settle_block`).
             let settled = self.lane.borrow_mut().pending.take();
             t.fence_medium();
             self.lane.borrow_mut().ready.extend(settled.flatten());
@@ -469,7 +469,7 @@ impl Store {
         self.unlock_lane(t).await;
     }
 
-    /// `Tier::let_go` of block 0.
+    /// `Ledger::let_go` of block 0.
     async fn let_go(&self, t: &Thread, looked_at: usize) {
         let locked = self.flaw != Flaw::LetGoUnlocked;
         let entry = if locked {

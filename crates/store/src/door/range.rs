@@ -215,7 +215,7 @@ impl Inner {
         self.drop_copies(placed, &blocks);
         let cleared = self.clear_home(file, offset, end - offset, how);
         // A read that began before may have admitted what was there.
-        placed.evictions.fetch_add(1, Ordering::AcqRel);
+        placed.map.evictions.fetch_add(1, Ordering::AcqRel);
         let mut blocks = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
             if leaf.cached() > 0 {

@@ -11,9 +11,9 @@ use super::{FileState, Placed};
 use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::error::Result;
-use crate::format::entry::Entry;
+use crate::format::entry::{Entry, State};
 use crate::ledger::map::Kept;
-use crate::planted::Planted;
+use crate::ledger::switch::Outcome;
 use crate::sync::Mutex;
 use crate::waits;
 use std::collections::VecDeque;
@@ -127,7 +127,7 @@ impl Inner {
             if placed.map.get(block) != Entry::HOME {
                 continue;
             }
-            let evictions = placed.evictions.load(Ordering::Acquire);
+            let evictions = placed.map.evictions.load(Ordering::Acquire);
             let at = placed.block_size.start_of(block);
             if !self.may_admit(placed)
                 || at >= placed.size()
@@ -178,40 +178,22 @@ impl Inner {
     ) -> bool {
         let tier = &placed.tier;
         let start = self.events.start();
-        let Some((leaf, index)) = placed.map.leaf(block) else { return false };
-        let mut guard = tier.lock_lane(placed.id, block);
-        // Once: a cut may store a smaller size at any moment, and then waits for this lane before it looks for entries.
-        let within = placed.size().saturating_sub(placed.block_size.start_of(block)) as usize;
-        if leaf.get(index) != Entry::HOME
-            || placed.evictions.load(Ordering::Acquire) != evictions
-            || within == 0
-        {
-            return true;
-        }
-        // Home may have been read before a cut: past the end a block is zeros, whatever home still holds there.
-        let cut;
-        let data = if data.get(within..).is_some_and(|rest| rest.iter().any(|b| *b != 0)) {
-            cut = [&data[..within], &vec![0; data.len() - within]].concat();
-            &cut
-        } else {
-            data
-        };
-        let Some(address) = placed.address(leaf, index, block) else { return false };
-        let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else { return false };
-        if tier.planted.is(Planted::AdmitPointerFirst) {
-            tier.replace_entry(&mut guard, address, Entry::cached(frame));
-            tier.wait();
-        }
-        let written = tier.write_part(frame, 0, data).and_then(|ticket| tier.wait_for(frame, ticket));
-        if written.is_err() {
+        let Some(spot) = placed.spot(block) else { return false };
+        let moved =
+            || spot.entry() != Entry::HOME || placed.map.evictions.load(Ordering::Acquire) != evictions;
+        // Home may have been read before a cut: past the end a block is zeros, whatever home still holds there. The
+        // size is asked under the lane: a cut may store a smaller one at any moment, and then waits for this lane
+        // before it looks for entries.
+        let within = || placed.size().saturating_sub(placed.block_size.start_of(block)) as usize;
+        let counts = || Some(within().min(data.len())).filter(|within| *within > 0 && !moved());
+        match tier.adopt(spot, Some(data), State::Cached, counts) {
+            Ok(Outcome::Done) => {
+                let _ = self.events.record_n(waits::ADMIT, start, data.len() as u64);
+                true
+            }
+            Ok(Outcome::Moved) => moved() || within() == 0,
             // Without a copy home is read as before.
-            tier.give_piece(&mut guard.lane, frame, placed.block_size);
-            return false;
+            Ok(Outcome::NoExtent) | Err(_) => false,
         }
-        tier.replace_entry(&mut guard, address, Entry::cached(frame));
-        tier.unlatch(frame, placed.block_size.frames());
-        leaf.set(index, Entry::cached(frame));
-        let _ = self.events.record_n(waits::ADMIT, start, data.len() as u64);
-        true
     }
 }

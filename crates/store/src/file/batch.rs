@@ -3,9 +3,7 @@
 use super::{FileState, Placed};
 use crate::attached::Inner;
 use crate::error::{Error, Result};
-use crate::format::entry::Entry;
 use crate::ledger::map::Kept;
-use crate::medium::Written;
 use crate::profile::FileClass;
 use crate::tier::Few;
 use crate::tier::alloc::Purpose;
@@ -99,78 +97,27 @@ impl Inner {
             self.make_room_until(tier, frames, &has_room, &mut turn)?;
         };
         drop(turn);
-        let written: Result<Few<Written>> = sorted
+        let spots: Few<_> = sorted
             .iter()
-            .zip(&space.frames)
-            .map(|((_, data), frame)| tier.write_block(*frame, data))
+            .map(|(offset, _)| placed.spot(size.block_of(*offset)).expect("BUG: make_leaf has made its leaf"))
             .collect();
-        let hashes = written.and_then(|written| {
-            let each = space.frames.iter().zip(&written);
-            each.map(|(frame, w)| tier.wait_apart(*frame, w.ticket).map(|()| w.checksum)).collect()
-        });
-        let hashes: Few<u64> = match hashes {
-            Ok(hashes) => hashes,
-            Err(e) => {
-                tier.give_batch(size, space);
-                return Err(e);
-            }
-        };
-        let blocks = || sorted.iter().map(|(offset, _)| size.block_of(*offset));
-        let (number, mut slot) = tier.lock_batch(placed.id);
-        // Each once and in order, so that two batches never wait for each other.
-        let mut numbers: Few<u32> = blocks().map(|block| tier.lane_of(placed.id, block)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut lanes: Few<_> = numbers.into_iter().map(|n| tier.lock_lane_number(n)).collect();
-        let leaves: Option<Few<_>> = blocks()
-            .map(|block| {
-                let (leaf, index) = placed.map.leaf(block).expect("BUG: make_leaf has made it");
-                Some((leaf, index, placed.address(leaf, index, block)?))
-            })
-            .collect();
-        let Some(leaves) = leaves else {
-            drop((lanes, slot));
-            tier.give_batch(size, space);
-            return Ok(false);
-        };
-        for (_, _, address) in &leaves {
-            let number = tier.lane_of(placed.id, address.block);
-            let guard =
-                lanes.iter_mut().find(|g| g.number == number).expect("BUG: every block's lane is locked");
-            tier.settle_block(&mut guard.lane, placed.id, address.block);
-            tier.retire_block(guard, placed.id, address.block);
-        }
         let end = sorted.last().map_or(0, |(offset, data)| offset + data.len() as u64);
-        let size_after = placed.size().max(end);
-        placed.growing.store(size_after, Ordering::Release);
-        let addresses: Few<_> = leaves.iter().map(|(_, _, a)| *a).collect();
-        let mut old = Few::new();
-        tier.commit_batch(
-            (number, &mut slot),
-            placed.id,
-            placed.slot.get().map_or(u64::MAX, |slot| slot.number),
-            size_after,
-            &addresses,
-            &hashes,
-            space,
-            |frames| {
-                for ((leaf, index, _), frame) in leaves.iter().zip(frames) {
-                    old.extend(leaf.get(*index).held_frame());
-                    leaf.set(*index, Entry::dirty(*frame));
-                }
-                if size_after > placed.size() {
-                    let mut meta = placed.meta.lock();
-                    meta.line.size = size_after;
-                    // Before `meta` is let go: the next line of this file must not arrive before this one.
-                    placed.persist_line(&mut meta);
-                    placed.size.store(size_after, Ordering::Release);
-                }
-            },
-        );
-        placed.growing.store(0, Ordering::Release);
-        drop(lanes);
-        tier.keep_for_batches(&mut slot, size, old);
-        drop(slot);
-        Ok(true)
+        let size_after = || {
+            let size_after = placed.size().max(end);
+            placed.growing.store(size_after, Ordering::Release);
+            size_after
+        };
+        let grown = |size_after| {
+            if size_after > placed.size() {
+                let mut meta = placed.meta.lock();
+                meta.line.size = size_after;
+                // Before `meta` is let go: the next line of this file must not arrive before this one.
+                placed.persist_line(&mut meta);
+                placed.size.store(size_after, Ordering::Release);
+            }
+            placed.growing.store(0, Ordering::Release);
+        };
+        let slot = placed.slot.get().map_or(u64::MAX, |slot| slot.number);
+        tier.replace_together(&spots, sorted, slot, space, size_after, grown)
     }
 }

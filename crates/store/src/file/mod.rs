@@ -28,13 +28,13 @@ use crate::format::slot::{ROOTS_AT, StateLine};
 use crate::home::{HomeHandle, HomeStat};
 use crate::ledger::Ledger;
 use crate::ledger::latch::Latch;
-use crate::ledger::map::{FileMap, Kept, Leaf};
+use crate::ledger::map::{FileMap, Kept};
+use crate::ledger::switch::Spot;
 use crate::lend::Loan;
 use crate::medium::Pin;
 use crate::profile::FileClass;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::tier::BlockAddress;
 use crate::tier::alloc::Purpose;
 use crate::tier::table::Slot;
 use redo::RedoOrder;
@@ -60,8 +60,6 @@ pub(crate) struct Placed {
     pub(crate) growing: AtomicU64,
     pub(crate) moving: Mutex<()>,
     pub(crate) meta: Latch<Meta>,
-    /// Counts entries that became `Home`: who read home without a lock compares it before and after.
-    pub(crate) evictions: AtomicU64,
     pub(crate) pinned: AtomicBool,
     /// Who reads it from one end to the other.
     pub(crate) scans: Scans,
@@ -131,26 +129,18 @@ impl Placed {
         self.size.load(Ordering::Acquire)
     }
 
-    /// Where a block's entry is; `None` when its leaf has no page. Asked under the lane's lock ([`map`]).
+    /// A block and its entry; `None` while the file has no leaf for it (the block is `Home`).
     #[inline]
-    pub(crate) fn address(&self, leaf: &Leaf, index: usize, block: BlockIndex) -> Option<BlockAddress> {
-        let at = leaf.word_at(index)?;
-        Some(BlockAddress { file: self.id, block, at, size: self.block_size })
+    pub(crate) fn spot(&self, block: BlockIndex) -> Option<Spot<'_>> {
+        let (leaf, index) = self.map.leaf(block)?;
+        Some(Spot { file: self.id, block, size: self.block_size, map: &self.map, leaf, index })
     }
 
-    /// The same of a block whose entry is not `Home`. The caller holds `moving`.
-    pub(crate) fn address_of_held(&self, leaf: &Leaf, index: usize, block: BlockIndex) -> BlockAddress {
-        self.address(leaf, index, block).expect("BUG: the leaf of a block that is not `Home` has a page")
-    }
-
-    /// Keeps the bytes of a block that was `entry` a moment ago as they are; the caller then looks whether it
-    /// is `entry` still. `None` when somebody writes to its frames.
+    /// Keeps the bytes of a block of a data file that was `entry` a moment ago ([`Ledger::pin_block`]). Those of a
+    /// redo file change in place.
     pub(crate) fn pin(&self, block: BlockIndex, entry: Entry) -> Option<Pin<'_>> {
-        let pin = || self.tier.pin(entry.frame(), 0, self.block_size.bytes());
-        pin().or_else(|| {
-            self.let_go(block);
-            pin()
-        })
+        let spot = self.spot(block).filter(|_| self.class == FileClass::Data)?;
+        self.tier.pin_block(spot, entry)
     }
 
     /// Whether the tier takes clean copies of its blocks.
@@ -161,13 +151,6 @@ impl Placed {
     /// Whether the tier could hold sixteen such files: to admit it whole displaces little.
     pub(crate) fn is_small(&self) -> bool {
         self.size() / FRAME as u64 <= self.tier.allocator.total_frames() / 16
-    }
-
-    /// Before a reference to a block: takes back a claim that its last write left ([`Ledger::let_go`]). Blocks of redo files stay claimed.
-    fn let_go(&self, block: BlockIndex) {
-        if self.class == FileClass::Data {
-            self.tier.let_go(self.id, block, self.block_size, || self.map.get(block));
-        }
     }
 
     /// Whether the file has left the tier. Stays as it is while `moving` is held.

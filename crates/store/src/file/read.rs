@@ -124,7 +124,9 @@ impl Inner {
                 let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
                 return Ok(true);
             } else {
-                placed.let_go(block);
+                if let Some(spot) = placed.spot(block) {
+                    placed.tier.let_go(spot);
+                }
             }
             drop(lane);
             crate::sync::spin_loop();
@@ -169,7 +171,7 @@ impl Inner {
     fn read_from_home(&self, file: &FileState, placed: &Placed, offset: u64, into: &mut [u8]) -> Result<()> {
         let start = self.events.start();
         let blocks: Vec<_> = placed.chunks(offset, into.len()).collect();
-        let evictions = placed.evictions.load(Ordering::Acquire);
+        let evictions = placed.map.evictions.load(Ordering::Acquire);
         let still_home = |b: &BlockIndex| placed.map.get(*b) == Entry::HOME;
         let run_is_home = blocks.iter().all(|(b, _, _)| still_home(b));
         // Up to the size of now: while a file is cut home still has what it had past the new end, older than what the tier had.
@@ -183,7 +185,7 @@ impl Inner {
         fence(Ordering::Acquire);
         // The entries first: a block that became `Home` again is counted before it says so.
         let is_home = run_is_home && blocks.iter().all(|(b, _, _)| still_home(b));
-        if is_home && placed.evictions.load(Ordering::Acquire) == evictions {
+        if is_home && placed.map.evictions.load(Ordering::Acquire) == evictions {
             let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
             let _ = self.events.record_and_count(waits::HOME_READ, start, bytes, waits::TIER_MISSES, missed);
             if self.options.admit && placed.admits() && (!seen.scan || placed.is_small()) {
@@ -199,12 +201,12 @@ impl Inner {
                 if self.read_from_tier(placed, block, inner, &mut into[range.clone()])? {
                     break;
                 }
-                let evictions = placed.evictions.load(Ordering::Acquire);
+                let evictions = placed.map.evictions.load(Ordering::Acquire);
                 let part = &mut into[range.clone()];
                 let at = placed.block_size.start_of(block) + inner as u64;
                 self.read_home_block(file, placed, at, part)?;
                 fence(Ordering::Acquire);
-                if still_home(&block) && placed.evictions.load(Ordering::Acquire) == evictions {
+                if still_home(&block) && placed.map.evictions.load(Ordering::Acquire) == evictions {
                     break;
                 }
             }

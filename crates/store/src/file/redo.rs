@@ -24,6 +24,7 @@ use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, State};
 use crate::ledger::map::{Kept, Leaf};
+use crate::ledger::switch::{Changed, Outcome};
 use crate::medium::PreparedWrite;
 use crate::planted::Planted;
 use crate::tier::Few;
@@ -147,7 +148,7 @@ impl<'a> InBlock<'a> {
         if entry.state() != State::Dirty {
             return None;
         }
-        let write = placed.tier.prepare_block(entry.frame(), inner as usize, len);
+        let write = placed.tier.prepare_block(entry.frame(), inner as usize, len)?;
         Some(Self { block, leaf, index, entry, write })
     }
 
@@ -271,15 +272,10 @@ impl Inner {
             let mut words: Few<(WordAt, u64)> = Few::new();
             let mut pageless = Fresh::new();
             for (block, frame) in std::mem::take(&mut fresh) {
-                let (leaf, index) = placed.map.leaf(block).expect("BUG: prepare_redo has made it");
-                let mut guard = tier.lock_lane(placed.id, block);
-                let Some(address) = placed.address(leaf, index, block) else {
+                let spot = placed.spot(block).expect("BUG: prepare_redo has made its leaf");
+                if tier.change_later(spot, &mut words, |_| Some(Entry::dirty(frame))) == Changed::NoPage {
                     pageless.push((block, frame));
-                    continue;
-                };
-                let word = tier.word_to_replace(&mut guard, address, Entry::dirty(frame));
-                leaf.set(index, Entry::dirty(frame));
-                words.push((address.at, word));
+                }
             }
             // Behind the last locked instruction, which would wait for them. `meta` is held until the fence, and the entry of a redo
             // block changes under it, or, when the file is cut, under `sizing`.
@@ -370,51 +366,40 @@ impl Inner {
         let mut turn = None;
         let mut kept = Kept::default();
         loop {
-            let Some((leaf, index)) = placed.map.leaf(block).filter(|(leaf, _)| leaf.has_page()) else {
+            let Some(spot) = placed.spot(block).filter(|spot| spot.leaf.has_page()) else {
                 if !placed.make_leaf(block, &mut kept)? {
                     self.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;
             };
-            let seen = leaf.get(index);
+            let seen = spot.entry();
             if seen.state() == State::Dirty {
                 return Ok(());
             }
-            let evictions = placed.evictions.load(Ordering::Acquire);
+            let evictions = placed.map.evictions.load(Ordering::Acquire);
             let mut home = None;
             if whole.is_none() && start_of_block < placed.size() {
                 let mut bytes = vec![0; placed.block_size.bytes()];
                 self.read_home_block(file, placed, start_of_block, &mut bytes)?;
                 home = Some(bytes);
             }
+            let unmoved =
+                || spot.entry() == seen && placed.map.evictions.load(Ordering::Acquire) == evictions;
+            let counts = || unmoved().then_some(placed.block_size.bytes());
             // The drain stores the words of the blocks it frees after it has let their lanes go, before it lets this go.
             let mut meta = placed.meta.lock();
-            let mut guard = tier.lock_lane(placed.id, block);
-            if leaf.get(index) != seen || placed.evictions.load(Ordering::Acquire) != evictions {
-                continue;
+            match tier.adopt(spot, whole.or(home.as_deref()), State::Dirty, counts)? {
+                Outcome::Done => {
+                    // From here on the drain knows it, also when the write that wanted it fails.
+                    meta.redo.note(block);
+                    return Ok(());
+                }
+                Outcome::Moved => {}
+                Outcome::NoExtent => {
+                    drop(meta);
+                    self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
+                }
             }
-            let Some(address) = placed.address(leaf, index, block) else { continue };
-            let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else {
-                drop(guard);
-                drop(meta);
-                self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
-                continue;
-            };
-            let written = match whole.or(home.as_deref()) {
-                Some(bytes) => tier.write_part(frame, 0, bytes),
-                None => tier.zero_part(frame, 0, placed.block_size.bytes()),
-            };
-            if let Err(e) = written.and_then(|ticket| tier.wait_for(frame, ticket)) {
-                tier.give_piece(&mut guard.lane, frame, placed.block_size);
-                return Err(e);
-            }
-            tier.replace_entry(&mut guard, address, Entry::dirty(frame));
-            tier.wait();
-            leaf.set(index, Entry::dirty(frame));
-            drop(guard);
-            // From here on the drain knows it, also when the write that wanted it fails.
-            meta.redo.note(block);
-            return Ok(());
         }
     }
 
@@ -520,12 +505,9 @@ impl Inner {
                         meta.redo.fifo.push_front((*block, *place));
                         continue;
                     }
-                    let mut guard = tier.lock_lane(placed.id, *block);
-                    let address = placed.address_of_held(leaf, index, *block);
-                    let word = tier.word_to_replace(&mut guard, address, Entry::HOME);
-                    placed.evictions.fetch_add(1, Ordering::AcqRel);
-                    leaf.set(index, Entry::HOME);
-                    words.push((address.at, word));
+                    let spot = placed.spot(*block).expect("BUG: a dirty block has a leaf");
+                    let changed = tier.change_later(spot, &mut words, |_| Some(Entry::HOME));
+                    debug_assert_eq!(changed, Changed::From(entry));
                     if !given_up.contains(block) {
                         freed.push(entry.frame());
                     }

@@ -20,6 +20,7 @@ use crate::error::Result;
 use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::format::slot::TRUNCATING;
 use crate::home::HomeStat;
+use crate::ledger::switch::{Outcome, Version};
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::tier::alloc::Purpose;
@@ -91,12 +92,10 @@ impl Inner {
         placed.size.store(size, Ordering::Release);
         placed.cutting.store(true, Ordering::Release);
         // Whoever has read home before this point must not take what it read for what home has when the file has grown again.
-        placed.evictions.fetch_add(1, Ordering::AcqRel);
+        placed.map.evictions.fetch_add(1, Ordering::AcqRel);
         // Writers and admissions look at the size under their lane: after this everyone who looked before has set its entry,
         // where the scan for entries past the end finds it.
-        for lane in 0..tier.geometry.lanes {
-            drop(tier.lock_lane_number(lane));
-        }
+        tier.wait_for_writers();
         let whole = self.finish_cut(file, placed, size, spare, false);
         drop(moving);
         if whole? { Ok(()) } else { self.finish_earlier_cut(file, placed) }
@@ -119,37 +118,36 @@ impl Inner {
         let block = placed.block_size.block_of(size);
         let within = (size - placed.block_size.start_of(block)) as usize;
         if within > 0
-            && let Some((leaf, index)) = placed.map.leaf(block)
+            && let Some(spot) = placed.spot(block)
         {
             if recovering || placed.class == FileClass::Redo {
                 let _meta = placed.meta.lock();
-                self.zero_tail_in_place(placed, leaf.get(index), within);
+                self.zero_tail_in_place(placed, spot.entry(), within);
             } else if !tier.holds_dirty() {
                 self.drop_copies(placed, &[block]);
             } else {
-                let mut guard = tier.lock_lane(placed.id, block);
-                let old = leaf.get(index);
-                if old != Entry::HOME {
-                    let mut bytes = vec![0; placed.block_size.bytes()];
-                    tier.read_block(old.frame(), 0, &mut bytes[..within])?;
-                    let frame = spare.take().or_else(|| tier.take_piece(&mut guard.lane, placed.block_size));
-                    let Some(frame) = frame else {
-                        // The block was at home when the spare frame was looked for. Admitted since, it goes home again; written since, it
-                        // needs one.
-                        drop(guard);
-                        if self.drop_copies(placed, &[block]) == 0 && placed.map.get(block) != Entry::HOME {
-                            return Ok(false);
+                let mut whole = vec![0; placed.block_size.bytes()];
+                let zeros = vec![0; whole.len() - within];
+                loop {
+                    let version = Version::Part { inner: within, part: &zeros, whole: &mut whole };
+                    match tier.replace(spot, version, &mut spare, || spot.entry() != Entry::HOME)? {
+                        Outcome::Done => break,
+                        Outcome::Moved if spot.entry() == Entry::HOME => break,
+                        Outcome::Moved => {}
+                        Outcome::NoExtent => {
+                            // The block was at home when the spare frame was looked for. Admitted since, it goes home again; written
+                            // since, it needs one.
+                            if self.drop_copies(placed, &[block]) == 0 && spot.entry() != Entry::HOME {
+                                return Ok(false);
+                            }
+                            return self.finish_cut(file, placed, size, None, recovering);
                         }
-                        return self.finish_cut(file, placed, size, None, recovering);
-                    };
-                    let address = placed.address_of_held(leaf, index, block);
-                    tier.commit_block(&mut guard, address, frame, &bytes, old);
-                    leaf.set(index, Entry::dirty(frame));
+                    }
                 }
             }
         }
-        if let Some(frame) = spare {
-            tier.give_piece(&mut tier.lock_lane(placed.id, block).lane, frame, placed.block_size);
+        if let Some((frame, spot)) = spare.zip(placed.spot(block)) {
+            tier.give_spare(spot, frame);
         }
         self.cut_home(file, placed, size)?;
         Ok(true)
@@ -181,7 +179,7 @@ impl Inner {
             && tier.holds_dirty()
             && placed.map.get(block) != Entry::HOME
         {
-            let frame = tier.take_piece(&mut tier.lock_lane(placed.id, block).lane, placed.block_size);
+            let frame = placed.spot(block).and_then(|spot| tier.take_spare(spot));
             if frame.is_some() {
                 return Ok(frame);
             }
@@ -265,28 +263,9 @@ impl Inner {
         let tier = &placed.tier;
         let mut freed = Vec::new();
         for block in blocks {
-            let Some((leaf, index)) = placed.map.leaf(*block) else { continue };
-            let mut guard = tier.lock_lane(placed.id, *block);
-            let mut entry = leaf.get(index);
-            let address = loop {
-                if entry == Entry::HOME || !which(entry) {
-                    break None;
-                }
-                if let Some(address) = placed.address(leaf, index, *block) {
-                    break Some(address);
-                }
-                // Who evicts has not `moving`, and may come between steps 1 and 2 of a page's giving
-                // back ([`crate::ledger::map`]).
-                drop(guard);
-                placed.map.wait_for_pages();
-                guard = tier.lock_lane(placed.id, *block);
-                entry = leaf.get(index);
-            };
-            let Some(address) = address else { continue };
-            tier.replace_entry(&mut guard, address, Entry::HOME);
-            placed.evictions.fetch_add(1, Ordering::AcqRel);
-            leaf.set(index, Entry::HOME);
-            freed.push(entry.frame());
+            let Some(spot) = placed.spot(*block) else { continue };
+            let old = tier.change(spot, |old| (old != Entry::HOME && which(old)).then_some(Entry::HOME));
+            freed.extend(old.map(Entry::frame));
         }
         if freed.is_empty() {
             return 0;

@@ -99,7 +99,8 @@ fn a_block_admitted_while_its_map_page_is_given_back_is_evicted_after_the_page_i
         // Who gives the page back waits for both lanes, one after the other.
         let last = tier.lock_lane_number(1);
         let mut admits = tier.lock_lane_number(0);
-        let address = placed.address(leaf, index, block).unwrap();
+        let spot = placed.spot(block).unwrap();
+        let at = spot.at().unwrap();
         let frame = tier.take_piece(&mut admits.lane, placed.block_size).unwrap();
         let gives = scope.spawn(|| placed.give_back_pages(u64::MAX));
         while leaf.has_page() {
@@ -107,7 +108,7 @@ fn a_block_admitted_while_its_map_page_is_given_back_is_evicted_after_the_page_i
         }
         let ticket = tier.write_part(frame, 0, &[9; B]).unwrap();
         tier.wait_for(frame, ticket).unwrap();
-        tier.replace_entry(&mut admits, address, Entry::cached(frame));
+        tier.replace_entry(&mut admits, spot, at, Entry::cached(frame));
         tier.unlatch(frame, placed.block_size.frames());
         leaf.set(index, Entry::cached(frame));
         drop(admits);

@@ -9,6 +9,7 @@ use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::Entry;
 use crate::ledger::map::Kept;
+use crate::ledger::switch::{Outcome, Version};
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::tier::alloc::Purpose;
@@ -83,34 +84,17 @@ impl Inner {
 
     /// Overwrites one whole block whose lane has a piece laid out for it, as most writes of a database do. `None`, and nothing is done, where
     /// it needs more than that.
-    ///
-    /// The order is the speed. A locked instruction waits until what was sent before it has arrived; the instructions behind it are begun
-    /// meanwhile, but no more than the processor can hold (about 200, half of an EPYC's 448). Where the first store of the block is among those, it leaves at
-    /// once; where it is not, the whole block leaves later: 100 to 180 ns. So what can be found out before the lock is,
-    /// and what can be done behind the copy is.
     #[inline]
     pub(super) fn switch_whole(&self, placed: &Placed, offset: u64, data: &[u8]) -> Option<()> {
-        let (tier, size) = (&*placed.tier, placed.block_size);
+        let size = placed.block_size;
         let block = size.block_of(offset);
         if data.len() != size.bytes() || size.start_of(block) != offset {
             return None;
         }
-        let (leaf, index) = placed.map.leaf(block)?;
+        let spot = placed.spot(block)?;
         let start = self.events.start();
-        leaf.prepare(index);
-        let lane = tier.lane_of(placed.id, block);
-        tier.prepare_lane(lane);
-        let frame = tier.guess_next_piece(lane, size)?;
-        let write = tier.prepare_block(frame, 0, size.bytes());
         let end = offset + data.len() as u64;
-        let mut guard = tier.lock_lane_number(lane);
-        let address = placed.address(leaf, index, block)?;
-        if end > placed.size() || !tier.take_next_piece(&mut guard.lane, frame, size) {
-            return None;
-        }
-        tier.commit_prepared(&mut guard, address, frame, &write, data, || leaf.get(index));
-        leaf.set(index, Entry::dirty(frame));
-        drop(guard);
+        placed.tier.replace_laid_out(spot, data, || end <= placed.size())?;
         let _ = self.events.record_n(waits::BLOCK_WRITE, start, data.len() as u64);
         Some(())
     }
@@ -168,65 +152,53 @@ impl Inner {
         let bytes = placed.block_size.bytes();
         let start_of_block = placed.block_size.start_of(block);
         let start = self.events.start();
-        let mut whole = Vec::new();
+        let partial = part.len() < bytes;
+        let mut whole = vec![0; if partial { bytes } else { 0 }];
         let mut turn = None;
         let mut kept = Kept::default();
+        let past_end =
+            || reach == Reach::Within && start_of_block + (inner + part.len()) as u64 > placed.size();
         loop {
-            let Some((leaf, index)) = placed.map.leaf(block).filter(|(leaf, _)| leaf.has_page()) else {
+            let Some(spot) = placed.spot(block).filter(|spot| spot.leaf.has_page()) else {
                 if !placed.make_leaf(block, &mut kept)? {
                     self.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;
             };
-            let partial = part.len() < bytes;
-            let evictions = placed.evictions.load(Ordering::Acquire);
-            let from_home = partial && leaf.get(index) == Entry::HOME;
-            if partial {
-                whole.clear();
-                whole.resize(bytes, 0);
-            }
-            if from_home {
-                // Without the lane's lock: home may be slow.
+            let evictions = placed.map.evictions.load(Ordering::Acquire);
+            let from_home = partial && spot.entry() == Entry::HOME;
+            let version = if !partial {
+                Version::Whole(part)
+            } else if from_home {
+                whole.fill(0);
                 self.read_home_block(file, placed, start_of_block, &mut whole)?;
-            }
-            let lane = tier.lane_of(placed.id, block);
-            leaf.prepare(index);
-            tier.prepare_lane(lane);
-            let mut guard = tier.lock_lane_number(lane);
-            if reach == Reach::Within && start_of_block + (inner + part.len()) as u64 > placed.size() {
-                return Ok(Overwritten::PastEnd);
-            }
-            // A whole block is written without a look at what it replaces.
-            let old = if partial { leaf.get(index) } else { Entry::HOME };
-            let unmoved = placed.evictions.load(Ordering::Acquire) == evictions;
-            if partial && (from_home != (old == Entry::HOME) || (from_home && !unmoved)) {
-                continue;
-            }
-            let Some(address) = placed.address(leaf, index, block) else { continue };
-            let Some(frame) = tier.take_piece(&mut guard.lane, placed.block_size) else {
-                drop(guard);
-                if let Reach::PastEnd { written, end } = reach {
-                    // What is written already becomes the file's, so that it may go home to make room for the rest.
-                    self.grow_to(placed, written);
-                    placed.growing.store(end, Ordering::Release);
-                }
-                self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
-                continue;
-            };
-            let data = if partial {
-                if !from_home {
-                    tier.read_block(old.frame(), 0, &mut whole)?;
-                }
                 whole[inner..inner + part.len()].copy_from_slice(part);
-                &whole[..]
+                Version::Whole(&whole)
             } else {
-                part
+                Version::Part { inner, part, whole: &mut whole }
             };
-            tier.commit_block_over(&mut guard, address, frame, data, || leaf.get(index));
-            leaf.set(index, Entry::dirty(frame));
-            drop(guard);
-            let _ = self.events.record_n(waits::BLOCK_WRITE, start, part.len() as u64);
-            return Ok(Overwritten::Done);
+            // A whole block is written without a look at what it replaces.
+            let unmoved = || {
+                !partial
+                    || (from_home == (spot.entry() == Entry::HOME)
+                        && !(from_home && placed.map.evictions.load(Ordering::Acquire) != evictions))
+            };
+            match tier.replace(spot, version, &mut None, || !past_end() && unmoved())? {
+                Outcome::Done => {
+                    let _ = self.events.record_n(waits::BLOCK_WRITE, start, part.len() as u64);
+                    return Ok(Overwritten::Done);
+                }
+                Outcome::Moved if past_end() => return Ok(Overwritten::PastEnd),
+                Outcome::Moved => {}
+                Outcome::NoExtent => {
+                    if let Reach::PastEnd { written, end } = reach {
+                        // What is written already becomes the file's, so that it may go home to make room for the rest.
+                        self.grow_to(placed, written);
+                        placed.growing.store(end, Ordering::Release);
+                    }
+                    self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
+                }
+            }
         }
     }
 
@@ -256,7 +228,7 @@ impl Inner {
         self.drop_copies(placed, &blocks);
         let written = file.home.write_at(offset, data).map_err(file.io("cannot write"));
         // A read that began before may have admitted what home held before: those copies go too.
-        placed.evictions.fetch_add(1, Ordering::AcqRel);
+        placed.map.evictions.fetch_add(1, Ordering::AcqRel);
         self.drop_copies(placed, &blocks);
         written?;
         placed.size.fetch_max(end, Ordering::AcqRel);

@@ -12,14 +12,16 @@
 //! The record is emptied before the lanes are unlocked, so it never speaks of an entry that has moved on.
 
 use super::Ledger;
+use super::switch::Spot;
 use crate::address::{BlockSize, Frame, WordAt};
-use crate::format::entry::{self, Entry, Place};
+use crate::error::Result;
+use crate::format::entry::Entry;
 use crate::format::record::{
     BatchHeader, BatchItem, ITEMS_INLINE, ITEMS_OVERFLOW, NO_FRAME, encode_overflow, items_hash,
 };
+use crate::medium::Written;
 use crate::planted::Planted;
 use crate::sync::MutexGuard;
-use crate::tier::BlockAddress;
 use crate::tier::Few;
 use crate::tier::alloc::Purpose;
 
@@ -37,7 +39,7 @@ const READY_MOST: usize = 64;
 
 /// The pieces a batch needs, taken beforehand so that nothing can fail half way.
 pub(crate) struct BatchSpace {
-    pub(crate) frames: Few<Frame>,
+    frames: Few<Frame>,
     overflow: Few<Frame>,
 }
 
@@ -104,36 +106,115 @@ impl Ledger {
         (number, self.batches[number as usize].lock())
     }
 
-    /// Steps 3 to 6. The blocks are written into `space.frames` with the checksums `hashes`; the caller holds the lanes
-    /// of all `addresses` and has done step 2. `in_dram` switches the entries that readers see, after step 4.
+    /// Steps 1 to 6: writes `blocks` of a file, whole blocks in ascending order, all or none; `spots` says where each
+    /// goes, `slot` which slot of the file table the file has. With all lanes locked `size_after` says how large the
+    /// file is then, and when the blocks are durable `grown` makes the file so; its stores share the fence of step 5.
+    ///
+    /// `false`, and nothing is changed, when a map page has gone that was there.
     ///
     /// # Durability
-    /// On return all blocks and the size `size_after` survive a power cut (the size once the caller has written it
-    /// to the file's state line in `in_dram`, whose stores share the fence of step 5).
-    #[expect(clippy::too_many_arguments, reason = "one call per batch, all of them needed at once")]
-    pub(crate) fn commit_batch(
+    /// On return all blocks and the size survive a power cut.
+    pub(crate) fn replace_together(
         &self,
-        (number, slot): (u32, &mut BatchSlot),
-        file: u64,
-        file_slot: u64,
-        size_after: u64,
-        addresses: &[BlockAddress],
-        hashes: &[u64],
+        spots: &[Spot<'_>],
+        blocks: &[(u64, &[u8])],
+        slot: u64,
         space: BatchSpace,
-        in_dram: impl FnOnce(&[Frame]),
-    ) {
-        let size = addresses.first().map_or(BlockSize::ALL[0], |a| a.size);
-        let items: Few<BatchItem> = addresses
+        size_after: impl FnOnce() -> u64,
+        grown: impl FnOnce(u64),
+    ) -> Result<bool> {
+        let Some(first) = spots.first().copied() else { return Ok(true) };
+        let (file, size) = (first.file, first.size);
+        let hashes = match self.fill_batch(blocks, &space) {
+            Ok(hashes) => hashes,
+            Err(e) => {
+                self.give_batch(size, space);
+                return Err(e);
+            }
+        };
+        let (number, mut record) = self.lock_batch(file);
+        // Each once and in order, so that two batches never wait for each other.
+        let mut numbers: Few<u32> = spots.iter().map(|spot| self.lane_of(file, spot.block)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut lanes: Few<_> = numbers.into_iter().map(|n| self.lock_lane_number(n)).collect();
+        let words: Option<Few<WordAt>> = spots.iter().map(Spot::at).collect();
+        let Some(words) = words else {
+            drop((lanes, record));
+            self.give_batch(size, space);
+            return Ok(false);
+        };
+        for spot in spots {
+            let number = self.lane_of(file, spot.block);
+            let guard =
+                lanes.iter_mut().find(|g| g.number == number).expect("BUG: every block's lane is locked");
+            self.settle_block(&mut guard.lane, file, spot.block);
+            self.retire_block(guard, file, spot.block);
+        }
+        let size_after = size_after();
+        let items: Few<BatchItem> = spots
             .iter()
-            .zip(&space.frames)
-            .zip(hashes)
-            .map(|((a, frame), hash)| BatchItem {
-                at: a.at,
-                word: entry::seal(self.seed, file, Place::Block(a.block.0), Entry::dirty(*frame)),
+            .zip(&words)
+            .zip(space.frames.iter().zip(&hashes))
+            .map(|((spot, at), (frame, hash))| BatchItem {
+                at: *at,
+                word: spot.word(self.seed, Entry::dirty(*frame)),
                 block_hash: *hash,
-                block: a.block,
+                block: spot.block,
             })
             .collect();
+        let header = BatchHeader {
+            seq: record.seq + 1,
+            file,
+            count: items.len() as u32,
+            frames: size.frames() as u32,
+            size_after,
+            overflow: self.write_overflow(&items, &space),
+            items_hash: items_hash(&items, self.seed),
+            slot,
+        };
+        record.seq += 1;
+        let at = WordAt::new(0, self.geometry.batch_at(number));
+        if !self.planted.is(Planted::BatchOneByOne) {
+            self.write_meta(at, &header.encode(&items, self.seed));
+        }
+        self.fence();
+        for frame in &space.frames {
+            self.unlatch(*frame, size.frames());
+        }
+        let mut old = Few::new();
+        for (spot, frame) in spots.iter().zip(&space.frames) {
+            old.extend(spot.entry().held_frame());
+            spot.leaf.set(spot.index, Entry::dirty(*frame));
+        }
+        grown(size_after);
+        for item in &items {
+            self.stream_word(item.at, item.word);
+        }
+        if !self.planted.is(Planted::BatchRetiredEarly) {
+            self.fence();
+        }
+        self.stream_word(at, 0);
+        self.fence();
+        self.give_latched(Purpose::Pages, space.overflow);
+        drop(lanes);
+        self.keep_for_batches(&mut record, size, old);
+        Ok(true)
+    }
+
+    /// Step 1. The checksums of the blocks.
+    fn fill_batch(&self, blocks: &[(u64, &[u8])], space: &BatchSpace) -> Result<Few<u64>> {
+        let each = || blocks.iter().zip(&space.frames);
+        let written: Few<_> =
+            each().map(|((_, data), frame)| self.write_block(*frame, data)).collect::<Result<_>>()?;
+        let wait = |(frame, written): (&Frame, &Written)| {
+            self.wait_apart(*frame, written.ticket).map(|()| written.checksum)
+        };
+        space.frames.iter().zip(&written).map(wait).collect()
+    }
+
+    /// The items for which the record has no room; the first page of them, if there is one.
+    fn write_overflow(&self, items: &[BatchItem], space: &BatchSpace) -> u64 {
         let mut next = None;
         for (n, page) in space.overflow.iter().enumerate().rev() {
             let first = ITEMS_INLINE + n * ITEMS_OVERFLOW;
@@ -141,34 +222,6 @@ impl Ledger {
             self.write_meta(self.page_at(*page), &encode_overflow(&items[first..last], next));
             next = Some(*page);
         }
-        slot.seq += 1;
-        let header = BatchHeader {
-            seq: slot.seq,
-            file,
-            count: items.len() as u32,
-            frames: size.frames() as u32,
-            size_after,
-            overflow: next.map_or(NO_FRAME, |f| f.0),
-            items_hash: items_hash(&items, self.seed),
-            slot: file_slot,
-        };
-        let at = self.geometry.batch_at(number);
-        if !self.planted.is(Planted::BatchOneByOne) {
-            self.write_meta(WordAt::new(0, at), &header.encode(&items, self.seed));
-        }
-        self.fence();
-        for frame in &space.frames {
-            self.unlatch(*frame, size.frames());
-        }
-        in_dram(&space.frames);
-        for item in &items {
-            self.stream_word(item.at, item.word);
-        }
-        if !self.planted.is(Planted::BatchRetiredEarly) {
-            self.fence();
-        }
-        self.stream_word(WordAt::new(0, at), 0);
-        self.fence();
-        self.give_latched(Purpose::Pages, space.overflow);
+        next.map_or(NO_FRAME, |f| f.0)
     }
 }

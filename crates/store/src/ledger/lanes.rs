@@ -29,14 +29,14 @@
 //!    has moved on, and never sees a record whose frame has other contents.
 
 use super::Ledger;
+use super::switch::Spot;
 use crate::address::{BlockIndex, BlockSize, Frame, WordAt};
-use crate::format::entry::{self, Entry, Place, State};
+use crate::format::entry::{Entry, State};
 use crate::format::record::LaneRecord;
 use crate::medium::{PreparedWrite, Use, prepare_all, prepare_word};
 use crate::planted::Planted;
 use crate::sync::SpinMutexGuard;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::tier::BlockAddress;
 use crate::tier::alloc::Purpose;
 
 /// A switch whose entry is not yet stored on the medium; its record is durable.
@@ -164,15 +164,15 @@ impl Ledger {
         &self.shown[self.lane_of(file, block) as usize].turns
     }
 
-    /// Sees to it that a block of a data file is not claimed, so that it can be viewed; `now` is its entry. The caller holds no lane.
+    /// Sees to it that a block of a data file is not claimed, so that it can be viewed. The caller holds no lane.
     ///
     /// With the lane locked no switch of the block is under way: what its entry points to is whole, and a claim there is one that a switch left
-    /// behind ([`Ledger::commit_block_over`]).
-    pub(crate) fn let_go(&self, file: u64, block: BlockIndex, size: BlockSize, now: impl FnOnce() -> Entry) {
-        let _locked = self.lock_lane(file, block);
-        let Some(frame) = now().held_frame() else { return };
-        if self.is_latched(frame, size.frames()) {
-            self.unlatch(frame, size.frames());
+    /// behind ([`Ledger::commit_written`]).
+    pub(crate) fn let_go(&self, spot: Spot<'_>) {
+        let _locked = self.lock_lane(spot.file, spot.block);
+        let Some(frame) = spot.entry().held_frame() else { return };
+        if self.is_latched(frame, spot.size.frames()) {
+            self.unlatch(frame, spot.size.frames());
         }
     }
 
@@ -236,81 +236,77 @@ impl Ledger {
         }
     }
 
-    /// Switches a block to `data`, which is already complete: steps 1 to 4 and 6 above. `frame` is claimed; the caller switches the entry in
-    /// DRAM afterwards, still under the lane's lock.
-    ///
-    /// A block that was `Dirty` already is likely to be overwritten again before anybody wants a reference to it, so its frame stays claimed: the
-    /// claim then goes with the piece to the next block, and no switch needs a locked instruction for it. Who wants a reference comes to
-    /// [`Ledger::let_go`]. Any other is released when the lane is locked again.
+    /// Steps 1 to 4 and 6 above, with the write to `frame` prepared; the frame is latched. The caller switches the
+    /// entry in DRAM afterwards, still under the lane's lock.
     ///
     /// # Durability
     /// On return the new version survives a power cut.
-    pub(crate) fn commit_block(
-        &self,
-        guard: &mut LaneGuard<'_>,
-        address: BlockAddress,
-        frame: Frame,
-        data: &[u8],
-        old: Entry,
-    ) {
-        self.commit_block_over(guard, address, frame, data, || old);
-    }
-
-    /// [`Ledger::commit_block`] where the entry that is replaced is looked up only when the block is on its way: a miss of the CPU caches there
-    /// then costs nothing.
     #[inline]
-    pub(crate) fn commit_block_over(
+    pub(super) fn commit_prepared(
         &self,
         guard: &mut LaneGuard<'_>,
-        address: BlockAddress,
-        frame: Frame,
-        data: &[u8],
-        old: impl FnOnce() -> Entry,
-    ) {
-        let write = self.prepare_block(frame, 0, address.size.bytes());
-        self.commit_prepared(guard, address, frame, &write, data, old);
-    }
-
-    /// [`Ledger::commit_block_over`] with the write to the frame prepared.
-    #[inline]
-    pub(crate) fn commit_prepared(
-        &self,
-        guard: &mut LaneGuard<'_>,
-        address: BlockAddress,
+        spot: Spot<'_>,
+        at: WordAt,
         frame: Frame,
         write: &PreparedWrite<'_>,
         data: &[u8],
-        old: impl FnOnce() -> Entry,
     ) {
-        let lane = &mut *guard.lane;
+        self.point_too_early(spot, at, frame);
+        let block_hash = write.nt_write_hashed(data, self.seed);
+        self.commit_written(guard, spot, at, frame, block_hash);
+    }
+
+    #[inline]
+    pub(super) fn point_too_early(&self, spot: Spot<'_>, at: WordAt, frame: Frame) {
         if self.planted.is(Planted::PointerBeforeBlock) {
-            let word =
-                entry::seal(self.seed, address.file, Place::Block(address.block.0), Entry::dirty(frame));
-            self.store_word(address.at, word);
+            self.store_word(at, spot.word(self.seed, Entry::dirty(frame)));
             self.fence();
         }
-        let block_hash = write.nt_write_hashed(data, self.seed);
+    }
+
+    /// Steps 2 to 4 and 6, for a block that is in `frame`, or on its way there so that the fence waits for it.
+    ///
+    /// A block that was `Dirty` already is likely to be overwritten again before anybody wants a reference to it, so
+    /// its frame stays latched: the latch then goes with the piece to the next block, and no switch needs a locked
+    /// instruction for it. Who wants a reference comes to [`Ledger::let_go`]. Any other is released when the lane is
+    /// locked again.
+    ///
+    /// The entry that is replaced is looked up only when the block is on its way: a miss of the CPU caches there then
+    /// costs nothing.
+    ///
+    /// # Durability
+    /// On return the new version survives a power cut.
+    #[inline]
+    pub(super) fn commit_written(
+        &self,
+        guard: &mut LaneGuard<'_>,
+        spot: Spot<'_>,
+        at: WordAt,
+        frame: Frame,
+        block_hash: u64,
+    ) {
+        let lane = &mut *guard.lane;
         // While the block is on its way: what is done between the copy and the fence costs nothing.
         let settled = lane.pending.take();
         if let Some(pending) = &settled {
             self.stream_word(pending.at, pending.word);
         }
-        let word = entry::seal(self.seed, address.file, Place::Block(address.block.0), Entry::dirty(frame));
-        let old = old();
+        let word = spot.word(self.seed, Entry::dirty(frame));
+        let old = spot.entry();
         lane.seq += 1;
         let record = LaneRecord {
             seq: lane.seq,
-            at: address.at,
+            at,
             word,
             block_hash,
-            file: address.file,
-            block: address.block,
-            frames: address.size.frames() as u32,
+            file: spot.file,
+            block: spot.block,
+            frames: spot.size.frames() as u32,
             lane: guard.number,
         };
         let slot = if self.planted.is(Planted::OneRecordSlot) { 0 } else { lane.seq & 1 };
-        let at = self.geometry.lane_record_at(guard.number, slot);
-        self.words(0).write_line(at, record.words(self.seed), 1);
+        let record_at = self.geometry.lane_record_at(guard.number, slot);
+        self.words(0).write_line(record_at, record.words(self.seed), 1);
         if !self.planted.is(Planted::DropFenceBeforeAck) {
             self.fence();
         }
@@ -320,13 +316,13 @@ impl Ledger {
                 Some(_) => self.make_ready(lane, frame, size),
             }
         }
-        self.prepare_next_piece(lane, guard.number, address.size);
+        self.prepare_next_piece(lane, guard.number, spot.size);
         if old.state() != State::Dirty {
-            lane.unreleased = Some((frame, address.size));
+            lane.unreleased = Some((frame, spot.size));
         }
-        let old = old.held_frame().map(|frame| (frame, address.size));
-        lane.pending = Some(Pending { at: address.at, word, file: address.file, block: address.block, old });
-        lane.live[slot as usize] = Some((address.file, address.block));
+        let old = old.held_frame().map(|frame| (frame, spot.size));
+        lane.pending = Some(Pending { at, word, file: spot.file, block: spot.block, old });
+        lane.live[slot as usize] = Some((spot.file, spot.block));
     }
 
     /// Looks at the piece that the next switch of this lane will fill, while the fence's writes are on their way: asks for its address
@@ -403,22 +399,17 @@ impl Ledger {
 
     /// Changes an entry outside the switch above. Durable with the caller's next fence, before which the piece that
     /// the entry pointed to must not be freed.
-    pub(crate) fn replace_entry(&self, guard: &mut LaneGuard<'_>, address: BlockAddress, new: Entry) {
-        let word = self.word_to_replace(guard, address, new);
-        self.store_word(address.at, word);
+    pub(crate) fn replace_entry(&self, guard: &mut LaneGuard<'_>, spot: Spot<'_>, at: WordAt, new: Entry) {
+        let word = self.word_to_replace(guard, spot, new);
+        self.store_word(at, word);
     }
 
     /// [`Ledger::replace_entry`] without the store to the medium, for a caller that lets nobody change the entry again before it has done that
     /// ([`Ledger::stream_word`]) and fenced. The word to store.
-    pub(crate) fn word_to_replace(
-        &self,
-        guard: &mut LaneGuard<'_>,
-        address: BlockAddress,
-        new: Entry,
-    ) -> u64 {
-        self.settle_block(&mut guard.lane, address.file, address.block);
-        self.retire_block(guard, address.file, address.block);
-        entry::seal(self.seed, address.file, Place::Block(address.block.0), new)
+    pub(super) fn word_to_replace(&self, guard: &mut LaneGuard<'_>, spot: Spot<'_>, new: Entry) -> u64 {
+        self.settle_block(&mut guard.lane, spot.file, spot.block);
+        self.retire_block(guard, spot.file, spot.block);
+        spot.word(self.seed, new)
     }
 
     /// Stores what [`Ledger::word_to_replace`] gave; durable with the caller's next fence.

@@ -219,6 +219,8 @@ pub(crate) struct FileMap {
     first: OnceLock<Leaf>,
     rest: OnceLock<Rest>,
     pages: Mutex<Pages>,
+    /// Counts entries that became `Home`: who read home without a lock compares it before and after.
+    pub(crate) evictions: AtomicU64,
 }
 
 impl FileMap {
@@ -406,9 +408,7 @@ impl FileMap {
         if spare.is_empty() {
             return Vec::new();
         }
-        for lane in 0..tier.geometry.lanes {
-            drop(tier.lock_lane_number(lane));
-        }
+        tier.wait_for_writers();
         let mut gone = HashSet::new();
         for (number, leaf, at) in spare {
             if leaf.dirty() + leaf.cached() > 0 {

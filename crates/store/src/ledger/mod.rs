@@ -1,7 +1,8 @@
 //! The ledger of a tier: the only room that makes a fact about a file durable.
 //!
 //! A fact is a map entry, a map page, a file's header in the file table, a record of a switch under way. Start
-//! reading at [`lanes`]: how one switch is durable with one fence. [`batch`] how several blocks switch together, [`map`] the block map of a file, [`header`]
+//! reading at [`switch`], where a block gets another version: one call for each way. [`lanes`] is how one switch is
+//! durable with one fence, [`batch`] how several blocks switch together, [`map`] the block map of a file, [`header`]
 //! a file's slot and its state line, [`replay`] what recovery does with records, [`zeroed`] what redo files grow by,
 //! [`latch`] the lock of a lane and of a file.
 //!
@@ -21,6 +22,7 @@ pub(crate) mod lanes;
 pub(crate) mod latch;
 pub(crate) mod map;
 pub(crate) mod replay;
+pub(crate) mod switch;
 mod torn;
 pub(crate) mod zeroed;
 

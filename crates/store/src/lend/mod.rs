@@ -471,7 +471,7 @@ impl Inner {
             }
         }
         placed.size.store(size, Ordering::Release);
-        placed.evictions.fetch_add(1, Ordering::AcqRel);
+        placed.map.evictions.fetch_add(1, Ordering::AcqRel);
         placed.loan.end();
         self.remove_plain(placed, plain.name);
         Ok(true)

@@ -152,6 +152,10 @@ impl BlockMedium for Mapped {
         self.durability
     }
 
+    fn is_quick(&self) -> bool {
+        true
+    }
+
     fn len(&self) -> u64 {
         self.mapping.len()
     }

@@ -96,6 +96,9 @@ pub(crate) struct Written {
 pub(crate) trait BlockMedium {
     fn durability(&self) -> Durability;
 
+    /// Whether writing a block takes no longer than a copy in memory, so that a lock that spins may be held.
+    fn is_quick(&self) -> bool;
+
     /// Bytes in use now.
     fn len(&self) -> u64;
 
@@ -211,6 +214,7 @@ macro_rules! of_any_kind {
 
 of_any_kind! {
     durability() -> Durability;
+    is_quick() -> bool;
     len() -> u64;
     max_len() -> u64;
     grow(len: u64) -> Result<()>;

@@ -128,11 +128,11 @@ impl Tier {
         medium.is_latched(at, frames as usize * FRAME)
     }
 
-    /// What can be found out of a block's write before its lane is locked; for a medium that is mapped.
+    /// What can be found out of a block's write before its lane is locked, where the medium can tell.
     #[inline]
-    pub(crate) fn prepare_block(&self, frame: Frame, inner: usize, len: usize) -> PreparedWrite<'_> {
-        let (medium, at) = self.medium_of(frame);
-        medium.mapped().prepare_write(at + inner as u64, len)
+    pub(crate) fn prepare_block(&self, frame: Frame, inner: usize, len: usize) -> Option<PreparedWrite<'_>> {
+        let (Backing::Mapped(medium), at) = self.medium_of(frame);
+        Some(medium.prepare_write(at + inner as u64, len))
     }
 
     /// Looks at a piece that is about to be filled ([`BlockMedium::prepare`]).

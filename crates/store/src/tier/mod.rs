@@ -15,7 +15,7 @@ pub(crate) mod label;
 pub(crate) mod open;
 pub(crate) mod table;
 
-use crate::address::{BlockIndex, BlockSize, Frame, WordAt};
+use crate::address::{Frame, WordAt};
 use crate::format::superblock::Superblock;
 use crate::lend::place::LentDir;
 use crate::medium::{Backing, BlockMedium, Durability, Mapped};
@@ -38,15 +38,6 @@ pub(crate) struct Member {
 /// A list as long as most are.
 pub(crate) type Few<T> = SmallVec<[T; 8]>;
 
-/// Which block, and where its map entry is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockAddress {
-    pub(crate) file: u64,
-    pub(crate) block: BlockIndex,
-    pub(crate) at: WordAt,
-    pub(crate) size: BlockSize,
-}
-
 /// A tier in use by one attached home.
 pub(crate) struct Tier {
     pub(crate) name: String,
@@ -65,6 +56,8 @@ pub(crate) struct Tier {
     /// Which files may live here.
     pub(crate) holds_redo: bool,
     pub(crate) holds_data: bool,
+    /// Every medium is quick ([`BlockMedium::is_quick`]).
+    pub(crate) is_quick: bool,
     /// Of the least durable member.
     pub(crate) durability: Durability,
     pub(crate) emulated: bool,

@@ -412,6 +412,7 @@ pub(crate) fn assemble(
         lent_dir: None,
         holds_redo: spec.holds_redo && durability.may_hold_only_copy(),
         holds_data: spec.holds_data,
+        is_quick: members.iter().all(|m| m.medium.is_quick()),
         durability,
         emulated: spec.medium == Medium::Emulated,
         superblocks: Mutex::new(superblocks),

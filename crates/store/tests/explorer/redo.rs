@@ -123,7 +123,7 @@ impl Redo {
                 t.stream(self.data[frame as usize], version).await;
                 self.check_cut(t);
                 t.fence_medium();
-                // `Tier::replace_entry` goes through the caches.
+                // `Ledger::replace_entry` goes through the caches.
                 t.store(self.word, DIRTY + frame, Release).await;
                 self.check_cut(t);
                 t.fence_medium();
@@ -171,7 +171,7 @@ impl Redo {
         if self.flaw == Flaw::FreedEarly {
             self.keep_zeroed(t, entry).await;
         }
-        // `Tier::stream_word`: it arrives now, or when the fence has waited for it.
+        // `Ledger::stream_word`: it arrives now, or when the fence has waited for it.
         let at_once = t.either();
         if at_once {
             t.store(self.word, HOME, Release).await;
@@ -193,7 +193,7 @@ impl Redo {
         }
     }
 
-    /// `Tier::keep_zeroed`: the frame is anybody's, and holds something else.
+    /// `Ledger::keep_zeroed`: the frame is anybody's, and holds something else.
     async fn keep_zeroed(&self, t: &Thread, entry: u64) {
         let frame = Self::frame(entry);
         t.stream(self.data[frame], stamp(9, 1)).await;
