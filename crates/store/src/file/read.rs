@@ -1,7 +1,7 @@
 //! Reading: from the tier where it has the block, from home where it does not.
 //!
 //! No lock is taken. A block is copied, and the entry and the turns of its lane are compared afterwards
-//! ([`crate::ledger::Ledger::turns_of`]); if either has changed, a block of a data file is read through a view, which keeps its frame from being reused; the
+//! ([`crate::ledger::lanes::Look`]); if either has changed, a block of a data file is read through a view, which keeps its frame from being reused; the
 //! entry is read again after the view is there. A block of a redo file, which is written in place, is copied again. A read
 //! from home is good when the entry still says `Home` and nothing became `Home` meanwhile
 //! (otherwise the block may have been written, destaged and evicted during the read); else it is read again.
@@ -12,10 +12,10 @@ use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
-use crate::ledger::map::Leaf;
+use crate::ledger::switch::Spot;
 use crate::medium::InPlace;
 use crate::profile::FileClass;
-use crate::sync::atomic::{Ordering, fence};
+use crate::sync::atomic::Ordering;
 use crate::waits;
 use smallvec::SmallVec;
 
@@ -82,15 +82,15 @@ impl Inner {
         inner: usize,
         into: &mut [u8],
     ) -> Result<bool> {
-        let Some((leaf, index)) = placed.map.leaf(block) else { return Ok(false) };
-        if self.copy_unlocked(placed, leaf, index, block, inner, into)? {
+        let Some(spot) = placed.spot(block) else { return Ok(false) };
+        if self.copy_unlocked(placed, spot, inner, into)? {
             return Ok(true);
         }
         for attempt in 0.. {
             // Hardly ever: a writer that is always faster, or more references to the block than its count can hold. The lane's lock
             // keeps the entry, and so the frame, as they are.
             let lane = (attempt >= LOCK_FREE_ATTEMPTS).then(|| placed.tier.lock_lane(placed.id, block));
-            let entry = leaf.get(index);
+            let entry = spot.entry();
             let event = match entry.state() {
                 State::Home => return Ok(false),
                 State::Cached => waits::CACHED_READ,
@@ -98,7 +98,7 @@ impl Inner {
             };
             if placed.class == FileClass::Redo {
                 // Its frames stay claimed: there is no view of them.
-                if self.copy_unlocked(placed, leaf, index, block, inner, into)? {
+                if self.copy_unlocked(placed, spot, inner, into)? {
                     return Ok(true);
                 }
                 drop(lane);
@@ -110,10 +110,10 @@ impl Inner {
             let first = inner / crate::address::FRAME * crate::address::FRAME;
             let last = (inner + into.len()).next_multiple_of(crate::address::FRAME);
             if let Some(pin) = placed.tier.pin(entry.frame(), first, last - first) {
-                if leaf.get(index) == entry {
+                if spot.entry() == entry {
                     placed.tier.read_block(entry.frame(), inner, into)?;
                     drop(pin);
-                    leaf.touch(index);
+                    spot.leaf.touch(spot.index);
                     let bytes = into.len() as u64;
                     let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
                     return Ok(true);
@@ -124,9 +124,7 @@ impl Inner {
                 let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
                 return Ok(true);
             } else {
-                if let Some(spot) = placed.spot(block) {
-                    placed.tier.let_go(spot);
-                }
+                placed.tier.let_go(spot);
             }
             drop(lane);
             crate::sync::spin_loop();
@@ -137,31 +135,19 @@ impl Inner {
     /// Copies part of a block without a view, which takes two locked instructions that keep the processor from beginning with the next
     /// read. `false` when something moved, or may have: then a data block is read with a view, a redo block again.
     #[inline]
-    fn copy_unlocked(
-        &self,
-        placed: &Placed,
-        leaf: &Leaf,
-        index: usize,
-        block: BlockIndex,
-        inner: usize,
-        into: &mut [u8],
-    ) -> Result<bool> {
-        let turns = placed.tier.turns_of(placed.id, block);
-        let turn = turns.load(Ordering::Acquire);
-        let entry = leaf.get(index);
-        let event = match entry.state() {
+    fn copy_unlocked(&self, placed: &Placed, spot: Spot<'_>, inner: usize, into: &mut [u8]) -> Result<bool> {
+        let look = placed.tier.look(spot);
+        let event = match look.entry.state() {
             State::Home => return Ok(false),
             State::Cached => waits::CACHED_READ,
             State::Dirty => waits::DIRTY_READ,
         };
         let start = self.events.start();
-        placed.tier.read_block(entry.frame(), inner, into)?;
-        // The bytes are read before the entry and the turns are looked at again.
-        fence(Ordering::Acquire);
-        if leaf.get(index) != entry || turns.load(Ordering::Acquire) != turn {
+        placed.tier.read_block(look.entry.frame(), inner, into)?;
+        if !look.held() {
             return Ok(false);
         }
-        leaf.touch(index);
+        spot.leaf.touch(spot.index);
         let bytes = into.len() as u64;
         let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
         Ok(true)
@@ -182,10 +168,8 @@ impl Inner {
             let end = ahead.end.min(placed.size());
             file.home.read_ahead(ahead.start, end.saturating_sub(ahead.start));
         }
-        fence(Ordering::Acquire);
-        // The entries first: a block that became `Home` again is counted before it says so.
-        let is_home = run_is_home && blocks.iter().all(|(b, _, _)| still_home(b));
-        if is_home && placed.map.evictions.load(Ordering::Acquire) == evictions {
+        let all_home = || run_is_home && blocks.iter().all(|(b, _, _)| still_home(b));
+        if placed.map.home_held(evictions, all_home) {
             let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
             let _ = self.events.record_and_count(waits::HOME_READ, start, bytes, waits::TIER_MISSES, missed);
             if self.options.admit && placed.admits() && (!seen.scan || placed.is_small()) {
@@ -205,8 +189,7 @@ impl Inner {
                 let part = &mut into[range.clone()];
                 let at = placed.block_size.start_of(block) + inner as u64;
                 self.read_home_block(file, placed, at, part)?;
-                fence(Ordering::Acquire);
-                if still_home(&block) && placed.map.evictions.load(Ordering::Acquire) == evictions {
+                if placed.map.home_held(evictions, || still_home(&block)) {
                     break;
                 }
             }

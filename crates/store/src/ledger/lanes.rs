@@ -36,7 +36,7 @@ use crate::format::record::LaneRecord;
 use crate::medium::{PreparedWrite, Use, prepare_all, prepare_word};
 use crate::planted::Planted;
 use crate::sync::SpinMutexGuard;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::tier::alloc::Purpose;
 
 /// A switch whose entry is not yet stored on the medium; its record is durable.
@@ -76,7 +76,7 @@ pub(crate) struct Lane {
 /// What is looked at without the lane's lock, and changed only under it.
 #[derive(Default)]
 pub(crate) struct Shown {
-    /// How often the lane was locked ([`Ledger::turns_of`]).
+    /// How often the lane was locked ([`Ledger::look`]).
     turns: AtomicU64,
     /// The piece that the next switch will most likely fill ([`Shown::word`]); a guess.
     next: AtomicU64,
@@ -86,6 +86,30 @@ impl Shown {
     /// A piece and its size in one word; never 0, which is none.
     fn word(frame: Frame, size: BlockSize) -> u64 {
         frame.0 << 3 | (size.class() as u64) << 1 | 1
+    }
+}
+
+/// A block as it was when [`Ledger::look`] was called.
+///
+/// An entry changes only while its lane is locked, and a frame is written only when the entry that pointed to it has
+/// changed. So when the number of times that the lane was locked and the entry are the same before and after, the frame
+/// that the entry points to was written by nobody in between: with the entry alone, the frame could have left it,
+/// been another block's, and come back.
+///
+/// A redo file's frames are written in place: of them it says that they were this block's all the time.
+pub(crate) struct Look<'a> {
+    turns: &'a AtomicU64,
+    turn: u64,
+    spot: Spot<'a>,
+    pub(crate) entry: Entry,
+}
+
+impl Look<'_> {
+    /// Whether nothing moved. What was read before is read before the entry and the turns are looked at again.
+    #[inline]
+    pub(crate) fn held(&self) -> bool {
+        fence(Ordering::Acquire);
+        self.spot.entry() == self.entry && self.turns.load(Ordering::Acquire) == self.turn
     }
 }
 
@@ -154,14 +178,12 @@ impl Ledger {
         }
     }
 
-    /// How often the lane of a block was locked. An entry changes only while its lane is locked, and a frame is written only when the entry that
-    /// pointed to it has changed. So when this number and the entry are the same before and after, the frame that the entry points to
-    /// was written by nobody in between: with the entry alone, the frame could have left it, been another block's, and come back.
-    ///
-    /// A redo file's frames are written in place: of them it says that they were this block's all the time.
+    /// A look at a block without its lane: what is copied by its entry counts if [`Look::held`] says so afterwards.
     #[inline]
-    pub(crate) fn turns_of(&self, file: u64, block: BlockIndex) -> &AtomicU64 {
-        &self.shown[self.lane_of(file, block) as usize].turns
+    pub(crate) fn look<'a>(&'a self, spot: Spot<'a>) -> Look<'a> {
+        let turns = &self.shown[self.lane_of(spot.file, spot.block) as usize].turns;
+        let turn = turns.load(Ordering::Acquire);
+        Look { turns, turn, spot, entry: spot.entry() }
     }
 
     /// Sees to it that a block of a data file is not claimed, so that it can be viewed. The caller holds no lane.

@@ -30,7 +30,7 @@ use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
 use crate::medium::prepare_word;
 use crate::planted::Planted;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -239,6 +239,14 @@ impl FileMap {
     /// The entry of a block.
     pub(crate) fn get(&self, block: BlockIndex) -> Entry {
         self.leaf(block).map_or(Entry::HOME, |(leaf, index)| leaf.get(index))
+    }
+
+    /// Whether what was read from home since `evictions` was counted is what counts: nothing became `Home` meanwhile,
+    /// and the blocks are `Home` still.
+    pub(crate) fn home_held(&self, evictions: u64, still_home: impl FnOnce() -> bool) -> bool {
+        fence(Ordering::Acquire);
+        // The entries first: a block that became `Home` again is counted before it says so.
+        still_home() && self.evictions.load(Ordering::Acquire) == evictions
     }
 
     /// Calls `each` for every leaf with its number, in order.
