@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The parts whose code root runs beside other accounts.
-const PARTS: [&str; 5] = ["cli", "mount", "pmem", "sqlite", "store"];
+const PARTS: [&str; 6] = ["block", "cli", "mount", "pmem", "sqlite", "store"];
 
 /// Functions of `std::fs`, `std::os::unix::fs`, `rustix::fs` and `libc` that take a path.
 const FUNCTIONS: &str = "access canonicalize chmod chown copy create_dir create_dir_all exists getxattr \

@@ -12,10 +12,12 @@ const LINES_MAX: usize = 800;
 
 /// Who may know whom (DESIGN.md, "Parts"). A part that is not listed yet is to be added with its line there.
 const MAY_KNOW: &[(&str, &[&str])] = &[
+    // `pmem` for its simulated machine alone, in tests.
+    ("block", &["dir", "pmem"]),
     ("dir", &[]),
     ("events", &[]),
     ("pmem", &[]),
-    ("store", &["dir", "pmem", "events"]),
+    ("store", &["block", "dir", "pmem", "events"]),
     ("sqlite", &["dir", "store"]),
     ("mount", &["dir", "store"]),
     ("kv", &["pmem", "events"]),
@@ -203,6 +205,16 @@ fn parts_know_only_the_parts_they_may_know() {
         }
     }
     assert_none("dependencies that DESIGN.md does not have", &faults);
+}
+
+#[test]
+fn a_device_of_sectors_knows_the_simulated_machine_in_tests_only() {
+    let manifest = fs::read_to_string(root().join("crates/block/Cargo.toml")).unwrap();
+    let manifest: toml::Table = manifest.parse().unwrap();
+    assert_eq!(manifest["dependencies"]["tiersmith-pmem"]["optional"].as_bool(), Some(true));
+    let turned_on_by = |feature: &toml::Value| feature.to_string().contains("tiersmith-pmem");
+    let features = manifest["features"].as_table().unwrap();
+    assert!(features.iter().all(|(name, feature)| name == "testing" || !turned_on_by(feature)));
 }
 
 #[test]

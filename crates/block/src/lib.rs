@@ -1,0 +1,53 @@
+//! A device of sectors: reads, writes and a sync that makes them durable; and its crash simulator.
+//!
+//! Today a device is an ordinary file, written in whole sectors through the page cache. The store
+//! keeps blocks there that need not be mapped into memory.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use tiersmith_block::{Device, OpenOptions, Sector, SectorSize, Sectors};
+//! use tiersmith_dir::Dir;
+//!
+//! # let scratch = tempfile::tempdir()?;
+//! # let path = scratch.path();
+//! let options = OpenOptions { create: true, ..OpenOptions::new(SectorSize::B512, Sectors(8)) };
+//! let device = Device::open(&Dir::open(path)?, "blocks", &options)?;
+//! device.write(Sector(2), &[7; 1024])?;
+//! device.sync()?; // now the two sectors survive a power cut
+//! let mut found = [0; 512];
+//! device.read(Sector(3), &mut found)?;
+//! assert_eq!(found, [7; 512]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is promised
+//! - A sector is old or new after a power cut, never a mixture. Nothing larger holds together.
+//! - [`Device::sync`] makes durable every write that had returned when it was called. Nothing else
+//!   does, and nothing says in which order writes become durable before that.
+//! - After a sync that failed, the device refuses writes and syncs until it is opened again: Linux
+//!   calls pages clean whose write failed, so a later sync that succeeds would prove nothing.
+//! - A file is written in full before it is used: no write allocates, so none fails for want of
+//!   space on a file system that overwrites in place, and no sync waits for a file system's journal.
+//! - An error names the file and the bytes.
+//!
+//! # Deliberately absent
+//! Formats, checksums, retries, caching; direct I/O, `io_uring` and raw devices.
+//!
+//! Where to read next: [`Device`] in `device.rs`, how a file is opened in `file.rs`, who shares a sync
+//! in `syncing.rs`, the crash model in `tiersmith_pmem::sim`.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod device;
+mod error;
+mod file;
+mod report;
+mod syncing;
+
+pub use address::{Sector, SectorSize, Sectors};
+pub use device::Device;
+pub use error::Error;
+pub use file::OpenOptions;
+pub use report::Report;
