@@ -51,7 +51,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 pub use file::Owner;
@@ -287,6 +287,25 @@ impl Dir {
             self.remove(name)?;
         }
         Ok(same)
+    }
+
+    /// Removes `name` if it is this file, still empty, and nobody has it locked (`flock`); whether it
+    /// was removed. For what was made to be used by whoever locks it first: where they look after
+    /// the lock whether it has a name, nobody is left with a file that has none.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn remove_unused(&self, name: impl AsRef<OsStr>, made: &Found) -> io::Result<bool> {
+        let name = name.as_ref();
+        let file = self.open_file_rw(name)?;
+        if !Found::of(&file)?.same_file(made) {
+            return Ok(false);
+        }
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            locked => locked?,
+        }
+        Ok(Found::of(&file)?.size == 0 && self.remove_file_that_is(name, made)?)
     }
 
     /// Removes an empty directory.

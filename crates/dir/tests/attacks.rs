@@ -345,3 +345,22 @@ fn a_file_is_removed_only_while_it_has_the_name() {
     assert!(dir.remove_file_that_is("ours", &made).unwrap());
     assert!(dir.look("ours").unwrap().is_none());
 }
+
+#[test]
+fn a_file_that_is_locked_or_has_bytes_is_not_removed_as_unused() {
+    let scratch = scratch();
+    let dir = Dir::open(scratch.path()).unwrap();
+    let made = Found::of(dir.make_file("tier", 0o600, None).unwrap()).unwrap();
+    let theirs = dir.open_file("tier").unwrap();
+    rustix::fs::flock(&theirs, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert!(!dir.remove_unused("tier", &made).unwrap(), "it is locked");
+    drop(theirs);
+    fs::write(scratch.path().join("tier"), "bytes").unwrap();
+    assert!(!dir.remove_unused("tier", &made).unwrap(), "it has bytes");
+    fs::rename(scratch.path().join("tier"), scratch.path().join("ours")).unwrap();
+    fs::write(scratch.path().join("tier"), "").unwrap();
+    assert!(!dir.remove_unused("tier", &made).unwrap(), "it is another file");
+    let now = dir.look("tier").unwrap().unwrap();
+    assert!(dir.remove_unused("tier", &now).unwrap());
+    assert!(dir.look("tier").unwrap().is_none());
+}
