@@ -71,7 +71,8 @@ impl Drop for Made {
         if !self.keep
             && let Some(_locked) = self.lock_plain()
         {
-            let _ = self.dir.remove_file_that_is(&self.name, &self.file);
+            // The home's lock says nothing of another home that has found the file empty.
+            let _ = self.dir.remove_unused(&self.name, &self.file);
         }
     }
 }
@@ -297,6 +298,23 @@ mod tests {
         );
         drop(made);
         assert!(spec.members[0].exists(), "the tier of an attached home was removed");
+    }
+
+    #[test]
+    fn a_member_that_another_home_uses_by_now_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        let (home, other, tier) = (real.join("db"), real.join("other"), real.join("shared.tier"));
+        std::fs::create_dir(&home).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let wish = Wish { fast: &tier, size: 24 << 20, medium: Medium::Emulated, home: &home };
+        let (spec, made) = wish.spec().unwrap();
+        let (_, others_made) = Wish { home: &other, ..wish }.spec().unwrap();
+        let attached = tiersmith_store::attach(&other, &[spec], tiersmith_store::Options::default()).unwrap();
+        others_made.unwrap().keep();
+        drop(made);
+        assert!(tier.exists(), "the tier of another home was removed");
+        drop(attached);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::path::Path;
 use tiersmith_dir::{Dir, Found, Kind};
 
 /// Members that were made, empty. They are removed again with the value, unless they are in use by
-/// then.
+/// then: whoever attaches to one locks it before it writes to it.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     files: Vec<(Dir, OsString, Found)>,
@@ -27,12 +27,8 @@ pub(super) struct Made {
 impl Drop for Made {
     fn drop(&mut self) {
         for (dir, name, made) in &self.files {
-            let now = dir.look(name).ok().flatten();
-            if now.is_some_and(|now| now.same_file(made) && now.size == 0) {
-                // Best effort: an empty file is in nobody's way, and the error that matters is
-                // another.
-                let _ = dir.remove(name);
-            }
+            // Best effort: an empty file is in nobody's way, and the error that matters is another.
+            let _ = dir.remove_unused(name, made);
         }
     }
 }
@@ -116,4 +112,30 @@ fn refuse_unless(good: bool, member: &Path, why: impl Fn() -> String) -> Result<
         member: member.to_path_buf(),
         why: format!("{}, and neither root nor the database's owner is that user", why()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_member_that_another_attach_has_locked_is_not_removed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("app.tier");
+        let made = || {
+            let dir = Dir::open(scratch.path()).unwrap();
+            let found = Found::of(dir.make_file("app.tier", 0o600, None).unwrap()).unwrap();
+            Made { files: vec![(dir, "app.tier".into(), found)] }
+        };
+        let ours = made();
+        // As who is about to format it.
+        let theirs = std::fs::File::open(&path).unwrap();
+        rustix::fs::flock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        drop(ours);
+        assert!(path.exists(), "the tier of another attach was removed");
+        drop(theirs);
+        std::fs::remove_file(&path).unwrap();
+        drop(made());
+        assert!(!path.exists(), "an empty file was left");
+    }
 }
