@@ -408,7 +408,10 @@ fn a_database_this_process_may_not_write_says_so() {
     let said = other.output().unwrap();
     mode(&bench.home(), 0o755);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(said.contains("read-only true") && said.contains("Run as its owner"), "{said}");
+    assert!(
+        said.contains("read-only true") && said.contains("other accounts run this as the owner"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub enum PlaceError {
     /// The file system has no hard links.
     #[error(
         "cannot attach {}: its file system refuses hard links ({source}), and without one the file cannot be moved aside safely; \
-         move the database to another file system (ext4, xfs, btrfs), or attach as the file's owner",
+         move the database to another file system (ext4, xfs, btrfs); if you are neither root nor the file's owner, attach as one of them",
         database.display()
     )]
     NoLinks {
@@ -146,9 +146,9 @@ pub enum PlaceError {
     },
     /// The files cannot be written by this process.
     #[error(
-        "{} cannot be written ({source}); opening an attached database needs that, for reading too. Run as its owner, or mount \
-         its file system read-write",
-        path.display()
+        "{} cannot be written ({source}); opening an attached database needs that, for reading too{}",
+        path.display(),
+        how_to_write(source)
     )]
     ReadOnly {
         /// The file or directory.
@@ -328,6 +328,20 @@ pub enum PlaceError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] tiersmith_store::Error),
+}
+
+/// The end of a sentence that says why a file cannot be written.
+fn how_to_write(source: &io::Error) -> &'static str {
+    match (source.kind(), source.raw_os_error()) {
+        // It has said what to do.
+        (_, None) => "",
+        (io::ErrorKind::ReadOnlyFilesystem, _) => ". Mount its file system read-write",
+        // Root has the owner's rights here, so to be root does not help, nor to be the owner.
+        _ => {
+            ". Its owner needs the right to write to it and to its directory (chmod u+rwx), also when \
+             root runs this; other accounts run this as the owner"
+        }
+    }
 }
 
 impl PlaceError {
