@@ -78,6 +78,45 @@ fn what_a_process_of_roots_makes_for_an_account_is_the_accounts() {
     assert_untouched(&secret, "nothing planted");
 }
 
+/// Whose group the directory took from the one above it, as below a directory with the bit for
+/// set-group-ID: the account is no member of it.
+#[test]
+fn an_account_that_the_system_does_not_know_has_no_group_by_its_files() {
+    let Some((bench, secret)) = hers("an_account_that_the_system_does_not_know_has_no_group_by_its_files")
+    else {
+        return;
+    };
+    for path in [bench.path(), &bench.database()] {
+        chown(path, None, Some(0)).unwrap();
+    }
+    drop(bench.attach().unwrap().unwrap());
+    let mut made = Vec::new();
+    all_below(&bench.home(), &mut made);
+    // Her database is there by its second name.
+    made.retain(|path| !path.ends_with("db"));
+    assert!(made.len() >= 3, "{made:?}");
+    for path in made {
+        let found = path.symlink_metadata().unwrap();
+        assert_eq!(found.uid(), MALLORY, "{}", path.display());
+        assert_ne!(found.gid(), 0, "root made it with a group of its own: {}", path.display());
+    }
+    Place::detach(&bench.database(), &fold).unwrap();
+    assert_untouched(&secret, "nothing planted");
+}
+
+#[test]
+fn what_keeps_a_database_from_being_written_is_told_to_root_as_it_is() {
+    let Some((bench, secret)) = hers("what_keeps_a_database_from_being_written_is_told_to_root_as_it_is")
+    else {
+        return;
+    };
+    fs::set_permissions(bench.database(), fs::Permissions::from_mode(0o444)).unwrap();
+    let refused = bench.attach_at_once().unwrap_err().to_string();
+    assert!(refused.contains("Its owner needs the right to write"), "{refused}");
+    assert!(!refused.contains("Run as its owner"), "{refused}");
+    assert_untouched(&secret, "nothing planted");
+}
+
 #[test]
 fn a_file_of_roots_under_a_name_of_an_attached_database_is_not_opened() {
     let test = "a_file_of_roots_under_a_name_of_an_attached_database_is_not_opened";

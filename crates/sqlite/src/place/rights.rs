@@ -30,6 +30,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiersmith_dir::{Dir, Found, Kind};
 
+/// A group without members: the one that the kernel shows for what it has no number for.
+const NOBODYS: u32 = 65_534;
+
 /// Whose rights the files of one database are used with.
 #[derive(Clone, Debug)]
 pub(super) enum Rights {
@@ -79,7 +82,7 @@ impl Rights {
             let of = if parent.is_roots() { "its data directory" } else { "the directory it is in" };
             let why = format!(
                 "one of it and {of} belongs to user {}, the other to user {}, who could exchange it. Give both one \
-                 owner (chown), or work as the account that they belong to",
+                 owner (chown), or work as the account that uses the database",
                 other.user, first.user
             );
             return Ok(Self::Refused { database: database.to_path_buf(), why });
@@ -88,8 +91,10 @@ impl Rights {
             return Ok(Self::Own);
         }
         let text = |path| std::fs::read_to_string(path).unwrap_or_default();
+        // Of an account that is not in there no group is known: that of its files may be one that
+        // they took from a directory above (set-group-ID), whose rights the account does not have.
         let (group, groups) = groups(&text("/etc/passwd"), &text("/etc/group"), first.user)
-            .unwrap_or_else(|| (first.group, vec![first.group]));
+            .unwrap_or_else(|| (NOBODYS, Vec::new()));
         Ok(Self::Of(Arc::new(Account {
             user: Uid::from_raw(first.user),
             group: Gid::from_raw(group),
