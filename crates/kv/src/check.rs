@@ -11,8 +11,9 @@
 //! | 4 | every slot and run that is in use is referred to |
 //! | 5 | the bytes in use are the sum of the slots and runs in use |
 //! | 6 | every index word leads to an entry whose key belongs into its bucket, once |
-//! | 7 | keys and expiring keys are as many as the database says |
+//! | 7 | keys, expiring keys and elements are as many as their database or node says |
 //! | 8 | every entry has its checksum |
+//! | 9 | every node of a sequence is one level below its parent, and has the elements that it says |
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -112,15 +113,21 @@ pub fn check(map: &Mapping) -> Result<Report, Error> {
             break;
         }
         reader.walk(node, true, &mut heap, &mut report);
+        let mut elements = Vec::new();
+        reader.sequence(reader.word(node + 32), None, &mut elements, &mut heap, &mut report);
+        // Of a sorted set they are those of the index.
+        for at in elements.into_iter().filter(|_| reader.word(node) == 0) {
+            reader.element(at, &mut heap, &mut report);
+        }
         node = reader.word(node + 24);
     }
-    for node in std::mem::take(&mut heap.nodes) {
+    for (node, kind) in std::mem::take(&mut heap.nodes) {
         if heap.refer(node, 256, &mut report) {
-            reader.walk(node, false, &mut heap, &mut report);
+            reader.node(node, kind, &mut heap, &mut report);
         }
     }
     if !heap.nodes.is_empty() {
-        report.find(6, "a hash is in a hash".into());
+        report.find(6, "a value with a node is within another one".into());
     }
     heap.compare(&reader, &mut report);
     Ok(report)
@@ -227,8 +234,8 @@ struct Heap {
     /// First unit to units.
     runs: HashMap<u64, u64>,
     referred: HashSet<u64>,
-    /// Nodes of hashes, still to be walked over.
-    nodes: Vec<u64>,
+    /// Nodes of values, with the values' types, still to be walked over.
+    nodes: Vec<(u64, u64)>,
 }
 
 impl Reader<'_> {
@@ -365,6 +372,70 @@ impl Reader<'_> {
         keys
     }
 
+    /// Looks at the node of a value.
+    fn node(&self, node: u64, kind: u64, heap: &mut Heap, report: &mut Report) {
+        let keys = self.walk(node, kind == 5, heap, report);
+        let mut elements = Vec::new();
+        self.sequence(self.word(node + 32), None, &mut elements, heap, report);
+        let (said, found) = (self.word(node + 8), elements.len() as u64);
+        let wrong = match kind {
+            5 => keys != 0 || said != found,
+            9 => keys != found,
+            _ => found != 0,
+        };
+        if wrong {
+            report.find(7, format!("the node at {node} says {said} elements; its sequence has {found}"));
+        }
+        for at in elements.into_iter().filter(|_| kind == 5) {
+            self.element(at, heap, report);
+        }
+    }
+
+    /// Looks at an entry that a list has.
+    fn element(&self, at: u64, heap: &mut Heap, report: &mut Report) {
+        if !at.is_multiple_of(16) {
+            return report.find(6, format!("no element can be at {at}"));
+        }
+        self.entry(at / 16, None, heap, report);
+    }
+
+    /// Collects the elements below a node of a sequence; returns how many they are.
+    fn sequence(
+        &self,
+        at: u64,
+        level: Option<u64>,
+        elements: &mut Vec<u64>,
+        heap: &mut Heap,
+        report: &mut Report,
+    ) -> u64 {
+        if at == 0 || !heap.refer(at, 512, report) {
+            return 0;
+        }
+        let head = self.word(at);
+        let (of, first, items) = (head & 0xff, head >> 8 & 0xffff, head >> 24);
+        let words = if of == 0 { 1 } else { 2 };
+        if level.is_some_and(|level| level != of) || items == 0 || (first + items) * words > 63 || of > 12 {
+            report.find(9, format!("no node of a sequence can be at {at}: its first word is {head:#x}"));
+            return 0;
+        }
+        let mut count = 0;
+        for item in first..first + items {
+            let word = self.word(at + 8 + item * words * 8);
+            if of == 0 {
+                elements.push(word);
+                count += 1;
+                continue;
+            }
+            let said = self.word(at + 16 + item * 16);
+            let found = self.sequence(word, Some(of - 1), elements, heap, report);
+            if found != said {
+                report.find(9, format!("the node at {word} has {found} elements; its parent says {said}"));
+            }
+            count += found;
+        }
+        count
+    }
+
     fn bucket(
         &self,
         mut at: u64,
@@ -419,7 +490,7 @@ impl Reader<'_> {
             _ => 0,
         };
         let total = 16 + expires * 8 + key_len + value_len;
-        if total > room || !(1..=3).contains(&(first >> 32 & 0xff)) || first >> 41 & 0x7f != 0 {
+        if total > room || !(1..=9).contains(&(first >> 32 & 0xff)) || first >> 41 & 0x7f != 0 {
             report.find(6, format!("the entry at {at} cannot be one: its first word is {first:#x}"));
             return None;
         }
@@ -429,8 +500,8 @@ impl Reader<'_> {
         if second >> 32 != self.checksum(first & !(1 << 40), &key, &value, time) {
             let shown = String::from_utf8_lossy(&key[..key.len().min(64)]).into_owned();
             report.find(8, format!("the entry of {shown:?} at {at} does not have its checksum"));
-        } else if first >> 32 & 0xff == 3 {
-            heap.nodes.push(u64_at(&value, 0));
+        } else if first >> 32 & 1 == 1 && first >> 32 & 0xff > 1 {
+            heap.nodes.push((u64_at(&value, 0), first >> 32 & 0xff));
         }
         let hash = hash_bytes(&key, self.plan.seed);
         if let Some((bucket, buckets)) = number {

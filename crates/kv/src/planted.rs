@@ -48,6 +48,10 @@ pub enum Planted {
     SplitInTwo,
     /// A hash's index goes to the trash before the hash is gone.
     IndexGoesFirst,
+    /// An element of a list is counted after it was put into the sequence.
+    ElementCountedLater,
+    /// A full node of a sequence is split, and its parent learns of it, in two commits.
+    NodeSplitInTwo,
     /// FLUSHDB empties the database before the trash has its index.
     FlushForgetsTrash,
 }
@@ -74,6 +78,8 @@ impl Planted {
         Planted::SuperblockFirst,
         Planted::SplitInTwo,
         Planted::IndexGoesFirst,
+        Planted::ElementCountedLater,
+        Planted::NodeSplitInTwo,
         Planted::FlushForgetsTrash,
     ];
 

@@ -96,6 +96,11 @@ impl Local {
             self.keys.for_each(db, |key, found| {
                 let value = match found.header.kind {
                     kind::STRING => self.keys.value(found),
+                    kind::LIST | kind::LIST_NODE => {
+                        let elements = self.keys.elements(found, 0, u64::MAX);
+                        assert_eq!(elements.len() as u64, self.keys.list_len(found), "a wrong count");
+                        elements.join(&b", "[..])
+                    }
                     _ => {
                         let mut fields = self.keys.fields(found);
                         fields.sort();

@@ -71,6 +71,7 @@ fn likely(bug: Planted) -> &'static str {
         Planted::SlabNotCleared => "slabs come and go",
         Planted::ExecOneByOne => "several",
         Planted::SplitInTwo => "index grows",
+        Planted::ElementCountedLater | Planted::NodeSplitInTwo => "lists with a sequence",
         Planted::IndexGoesFirst => "hashes with an index",
         Planted::FlushForgetsTrash => "flush",
         _ => "strings",

@@ -154,6 +154,13 @@ const QUESTIONS: &[&str] = &[
     "HDEL large 3",
     "HGETALL large",
     "COPY large again",
+    "LRANGE list 0 -1",
+    "LINDEX list 300",
+    "LPUSH list x",
+    "LINSERT list BEFORE 17 y",
+    "LTRIM list 5 -9",
+    "RPOP list 40",
+    "DEL list",
     "MULTI",
     "INCR count",
     "DEL large",
@@ -174,6 +181,8 @@ fn a_damaged_tier_answers_or_refuses_and_never_panics_or_gives_another_value() {
     local.say("HSET hash a 1 b 2");
     let fields: Vec<String> = (0..900).map(|n| format!("{n} {}", "v".repeat(40))).collect();
     assert!(local.say(&format!("HSET large {}", fields.join(" "))).starts_with(':'));
+    let elements: Vec<String> = (0..400).map(|n| n.to_string()).collect();
+    assert_eq!(local.say(&format!("RPUSH list {}", elements.join(" "))), ":400\r\n");
     local.commit();
     let sound = local.image();
     let answers: Vec<String> = QUESTIONS.iter().map(|line| local.say(line)).collect();

@@ -19,7 +19,8 @@ fn serves_when_it_is_asked_to() {
     serve_if_asked();
 }
 
-/// What a client knows of its groups: the last value acknowledged, and the last sent.
+/// What a client knows of its groups: the last value acknowledged, and the last sent; and behind the
+/// groups the same of its list, to which it pushes 0, 1, 2 and so on.
 type Known = Vec<(u64, u64)>;
 
 fn group_request(client: u64, group: u64, value: u64, how: u64) -> (Vec<u8>, usize) {
@@ -74,6 +75,10 @@ fn write_until_killed(mut client: served::Client, id: u64, seed: u64, known: &mu
             sent.push((group, next, replies));
             next += 1;
         }
+        let list = GROUPS as usize;
+        let pushed = known[list].1.to_string();
+        bytes.extend(request(&[b"RPUSH", format!("c{id}:list").as_bytes(), pushed.as_bytes()]));
+        known[list].1 += 1;
         if client.out.write_all(&bytes).is_err() {
             return;
         }
@@ -87,21 +92,38 @@ fn write_until_killed(mut client: served::Client, id: u64, seed: u64, known: &mu
             }
             known[group as usize].0 = value;
         }
+        match client.read() {
+            Ok(Value::Int(len)) => known[list].0 = len as u64,
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => return,
+        }
     }
+}
+
+/// The list of a client has all that was acknowledged, in order, and nothing that was not sent.
+fn look_at_list(reader: &mut served::Client, client: u64, known: &mut (u64, u64)) {
+    let Value::List(all) = reader.say(&format!("LRANGE c{client}:list 0 -1")) else { panic!("no list") };
+    let len = all.len() as u64;
+    assert!((known.0..=known.1).contains(&len), "client {client}: {len} elements of {known:?}");
+    for (element, number) in all.iter().zip(0_u64..) {
+        assert_eq!(*element, Value::Text(number.to_string()));
+    }
+    *known = (len, len);
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_is_half_done_when_the_server_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let seed = 20_260_101;
-    let mut known: Vec<Known> = vec![vec![(0, 0); GROUPS as usize]; CLIENTS as usize];
+    let mut known: Vec<Known> = vec![vec![(0, 0); GROUPS as usize + 1]; CLIENTS as usize];
     let began = Instant::now();
     let mut rounds = 0;
     while rounds < 12 && (rounds < 4 || began.elapsed() < Duration::from_secs(20)) {
         let mut server = Served::start(directory.path(), CHILD);
         let mut reader = server.connect();
         for (client, known) in (0_u64..).zip(&mut known) {
-            for (group, (acknowledged, sent)) in (0_u64..).zip(known) {
+            look_at_list(&mut reader, client, &mut known[GROUPS as usize]);
+            for (group, (acknowledged, sent)) in (0_u64..).zip(&mut known[..GROUPS as usize]) {
                 let values: Vec<Value> =
                     (0..GROUP).map(|n| reader.say(&format!("GET c{client}:g{group}:{n}"))).collect();
                 let what = format!("seed {seed}, round {rounds}, client {client}, group {group}");

@@ -376,3 +376,72 @@ fn a_second_server_on_the_tier_is_refused_and_the_first_goes_on() {
     assert!(why.contains("in use by another process"), "{why}");
     assert_eq!(client.say("GET a"), text("1"));
 }
+
+#[test]
+fn who_waits_for_a_list_is_served_in_turn_and_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = server(&directory, "");
+    let mut sender = served.connect();
+    let blocked = |client: &mut served::Client, count: usize| {
+        let wanted = format!("blocked_clients:{count}\r\n");
+        let began = std::time::Instant::now();
+        while !matches!(client.say("INFO clients"), Value::Text(text) if text.contains(&wanted)) {
+            assert!(began.elapsed() < Duration::from_secs(20), "not {count} clients are blocked");
+        }
+    };
+    let pair = |key: &str, value: &str| Value::List(vec![text(key), text(value)]);
+    let mut waiting: Vec<_> = (0..3)
+        .map(|n| {
+            let mut client = served.connect();
+            // What follows waits too.
+            client.send(&[b"BLPOP", b"other", b"queue", b"0"]).unwrap();
+            client.send(&[b"ECHO", b"after"]).unwrap();
+            blocked(&mut sender, n + 1);
+            client
+        })
+        .collect();
+    // Another type wakes nobody.
+    sender.say("SET queue string");
+    sender.say("DEL queue");
+    assert_eq!(sender.say("RPUSH queue a b"), Value::Int(2));
+    assert_eq!(sender.say("EXISTS queue"), Value::Int(0));
+    for (client, value) in waiting.iter_mut().zip(["a", "b"]) {
+        assert_eq!(client.read().unwrap(), pair("queue", value));
+        assert_eq!(client.read().unwrap(), text("after"));
+    }
+    blocked(&mut sender, 1);
+    // An EXEC is seen whole.
+    sender.say("MULTI");
+    sender.say("RPUSH other x");
+    sender.say("LPUSH other y");
+    sender.say("EXEC");
+    assert_eq!(waiting[2].read().unwrap(), pair("other", "y"));
+    // One that moves an element wakes the next.
+    let (mut mover, mut last) = (served.connect(), served.connect());
+    mover.send(&[b"BLMOVE", b"one", b"two", b"LEFT", b"RIGHT", b"0"]).unwrap();
+    last.send(&[b"BLMPOP", b"0", b"1", b"two", b"LEFT", b"COUNT", b"9"]).unwrap();
+    blocked(&mut sender, 2);
+    sender.say("RPUSH one z");
+    assert_eq!(mover.read().unwrap(), text("z"));
+    assert_eq!(last.read().unwrap(), Value::List(vec![text("two"), Value::List(vec![text("z")])]));
+    // Time, and the command that ends a wait.
+    let began = std::time::Instant::now();
+    assert_eq!(last.say("BLPOP nothing 0.25"), Value::Nil);
+    assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
+    let Value::Int(id) = last.say("CLIENT ID") else { panic!("no number") };
+    last.send(&[b"BRPOPLPUSH", b"nothing", b"other", b"0"]).unwrap();
+    blocked(&mut sender, 1);
+    assert_eq!(sender.say(&format!("CLIENT UNBLOCK {id} ERROR")), Value::Int(1));
+    assert!(error(&last.read().unwrap()).starts_with("UNBLOCKED"));
+    // One who is gone gets nothing.
+    last.send(&[b"BLPOP", b"nothing", b"0"]).unwrap();
+    blocked(&mut sender, 1);
+    drop(last);
+    blocked(&mut sender, 0);
+    sender.say("RPUSH nothing kept");
+    served.kill();
+    let served = server(&directory, "");
+    assert_eq!(served.connect().say("LRANGE nothing 0 -1"), Value::List(vec![text("kept")]));
+    drop(served);
+    assert_sound(directory.path());
+}

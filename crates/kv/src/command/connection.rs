@@ -192,6 +192,20 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             context.reply.text(&all);
         }
         ("kill", options) => kill(context, options)?,
+        ("unblock", [id, how @ ..]) if how.len() < 2 => {
+            let id = integer(id).and_then(|id| u64::try_from(id).ok());
+            let id = id.ok_or(Refusal::Said("ERR value is not an integer or out of range"))?;
+            let error = match how.first().map(|how| word(how)).as_deref() {
+                None | Some("timeout") => false,
+                Some("error") => true,
+                _ => return Err(Refusal::Said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+            };
+            let waits = context.shared.waiting.values().any(|line| line.contains(&id));
+            if waits {
+                context.shared.unblock.push((id, error));
+            }
+            context.reply.integer(i64::from(waits));
+        }
         ("no-evict" | "no-touch", [_]) => context.reply.ok(),
         (name, _) => {
             return Err(Refusal::Words(format!(
@@ -264,7 +278,11 @@ pub(crate) fn describe(session: &super::Session) -> String {
         session.name,
         session.since.elapsed().as_secs(),
         session.last.elapsed().as_secs(),
-        if session.subscriptions() > 0 { "P" } else { "N" },
+        match session.subscriptions() {
+            0 if session.waiting.is_some() => "b",
+            0 => "N",
+            _ => "P",
+        },
         session.db,
         session.channels.len(),
         session.patterns.len(),

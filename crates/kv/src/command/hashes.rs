@@ -12,7 +12,7 @@ const RANDOM_MAX: i64 = 1 << 24;
 /// The hash of a key, if it is there.
 fn hash(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Found>, Refusal> {
     match context.keys.get(context.session.db, key) {
-        Some(found) if !matches!(found.header.kind, kind::HASH | kind::HASH_INDEXED) => Err(WRONG_TYPE),
+        Some(found) if !matches!(found.header.kind, kind::HASH | kind::HASH_NODE) => Err(WRONG_TYPE),
         found => Ok(found),
     }
 }

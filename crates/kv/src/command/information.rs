@@ -69,7 +69,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
             vec![
                 line("connected_clients", &shared.clients),
                 configured("maxclients"),
-                line("blocked_clients", &0),
+                line("blocked_clients", &shared.blocked),
             ],
         ),
         (

@@ -11,7 +11,8 @@ const SCAN_COUNT: i64 = 10;
 fn type_name(kind_of: u8) -> &'static str {
     match kind_of {
         kind::STRING => "string",
-        kind::HASH | kind::HASH_INDEXED => "hash",
+        kind::HASH | kind::HASH_NODE => "hash",
+        kind::LIST | kind::LIST_NODE => "list",
         _ => "none",
     }
 }
@@ -59,6 +60,16 @@ pub(crate) fn renamenx(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
     let renamed = rename_to(context, args, false)?;
     context.reply.integer(i64::from(renamed));
     Ok(())
+}
+
+/// Some of a command's arguments.
+pub(crate) type Words<'a> = &'a [&'a [u8]];
+
+/// `numkeys key...`: the keys, and what follows them.
+pub(crate) fn counted_keys<'a>(args: &'a Arguments<'a>) -> Result<(Words<'a>, Words<'a>), Refusal> {
+    let count = args.first().and_then(|count| integer(count)).filter(|count| *count > 0);
+    let count = count.ok_or(Refusal::Said("ERR numkeys should be greater than 0"))?;
+    usize::try_from(count).ok().and_then(|count| args[1..].split_at_checked(count)).ok_or(SYNTAX)
 }
 
 /// The number of a database.
@@ -194,8 +205,15 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             ));
         }
         ("encoding" | "refcount" | "idletime", None) => context.reply.null(),
-        ("encoding", Some(found)) if found.header.kind == kind::HASH => context.reply.bulk(b"listpack"),
-        ("encoding", Some(found)) if found.header.kind == kind::HASH_INDEXED => {
+        ("encoding", Some(found)) if matches!(found.header.kind, kind::LIST | kind::LIST_NODE) => {
+            context.reply.bulk(b"quicklist");
+        }
+        ("encoding", Some(found)) if found.header.kind == kind::HASH => {
+            let fields = context.keys.fields(&found);
+            let small = fields.len() <= 128 && fields.iter().all(|(f, v)| f.len().max(v.len()) <= 64);
+            context.reply.bulk(if small { b"listpack" } else { b"hashtable" });
+        }
+        ("encoding", Some(found)) if found.header.kind == kind::HASH_NODE => {
             context.reply.bulk(b"hashtable");
         }
         ("encoding", Some(found)) => {

@@ -7,11 +7,13 @@
 
 mod arguments;
 mod bits;
+mod blocking;
 mod configuration;
 mod connection;
 mod hashes;
 mod information;
 mod keys;
+mod lists;
 mod pubsub;
 mod reply;
 mod session;
@@ -26,6 +28,7 @@ use crate::heap::{Damage, Full};
 use crate::keyspace::Keyspace;
 
 pub(crate) use arguments::glob;
+pub(crate) use blocking::Waiting;
 pub use configuration::Configuration;
 pub(crate) use connection::describe;
 pub(crate) use reply::Reply;

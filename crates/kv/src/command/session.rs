@@ -1,12 +1,13 @@
 //! A client's session, and what all sessions share.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Instant;
 
 use tiersmith_events::Registry;
 
 use super::Configuration;
+use super::blocking::Waiting;
 use crate::keyspace::Keyspace;
 
 /// Commands that wait for their EXEC.
@@ -56,6 +57,8 @@ pub(crate) struct Session {
     pub(crate) allowed: bool,
     pub(crate) multi: Option<Queued>,
     pub(crate) watching: Vec<Watched>,
+    /// A command that waits for a key.
+    pub(crate) waiting: Option<Waiting>,
     pub(crate) channels: BTreeSet<Vec<u8>>,
     pub(crate) patterns: BTreeSet<Vec<u8>>,
     pub(crate) replies: Replies,
@@ -80,6 +83,7 @@ impl Session {
             allowed,
             multi: None,
             watching: Vec::new(),
+            waiting: None,
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             replies: Replies::On,
@@ -112,6 +116,8 @@ pub(crate) struct Shared {
     pub(crate) connections: u64,
     pub(crate) rejected: u64,
     pub(crate) clients: usize,
+    /// Clients that wait for a key.
+    pub(crate) blocked: usize,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) recovery_us: u64,
@@ -128,6 +134,18 @@ pub(crate) struct Shared {
     pub(crate) watchers: HashMap<(u8, Vec<u8>), Vec<u64>>,
     /// Clients whose EXEC will fail.
     pub(crate) broken: HashSet<u64>,
+    /// Clients that wait for a key, the longest first.
+    pub(crate) waiting: HashMap<(u8, Vec<u8>), VecDeque<u64>>,
+    /// Until when clients wait.
+    pub(crate) deadlines: BTreeSet<(Instant, u64)>,
+    /// Keys that somebody waits for, and that have changed.
+    pub(crate) ready: VecDeque<(u8, Vec<u8>)>,
+    /// Clients that CLIENT UNBLOCK names; whether with an error.
+    pub(crate) unblock: Vec<(u64, bool)>,
+    /// An EXEC is under way, in which nobody waits.
+    pub(crate) in_exec: bool,
+    /// A command that waited is tried again.
+    pub(crate) waking: bool,
     pub(crate) channels: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) patterns: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) deliveries: Vec<Delivery>,
@@ -145,6 +163,7 @@ impl Shared {
             connections: 0,
             rejected: 0,
             clients: 0,
+            blocked: 0,
             bytes_in: 0,
             bytes_out: 0,
             recovery_us: 0,
@@ -155,13 +174,19 @@ impl Shared {
             kill: Vec::new(),
             watchers: HashMap::new(),
             broken: HashSet::new(),
+            waiting: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            ready: VecDeque::new(),
+            unblock: Vec::new(),
+            in_exec: false,
+            waking: false,
             channels: HashMap::new(),
             patterns: HashMap::new(),
             deliveries: Vec::new(),
         }
     }
 
-    /// Notes which clients watch a key that has changed.
+    /// Notes which clients watch a key that has changed, and which wait for one.
     pub(crate) fn break_watches(&mut self, keys: &mut Keyspace) {
         if !keys.watched {
             return;
@@ -169,10 +194,15 @@ impl Shared {
         for (db, key) in keys.take_touched() {
             match key {
                 Some(key) => {
-                    let watchers = self.watchers.get(&(db, key));
-                    self.broken.extend(watchers.into_iter().flatten());
+                    let place = (db, key);
+                    self.broken.extend(self.watchers.get(&place).into_iter().flatten());
+                    if self.waiting.contains_key(&place) {
+                        self.ready.push_back(place);
+                    }
                 }
                 None => {
+                    let waited = self.waiting.keys().filter(|(of, _)| *of == db).cloned();
+                    self.ready.extend(waited);
                     let there = self.watchers.iter().filter(|((of, _), _)| *of == db);
                     self.broken.extend(there.flat_map(|(_, clients)| clients));
                 }
@@ -192,12 +222,13 @@ impl Shared {
             }
         }
         self.broken.remove(&session.id);
-        keys.watched = !self.watchers.is_empty();
+        self.note_who_watches(keys);
     }
 
     /// Forgets a session.
     pub(crate) fn forget(&mut self, session: &mut Session, keys: &mut Keyspace) {
         self.unwatch(session, keys);
+        self.wait_no_more(session, keys);
         for (all, of) in [
             (&mut self.channels, std::mem::take(&mut session.channels)),
             (&mut self.patterns, std::mem::take(&mut session.patterns)),

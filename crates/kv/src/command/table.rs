@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::{Arguments, Context, Done};
 use super::{
-    bits as b, configuration as cf, connection as c, hashes as h, information as i, keys as k, pubsub as p,
-    strings as s, transactions as t,
+    bits as b, configuration as cf, connection as c, hashes as h, information as i, keys as k, lists as l,
+    pubsub as p, strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -154,6 +154,30 @@ rows! {
         "hsetnx" 4 WF, [1 1 1], h::hsetnx, "Set a field if it is not there";
         "hstrlen" 3 RF, [1 1 1], h::hstrlen, "The length of a field's value";
         "hvals" 2 R, [1 1 1], h::hvals, "All values";
+    }
+    "list" {
+        "blmove" 6 W, [1 2 1], l::blmove, "Move an element, or wait for one";
+        "blmpop" -5 W, [0 0 0], l::blmpop, "Take elements from the first list that has some, or wait";
+        "blpop" -3 W, [1 -2 1], l::blpop, "Take the first element of a list, or wait for one";
+        "brpop" -3 W, [1 -2 1], l::brpop, "Take the last element of a list, or wait for one";
+        "brpoplpush" 4 W, [1 2 1], l::brpoplpush, "Move the last element, or wait for one";
+        "lindex" 3 R, [1 1 1], l::lindex, "An element";
+        "linsert" 5 W, [1 1 1], l::linsert, "Put an element beside another one";
+        "llen" 2 RF, [1 1 1], l::llen, "How many elements there are";
+        "lmove" 5 W, [1 2 1], l::lmove, "Move an element to a list";
+        "lmpop" -4 WX, [0 0 0], l::lmpop, "Take elements from the first list that has some";
+        "lpop" -2 WFX, [1 1 1], l::lpop, "Take the first elements";
+        "lpos" -3 R, [1 1 1], l::lpos, "Where elements are";
+        "lpush" -3 WF, [1 1 1], l::lpush, "Put elements before the first one";
+        "lpushx" -3 WF, [1 1 1], l::lpushx, "Put elements before the first one, if there is one";
+        "lrange" 4 R, [1 1 1], l::lrange, "Some elements";
+        "lrem" 4 WX, [1 1 1], l::lrem, "Remove elements that are equal";
+        "lset" 4 W, [1 1 1], l::lset, "Change an element";
+        "ltrim" 4 WX, [1 1 1], l::ltrim, "Remove all but some elements";
+        "rpop" -2 WFX, [1 1 1], l::rpop, "Take the last elements";
+        "rpoplpush" 3 W, [1 2 1], l::rpoplpush, "Move the last element to the front of a list";
+        "rpush" -3 WF, [1 1 1], l::rpush, "Put elements behind the last one";
+        "rpushx" -3 WF, [1 1 1], l::rpushx, "Put elements behind the last one, if there is one";
     }
     "generic" {
         "copy" -3 W, [1 2 1], k::copy, "Copy a key";

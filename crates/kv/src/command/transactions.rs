@@ -55,6 +55,7 @@ pub(crate) fn exec(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
         return Ok(());
     }
     context.reply.list(queued.commands.len());
+    context.shared.in_exec = true;
     for command in &queued.commands {
         let arguments: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
         if let Some(row) = lookup(&command[0]) {
@@ -66,6 +67,7 @@ pub(crate) fn exec(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
             context.keys.heap_mut().commit();
         }
     }
+    context.shared.in_exec = false;
     Ok(())
 }
 

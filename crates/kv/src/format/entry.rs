@@ -3,7 +3,7 @@
 //! | from | bytes | what |
 //! |---|---|---|
 //! | 0 | 4 | length of the key |
-//! | 4 | 1 | type: 1 string, 2 hash, 3 hash with an index |
+//! | 4 | 1 | type: 1 string; 2 hash, 4 list, 6 set, 8 sorted set, all in the value; 3, 5, 7, 9 the same with a node |
 //! | 5 | 1 | bit 0: the key expires |
 //! | 6 | 2 | class of the slot, or 65535: a run |
 //! | 8 | 4 | length of the value |
@@ -14,10 +14,13 @@
 //! An entry in a database leaves these last 8 bytes free also while it does not expire, so that
 //! EXPIRE needs no space.
 //!
-//! The value of a hash (2): 4 bytes with the number of its fields; for each of them 4 bytes with the
-//! length of its name, 4 with that of its value, name, value. The value of a hash with an index (3):
-//! 8 bytes, the offset of a node with the form of a database, whose keys are the fields, as strings
-//! that do not expire.
+//! The value of types 2, 4, 6 and 8: 4 bytes with the number of fields; for each of them 4 bytes with
+//! the length of its name, 4 with that of its value, name, value. A list's elements are values
+//! without names, a set's members are names without values; a sorted set's are names, sorted, with
+//! scores as 8 bytes (IEEE 754). The value of types 3, 5, 7 and 9: 8 bytes, the offset of a node with
+//! the form of a database. The node's keys are the fields or members, as strings that do not expire,
+//! in its index. Its sequence has the elements of a list, which are entries without a key, or the
+//! entries of a sorted set's index, sorted by score and then by member.
 //!
 //! What is behind the value in the slot may hold anything: an APPEND puts its bytes there before
 //! it changes the length.
@@ -42,7 +45,24 @@ pub mod kind {
     /// A hash whose fields are in the value.
     pub const HASH: u8 = 2;
     /// A hash whose fields are in an index of their own.
-    pub const HASH_INDEXED: u8 = 3;
+    pub const HASH_NODE: u8 = 3;
+    /// A list whose elements are in the value.
+    pub const LIST: u8 = 4;
+    /// A list whose elements are in a sequence.
+    pub const LIST_NODE: u8 = 5;
+    /// A set whose members are in the value.
+    pub const SET: u8 = 6;
+    /// A set whose members are in an index of their own.
+    pub const SET_NODE: u8 = 7;
+    /// A sorted set whose members are in the value.
+    pub const ZSET: u8 = 8;
+    /// A sorted set whose members are in an index and in a sequence.
+    pub const ZSET_NODE: u8 = 9;
+
+    /// Whether the value names a node.
+    pub fn has_node(kind: u8) -> bool {
+        kind > STRING && !kind.is_multiple_of(2)
+    }
 }
 
 /// The longest key and the longest string value, as in Redis.
@@ -128,7 +148,7 @@ impl Header {
             _ => return false,
         };
         let time = if self.expires.is_some() { TIME } else { 0 };
-        (kind::STRING..=kind::HASH_INDEXED).contains(&self.kind)
+        (kind::STRING..=kind::ZSET_NODE).contains(&self.kind)
             && self.key_len <= LENGTH_MAX
             && self.value_len <= LENGTH_MAX
             && self.total() + time <= room

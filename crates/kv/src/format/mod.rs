@@ -38,8 +38,8 @@
 //! | 8 | offset of the first node of the trash, or zero |
 //!
 //! # Database
-//! A trash node has this form too: what a FLUSHDB took away, still to be freed. So has the index of
-//! a hash.
+//! A trash node has this form too: what a FLUSHDB took away, still to be freed. So has the node of
+//! a hash, list, set or sorted set that is not in its entry.
 //!
 //! | from | what |
 //! |---|---|
@@ -47,7 +47,8 @@
 //! | 8 | keys |
 //! | 16 | keys that expire |
 //! | 24 | database with buckets: offset of its future trash node; trash: of the next node; else zero |
-//! | 32 | zero, to 64 |
+//! | 32 | root of the sequence of a list or a sorted set, or zero |
+//! | 40 | zero, to 64 |
 //! | 64 | 24 directories: offset, or zero |
 //!
 //! A directory is one unit: 8192 offsets of chunks. A chunk is one unit: 1024 buckets. A bucket is
@@ -56,6 +57,16 @@
 //! bits 12-30 of the key's hash (XXH3-64 with the superblock's seed). A key whose hash is `h` is in
 //! bucket `h % 2^(n+1)` if there is such a bucket, else `h % 2^n`, where `2^n` is the largest power
 //! of two that is at most the number of buckets.
+//!
+//! # Sequence
+//! A tree of nodes of 512 bytes, in slots of that class. A leaf's items are words: offsets of
+//! entries. An inner node's are pairs of words: the offset of a child, and the elements below it. All
+//! leaves are on one level. No node is empty; items that are not used may hold anything.
+//!
+//! | from | what |
+//! |---|---|
+//! | 0 | bits 0-7 the level, 0 for a leaf; bits 8-23 the first item that is used; bits 24-39 how many are |
+//! | 8 | 63 items, or 31 pairs |
 //!
 //! # Unit table
 //! The word of the first unit of a slab or run says it all; the others' are zero.
@@ -108,6 +119,38 @@ pub const BUCKETS: u64 = UNIT / 64;
 pub const WORDS: u64 = 7;
 /// Buckets of a database that has its first key.
 pub const FIRST_BUCKETS: u64 = 16;
+
+/// Where a node names the root of its sequence.
+pub const SEQUENCE: u64 = 32;
+/// The class of a sequence's nodes: 512 bytes.
+pub const TREE_NODE: u8 = 14;
+/// Words for items of such a node.
+pub const TREE_WORDS: u64 = 63;
+
+const _: () = assert!(TREE_WORDS * 8 + 8 == 512);
+
+/// The first word of a sequence's node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeHead {
+    /// The level, 0 for a leaf.
+    pub level: u64,
+    /// The first item that is used.
+    pub first: u64,
+    /// How many are.
+    pub items: u64,
+}
+
+impl TreeHead {
+    /// As a word.
+    pub fn encode(self) -> u64 {
+        self.level | self.first << 8 | self.items << 24
+    }
+
+    /// From a word.
+    pub fn decode(word: u64) -> TreeHead {
+        TreeHead { level: word & 0xff, first: word >> 8 & 0xffff, items: word >> 24 & 0xffff }
+    }
+}
 
 /// The smallest log slot: a record of a few commands.
 pub const LOG_MIN: u64 = 4096;

@@ -16,7 +16,7 @@ const PACKED_MAX: usize = 32 << 10;
 /// Fields with their values, in the order in which they came.
 pub(crate) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn pack(fields: &Fields) -> Vec<u8> {
+pub(super) fn pack(fields: &Fields) -> Vec<u8> {
     let mut bytes = (fields.len() as u32).to_le_bytes().to_vec();
     for (field, value) in fields {
         bytes.extend_from_slice(&(field.len() as u32).to_le_bytes());
@@ -34,7 +34,7 @@ fn number(bytes: &[u8], at: usize) -> usize {
 }
 
 /// The fields of a packed value; those that lie in it, if it is damaged.
-fn unpack(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(super) fn unpack(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut at = 4;
     (0..number(bytes, 0)).map_while(move |_| {
         let (name, value) = (at + 8, at + 8 + number(bytes, at));
@@ -45,7 +45,7 @@ fn unpack(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 impl Keyspace {
-    /// Where the index of a hash is.
+    /// Where the node of a value is.
     pub(super) fn node_of(&self, found: &Found) -> u64 {
         let bytes = self.value(found);
         // A value that is not what was written leads nowhere.
@@ -62,16 +62,16 @@ impl Keyspace {
 
     /// The value of a field.
     pub fn field(&self, found: &Found, field: &[u8]) -> Option<Vec<u8>> {
-        if found.header.kind == kind::HASH_INDEXED {
+        if found.header.kind == kind::HASH_NODE {
             return Some(self.value(&self.field_entry(found, field)?));
         }
         let bytes = self.value(found);
         unpack(&bytes).find(|(name, _)| *name == field).map(|(_, value)| value.to_vec())
     }
 
-    /// How many fields a hash has.
+    /// How many fields, elements or members a value has.
     pub fn field_count(&self, found: &Found) -> u64 {
-        if found.header.kind == kind::HASH_INDEXED {
+        if kind::has_node(found.header.kind) {
             return self.heap.word(self.node_of(found) + 8);
         }
         let mut bytes = Vec::new();
@@ -81,7 +81,7 @@ impl Keyspace {
 
     /// All fields of a hash.
     pub(crate) fn fields(&self, found: &Found) -> Fields {
-        if found.header.kind == kind::HASH_INDEXED {
+        if found.header.kind == kind::HASH_NODE {
             let mut all = Vec::new();
             self.for_each_in(self.node_of(found), |field, entry| {
                 all.push((field.to_vec(), self.value(entry)));
@@ -94,7 +94,7 @@ impl Keyspace {
 
     /// One step of a walk over the fields; a small hash is walked over in one.
     pub(crate) fn scan_fields(&self, found: &Found, cursor: u64) -> (u64, Fields) {
-        if found.header.kind != kind::HASH_INDEXED {
+        if found.header.kind != kind::HASH_NODE {
             return (0, self.fields(found));
         }
         let mut entries = Vec::new();
@@ -114,7 +114,7 @@ impl Keyspace {
         found: Option<&Found>,
         pairs: &[(&[u8], &[u8])],
     ) -> Result<u64, Full> {
-        if let Some(found) = found.filter(|found| found.header.kind == kind::HASH_INDEXED) {
+        if let Some(found) = found.filter(|found| found.header.kind == kind::HASH_NODE) {
             let node = self.node_of(found);
             let before = self.heap.word(node + 8);
             for (field, value) in pairs {
@@ -153,7 +153,7 @@ impl Keyspace {
     /// There is no space: a small hash is written anew.
     pub fn remove_fields(&mut self, db: u8, key: &[u8], found: &Found, names: &[&[u8]]) -> Result<u64, Full> {
         let removed;
-        if found.header.kind == kind::HASH_INDEXED {
+        if found.header.kind == kind::HASH_NODE {
             let node = self.node_of(found);
             let before = self.heap.word(node + 8);
             for name in names {
@@ -187,7 +187,11 @@ impl Keyspace {
     /// # Errors
     /// There is no space.
     pub fn copy(&mut self, found: &Found, db: u8, key: &[u8]) -> Result<(), Full> {
-        if found.header.kind == kind::HASH_INDEXED {
+        if found.header.kind == kind::LIST_NODE {
+            let elements = self.elements(found, 0, u64::MAX);
+            return self.put_list(db, key, &elements, found.header.expires);
+        }
+        if found.header.kind == kind::HASH_NODE {
             let fields = self.fields(found);
             self.put_indexed(db, key, &fields, found.header.expires)?;
             return Ok(());
@@ -201,6 +205,15 @@ impl Keyspace {
         self.put_into(node, field, &put)
     }
 
+    /// A node without keys and elements.
+    pub(super) fn new_node(&mut self) -> Result<u64, Full> {
+        let node = self.heap.alloc_slot(NODE)?;
+        for word in 0..DATABASE / 8 {
+            self.heap.set(node + word * 8, 0);
+        }
+        Ok(node)
+    }
+
     /// Puts a hash with an index and these fields; returns the index's place.
     fn put_indexed(
         &mut self,
@@ -209,14 +222,11 @@ impl Keyspace {
         fields: &Fields,
         expires: Option<u64>,
     ) -> Result<u64, Full> {
-        let node = self.heap.alloc_slot(NODE)?;
-        for word in 0..DATABASE / 8 {
-            self.heap.set(node + word * 8, 0);
-        }
+        let node = self.new_node()?;
         for (field, value) in fields {
             self.put_field(node, field, value)?;
         }
-        self.put(db, key, kind::HASH_INDEXED, &node.to_le_bytes(), expires)?;
+        self.put(db, key, kind::HASH_NODE, &node.to_le_bytes(), expires)?;
         Ok(node)
     }
 }

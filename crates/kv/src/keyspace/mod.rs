@@ -8,7 +8,9 @@
 
 mod hash;
 mod index;
+mod list;
 mod trash;
+mod tree;
 mod walk;
 
 use crate::format::entry::{HEAD, Header, PART, TIME, sum_of_part, sum_of_time};
@@ -226,12 +228,40 @@ impl Keyspace {
     /// Puts an entry into the index at `base`, in place of whatever was there.
     fn put_into(&mut self, base: u64, key: &[u8], put: &Put<'_>) -> Result<(), Full> {
         let Put { kind, value, expires, slack, goes_on } = *put;
+        // A field does not expire, and a key may.
+        let room = slack + if base < LOG { TIME } else { 0 };
+        let (at, hash) = self.write_entry(key, kind, value, expires, room)?;
+        let word = IndexWord::new(at, expires.is_some(), hash);
+        match self.find(base, key, hash) {
+            Some(old) => {
+                self.heap.set(old.slot, word.0);
+                if !goes_on {
+                    self.discard_index(&old);
+                }
+                self.heap.free(old.at, old.header.class);
+                let change = i64::from(expires.is_some()) - i64::from(old.header.expires.is_some());
+                if change != 0 {
+                    self.heap.add(base + 16, change);
+                }
+            }
+            None => self.insert(base, hash, word)?,
+        }
+        Ok(())
+    }
+
+    /// Writes an entry, with so much room behind it; where it is, and its key's hash.
+    fn write_entry(
+        &mut self,
+        key: &[u8],
+        kind: u8,
+        value: &[u8],
+        expires: Option<u64>,
+        room: u64,
+    ) -> Result<(u64, u64), Full> {
         let (key_len, value_len) = (key.len() as u64, value.len() as u64);
         let hash = self.heap.hash(key);
         let mut header = Header { key_len, kind, class: 0, value_len, sum: 0, expires };
-        // A field does not expire, and a key may.
-        let time = if base < LOG { TIME } else { 0 };
-        let (at, class) = self.heap.alloc(header.total() + time + slack)?;
+        let (at, class) = self.heap.alloc(header.total() + room)?;
         header.class = class;
         header.sum = header.sum_of_head(hash) ^ sum_of_time(expires);
         for (number, part) in (0..).zip(value.chunks(PART as usize)) {
@@ -253,22 +283,7 @@ impl Keyspace {
             self.heap.fresh(end - TIME, &expires.to_le_bytes());
         }
         self.scratch = scratch;
-        let word = IndexWord::new(at, expires.is_some(), hash);
-        match self.find(base, key, hash) {
-            Some(old) => {
-                self.heap.set(old.slot, word.0);
-                if !goes_on {
-                    self.discard_index(&old);
-                }
-                self.heap.free(old.at, old.header.class);
-                let change = i64::from(expires.is_some()) - i64::from(old.header.expires.is_some());
-                if change != 0 {
-                    self.heap.add(base + 16, change);
-                }
-            }
-            None => self.insert(base, hash, word)?,
-        }
-        Ok(())
+        Ok((at, hash))
     }
 
     /// Puts a value that goes on with what the old one had: its index, if it has one.

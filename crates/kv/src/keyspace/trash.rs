@@ -6,8 +6,7 @@
 use super::index::NODE;
 use super::{Found, Keyspace};
 use crate::format::entry::kind;
-use crate::format::{BUCKETS, CHUNKS, DATABASE, DIRECTORIES_AT, TRASH, database_at};
-use crate::heap::Damage;
+use crate::format::{BUCKETS, CHUNKS, DATABASE, DIRECTORIES_AT, SEQUENCE, TRASH, database_at};
 use crate::planted::Planted;
 
 impl Keyspace {
@@ -54,7 +53,7 @@ impl Keyspace {
 
     /// What a value refers to, if it refers to anything, is to be freed.
     pub(super) fn discard_index(&mut self, found: &Found) {
-        if found.header.kind != kind::HASH_INDEXED {
+        if !kind::has_node(found.header.kind) {
             return;
         }
         let node = self.node_of(found);
@@ -91,7 +90,7 @@ impl Keyspace {
                 return;
             }
             let before = self.heap.savepoint();
-            self.free_last_bucket(node);
+            self.free_a_part(node);
             if self.heap.is_noted() {
                 self.heap.take_back(before);
                 self.heap.take_note();
@@ -103,11 +102,27 @@ impl Keyspace {
         }
     }
 
-    fn free_last_bucket(&mut self, node: u64) {
-        let Some(bucket) = self.buckets(node).checked_sub(1) else {
-            let what = format!("the trash has the node at {node}, which has no buckets");
-            return self.heap.note(Damage::Structure(what));
-        };
+    /// Frees a leaf of the node's sequence, or a bucket of its index, or the node that has neither.
+    fn free_a_part(&mut self, node: u64) {
+        let buckets = self.buckets(node);
+        if self.heap.word(node + SEQUENCE) != 0 {
+            let elements = self.free_last_leaf(node);
+            // Those of a sorted set are its index's.
+            for at in elements.into_iter().filter(|_| buckets == 0) {
+                let header = self.header(at);
+                self.heap.free(at, header.class);
+            }
+        } else if let Some(last) = buckets.checked_sub(1) {
+            self.free_bucket(node, last);
+        }
+        if self.buckets(node) == 0 && self.heap.word(node + SEQUENCE) == 0 {
+            let next = self.heap.word(node + 24);
+            self.heap.set(TRASH, next);
+            self.heap.free_slot(node, NODE);
+        }
+    }
+
+    fn free_bucket(&mut self, node: u64, bucket: u64) {
         let at = self.bucket_at(node, bucket);
         for (_, word) in self.words_of(at) {
             let found = self.found(word);
@@ -123,12 +138,6 @@ impl Keyspace {
                 self.heap.free_run(directory);
             }
         }
-        if bucket == 0 {
-            let next = self.heap.word(node + 24);
-            self.heap.set(TRASH, next);
-            self.heap.free_slot(node, NODE);
-        } else {
-            self.heap.set(node, bucket);
-        }
+        self.heap.set(node, bucket);
     }
 }

@@ -7,7 +7,12 @@ use crate::format::{DATABASE_COUNT, IndexWord, database_at};
 impl Keyspace {
     /// The entry of an index word, without the word's place.
     pub(super) fn found(&self, word: IndexWord) -> Found {
-        let (at, header) = (word.entry(), self.header(word.entry()));
+        self.found_at(word.entry())
+    }
+
+    /// The entry at `at`.
+    pub(super) fn found_at(&self, at: u64) -> Found {
+        let header = self.header(at);
         let hash = self.heap.hash_at(at + HEAD, header.key_len, self.heap.plan().hash_seed);
         Found { slot: 0, at, hash, header }
     }

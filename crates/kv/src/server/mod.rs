@@ -11,8 +11,9 @@
 //! **Invariant**: no byte of a reply leaves before the commit that makes true what it says; also
 //! not the reply to a read, which may have seen another client's change of the same batch.
 //!
-//! Deliberately absent: threads, TLS. Read next: `request.rs`, `client.rs`.
+//! Deliberately absent: threads, TLS. Read next: `request.rs`, `client.rs`, `blocked.rs`.
 
+mod blocked;
 mod client;
 mod listen;
 mod request;
@@ -70,6 +71,8 @@ pub struct Server {
     ticked: Instant,
     /// No descriptor is left: the listeners are not watched until a client goes.
     deaf: bool,
+    /// Clients that have got what they waited for, and may have sent more.
+    resumed: Vec<u64>,
 }
 
 impl std::fmt::Debug for Server {
@@ -117,6 +120,7 @@ impl Server {
             pending: Vec::new(),
             ticked: Instant::now(),
             deaf: false,
+            resumed: Vec::new(),
         })
     }
 
@@ -137,7 +141,7 @@ impl Server {
     pub fn serve(&mut self, stop: &AtomicI32) -> Result<(), Error> {
         let mut ready = Vec::with_capacity(1024);
         while !self.shared.shutdown && stop.load(Ordering::Relaxed) == 0 {
-            let wait = if self.keys.has_trash() { Duration::ZERO } else { TICK };
+            let wait = if self.keys.has_trash() { Duration::ZERO } else { self.patience() };
             let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
             let start = self.shared.events.start();
             ready.clear();
@@ -156,6 +160,8 @@ impl Server {
                     self.attend(number, flags);
                 }
             }
+            self.end_waits();
+            self.resume();
             self.commit();
             self.answer();
             if self.keys.has_trash() {
@@ -169,6 +175,12 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// How long the loop may sleep: until the next tick, or until somebody has waited long enough.
+    fn patience(&self) -> Duration {
+        let first = self.shared.deadlines.first();
+        first.map_or(TICK, |(until, _)| until.saturating_duration_since(Instant::now()).min(TICK))
     }
 
     fn set_clock(&mut self) {
@@ -293,7 +305,7 @@ impl Server {
         if client.session.closing {
             done = input.len();
         }
-        while !client.session.closing {
+        while !client.session.closing && client.session.waiting.is_none() {
             let limits = Limits { bulk: hot.bulk, allowed: client.session.allowed };
             match client.request.read(&input[done..], limits) {
                 Next::Whole(bytes) => {
@@ -332,6 +344,8 @@ impl Server {
             self.list_clients(session);
         }
         step(&mut self.keys, &mut self.shared, session, arguments, out);
+        self.shared.line_up(session, &mut self.keys);
+        self.wake();
     }
 
     /// Makes the lines that CLIENT LIST and CLIENT KILL look at.
@@ -451,7 +465,9 @@ impl Server {
         let patience = self.shared.configuration.number("timeout");
         if patience > 0 {
             let idle = |client: &Client| {
-                client.session.subscriptions() == 0 && client.session.last.elapsed().as_secs() > patience
+                client.session.subscriptions() == 0
+                    && client.session.waiting.is_none()
+                    && client.session.last.elapsed().as_secs() > patience
             };
             let ids: Vec<u64> = self.clients.values().filter(|c| idle(c)).map(|c| c.session.id).collect();
             for id in ids {

@@ -6,6 +6,11 @@ fn keys(from: u32, to: u32) -> Vec<String> {
     (from..to).map(|n| format!("SET key:{n} value:{n}")).collect()
 }
 
+fn numbers(from: u32, to: u32) -> String {
+    let all: Vec<String> = (from..to).map(|n| format!("{n}*8")).collect();
+    all.join(" ")
+}
+
 pub(crate) fn all() -> Vec<Script> {
     vec![
         Script {
@@ -117,6 +122,37 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["!tidy", "!tidy"]),
                 batch(&["!tidy", "SET h string"]),
                 batch(&["!tidy", "!tidy", "FLUSHALL"]),
+            ],
+        },
+        Script {
+            name: "small lists",
+            units: 14,
+            before: vec![batch(&["RPUSH l a b c", "SET s 1"])],
+            batches: vec![
+                batch(&["LPUSH l x", "RPUSH l y*300", "RPUSH m 1"]),
+                batch(&["LPOP l", "LSET l 1 z*200", "LINSERT l BEFORE c q"]),
+                batch(&["LMOVE l m LEFT RIGHT", "LREM l 1 c", "COPY l n"]),
+                batch(&["RPOP m 5", "DEL l", "PEXPIRE n 9000"]),
+            ],
+        },
+        Script {
+            name: "lists with a sequence",
+            units: 18,
+            before: vec![vec![format!("RPUSH l {}", numbers(0, 120))]],
+            batches: vec![
+                batch(&["LPUSH l first", "RPUSH l last"]),
+                // What is more than half a slot of the log is committed by itself.
+                vec![format!("RPUSH l {}", numbers(120, 180))],
+                batch(&["LINSERT l AFTER 3030303030303030 mid"]),
+                batch(&["LSET l 40 other*40", "LPOP l", "RPOP l 3", "LREM l 0 77"]),
+                batch(&["LTRIM l 55 -60"]),
+                batch(&["LMOVE l m LEFT LEFT", "RENAME l n"]),
+                batch(&["COPY n o"]),
+                batch(&["PEXPIRE n 9000"]),
+                batch(&["DEL n"]),
+                batch(&["!tidy", "!tidy"]),
+                batch(&["FLUSHALL"]),
+                batch(&["!tidy", "!tidy", "!tidy"]),
             ],
         },
         Script {

@@ -1,0 +1,115 @@
+//! Commands that wait for a key: BLPOP and its sisters.
+//!
+//! A client that waits has its command kept in its session. When a key changes that somebody waits
+//! for, the server runs the commands of those who wait for it again, the longest first, right after
+//! the command that changed the key; what they do is part of the same batch. Nothing of it is
+//! persistent: a client whose server was killed asks again.
+
+use std::time::{Duration, Instant};
+
+use super::arguments::float;
+use super::{Arguments, Context, Refusal, Session, Shared};
+use crate::format::entry::kind;
+use crate::keyspace::Keyspace;
+
+/// A command that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) db: u8,
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) arguments: Vec<Vec<u8>>,
+    pub(crate) until: Option<Instant>,
+    /// Its reply would have been a list.
+    pub(crate) list: bool,
+}
+
+impl Waiting {
+    /// Whether it waits for a value of this type.
+    pub(crate) fn takes(&self, kind: u8) -> bool {
+        matches!(kind, kind::LIST | kind::LIST_NODE)
+    }
+}
+
+/// Until when a command waits; nothing: for ever.
+pub(crate) struct Waits(Option<Instant>);
+
+impl Waits {
+    /// From seconds, of which 0 is for ever.
+    pub(crate) fn of(argument: &[u8]) -> Result<Waits, Refusal> {
+        let seconds = float(argument)
+            .filter(|seconds| seconds.is_finite())
+            .ok_or(Refusal::Said("ERR timeout is not a float or out of range"))?;
+        if seconds < 0.0 {
+            return Err(Refusal::Said("ERR timeout is negative"));
+        }
+        if seconds * 1000.0 > i64::MAX as f64 {
+            return Err(Refusal::Said("ERR timeout is out of range"));
+        }
+        // What no clock reaches is for ever.
+        let until =
+            Duration::try_from_secs_f64(seconds).ok().and_then(|time| Instant::now().checked_add(time));
+        Ok(Waits(until.filter(|_| seconds > 0.0)))
+    }
+}
+
+/// Lets the client wait for these keys. Its reply comes later.
+pub(crate) fn wait_for(
+    context: &mut Context<'_>,
+    keys: &Arguments<'_>,
+    args: &Arguments<'_>,
+    waits: Waits,
+    list: bool,
+) {
+    let own = |all: &Arguments<'_>| all.iter().map(|one| one.to_vec()).collect();
+    let waiting =
+        Waiting { db: context.session.db, keys: own(keys), arguments: own(args), until: waits.0, list };
+    context.session.waiting = Some(waiting);
+}
+
+impl Shared {
+    /// Puts a session among those that wait for its keys.
+    pub(crate) fn line_up(&mut self, session: &Session, keys: &mut Keyspace) {
+        let Some(waiting) = &session.waiting else { return };
+        self.blocked += 1;
+        for key in &waiting.keys {
+            let line = self.waiting.entry((waiting.db, key.clone())).or_default();
+            if !line.contains(&session.id) {
+                line.push_back(session.id);
+            }
+        }
+        if let Some(until) = waiting.until {
+            self.deadlines.insert((until, session.id));
+        }
+        keys.watched = true;
+    }
+
+    /// Takes what a session waits for, and the session from the lines.
+    pub(crate) fn wait_no_more(&mut self, session: &mut Session, keys: &mut Keyspace) -> Option<Waiting> {
+        let waiting = session.waiting.take()?;
+        self.leave_lines(&waiting, session.id, keys);
+        Some(waiting)
+    }
+
+    /// Takes a client from the lines of what it waited for.
+    pub(crate) fn leave_lines(&mut self, waiting: &Waiting, id: u64, keys: &mut Keyspace) {
+        self.blocked -= 1;
+        for key in &waiting.keys {
+            let place = (waiting.db, key.clone());
+            if let Some(line) = self.waiting.get_mut(&place) {
+                line.retain(|other| *other != id);
+                if line.is_empty() {
+                    self.waiting.remove(&place);
+                }
+            }
+        }
+        if let Some(until) = waiting.until {
+            self.deadlines.remove(&(until, id));
+        }
+        self.note_who_watches(keys);
+    }
+
+    /// Whether changes of keys are to be noted.
+    pub(crate) fn note_who_watches(&self, keys: &mut Keyspace) {
+        keys.watched = !self.watchers.is_empty() || !self.waiting.is_empty();
+    }
+}

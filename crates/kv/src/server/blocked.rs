@@ -1,0 +1,98 @@
+//! Clients that wait for a key: who is woken, when, and what is executed then.
+
+use std::time::Instant;
+
+use super::Server;
+use super::client::Client;
+use crate::command::{Reply, Waiting, step};
+
+/// Why a client waits no more, other than that it got what it waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// Its time is over.
+    TimeOut,
+    /// CLIENT UNBLOCK ... ERROR.
+    Told,
+}
+
+impl Server {
+    /// Lets those who wait for keys that have changed try again, the longest first.
+    pub(super) fn wake(&mut self) {
+        while let Some((db, key)) = self.shared.ready.pop_front() {
+            let line = self.shared.waiting.get(&(db, key.clone()));
+            for id in line.into_iter().flatten().copied().collect::<Vec<u64>>() {
+                let Some(kind) = self.keys.get(db, &key).map(|found| found.header.kind) else { break };
+                let Some(mut client) = self.clients.remove(&id) else { continue };
+                if client.session.waiting.as_ref().is_some_and(|waiting| waiting.takes(kind)) {
+                    self.try_again(&mut client);
+                }
+                self.clients.insert(id, client);
+            }
+        }
+    }
+
+    fn try_again(&mut self, client: &mut Client) {
+        let Some(waiting) = client.session.waiting.take() else { return };
+        let arguments: Vec<&[u8]> = waiting.arguments.iter().map(Vec::as_slice).collect();
+        self.shared.waking = true;
+        step(&mut self.keys, &mut self.shared, &mut client.session, &arguments, &mut client.output);
+        self.shared.waking = false;
+        if client.session.waiting.is_some() {
+            // It keeps its place in line, and its time.
+            client.session.waiting = Some(waiting);
+        } else {
+            self.shared.leave_lines(&waiting, client.session.id, &mut self.keys);
+            self.go_on(client);
+        }
+    }
+
+    /// A client has its reply, and may have sent more meanwhile.
+    fn go_on(&mut self, client: &mut Client) {
+        let id = client.session.id;
+        if !client.pending {
+            client.pending = true;
+            self.pending.push(id);
+        }
+        self.resumed.push(id);
+    }
+
+    /// Ends the waiting of those whose time is over, or who are told to.
+    pub(super) fn end_waits(&mut self) {
+        let now = Instant::now();
+        while let Some((_, id)) = self.shared.deadlines.first().copied().filter(|(until, _)| *until <= now) {
+            if !self.end_wait(id, Why::TimeOut) {
+                self.shared.deadlines.pop_first();
+            }
+        }
+        for (id, error) in std::mem::take(&mut self.shared.unblock) {
+            self.end_wait(id, if error { Why::Told } else { Why::TimeOut });
+        }
+    }
+
+    fn end_wait(&mut self, id: u64, why: Why) -> bool {
+        let Some(mut client) = self.clients.remove(&id) else { return false };
+        let waiting: Option<Waiting> = self.shared.wait_no_more(&mut client.session, &mut self.keys);
+        if let Some(waiting) = &waiting {
+            let resp3 = client.session.resp3;
+            let mut reply = Reply { out: &mut client.output, resp3 };
+            match why {
+                Why::Told => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+                Why::TimeOut if waiting.list => reply.null_list(),
+                Why::TimeOut => reply.null(),
+            }
+            self.go_on(&mut client);
+        }
+        self.clients.insert(id, client);
+        waiting.is_some()
+    }
+
+    /// Executes what clients sent while they waited.
+    pub(super) fn resume(&mut self) {
+        while let Some(id) = self.resumed.pop() {
+            if let Some(mut client) = self.clients.remove(&id) {
+                self.execute(&mut client);
+                self.clients.insert(id, client);
+            }
+        }
+    }
+}
