@@ -1,5 +1,5 @@
-//! Oracle's reports: the same figures from every layout, hostile files refused. The reports here are made up in the documented layouts;
-//! nothing in them was measured.
+//! Oracle's reports: the same figures from every layout, hostile files refused. The reports here
+//! are made up in the documented layouts; nothing in them was measured.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -8,16 +8,22 @@ use tiersmith_awr::import::{Imported, parse, read};
 use tiersmith_awr::{Error, Interval, compare, report};
 
 /// An AWR report of 19c in HTML, as the server writes it.
-const HTML: &str = r#"<html lang="en"><head><title>AWR Report for DB: SHOP, Inst: shop1, Snaps: 100-101</title></head><body class="awr">
+const HTML: &str = r#"<html lang="en"><head><title>AWR Report for DB: SHOP, Inst: shop1, Snaps: 100-101</title>
+</head><body class="awr">
 <h1 class="awr">WORKLOAD REPOSITORY report for</h1><p/>
-<table border="0" width="600" class="tdiff" summary="This table displays database instance information">
-<tr><th class="awrbg" scope="col">DB Name</th><th>DB Id</th><th>Unique Name</th><th>Role</th><th>Edition</th><th>Release</th><th>RAC</th><th>CDB</th></tr>
-<tr><td scope="row" class='awrnc'>SHOP</td><td align="right">1234567890</td><td>SHOP</td><td>PRIMARY</td><td>EE</td><td>19.0.0.0.0</td><td>NO</td><td>NO</td></tr></table>
+<table border="0" width="600" class="tdiff"
+summary="This table displays database instance information">
+<tr><th class="awrbg" scope="col">DB Name</th><th>DB Id</th><th>Unique Name</th><th>Role</th>
+<th>Edition</th><th>Release</th><th>RAC</th><th>CDB</th></tr>
+<tr><td scope="row" class='awrnc'>SHOP</td><td align="right">1234567890</td><td>SHOP</td>
+<td>PRIMARY</td><td>EE</td><td>19.0.0.0.0</td><td>NO</td><td>NO</td></tr></table>
 <table border="0" summary="This table displays database instance information">
-<tr><th>Instance</th><th>Inst Num</th><th>Startup Time</th><th>User Name</th><th>System Data Visible</th></tr>
+<tr><th>Instance</th><th>Inst Num</th><th>Startup Time</th><th>User Name</th>
+<th>System Data Visible</th></tr>
 <tr><td>shop1</td><td>1</td><td>01-Aug-26 08:00</td><td>SYS</td><td>YES</td></tr></table>
 <table border="0" summary="This table displays host information">
-<tr><th>Host Name</th><th>Platform</th><th>CPUs</th><th>Cores</th><th>Sockets</th><th>Memory (GB)</th></tr>
+<tr><th>Host Name</th><th>Platform</th><th>CPUs</th><th>Cores</th><th>Sockets</th>
+<th>Memory (GB)</th></tr>
 <tr><td>db1</td><td>Linux x86 64-bit</td><td>8</td><td>4</td><td>1</td><td>62.50</td></tr></table>
 <table border="0" summary="This table displays snapshot information">
 <tr><th></th><th>Snap Id</th><th>Snap Time</th><th>Sessions</th><th>Cursors/Session</th></tr>
@@ -26,46 +32,69 @@ const HTML: &str = r#"<html lang="en"><head><title>AWR Report for DB: SHOP, Inst
 <tr><td>Elapsed:</td><td>&#160;</td><td>10.00 (mins)</td><td>&#160;</td><td>&#160;</td></tr>
 <tr><td>DB Time:</td><td>&#160;</td><td>33.33 (mins)</td><td>&#160;</td><td>&#160;</td></tr></table>
 <h3 class="awr">Load Profile</h3>
-<table border="0" summary="This table displays load profile"><tr><th></th><th>Per Second</th></tr><tr><td>DB Time(s):</td><td>3.3</td></tr></table>
+<table border="0" summary="This table displays load profile"><tr><th></th><th>Per Second</th></tr>
+<tr><td>DB Time(s):</td><td>3.3</td></tr></table>
 <h3>Top 10 Foreground Events by Total Wait Time</h3>
 <table border="0" summary="This table displays top 10 wait events by total wait time">
-<tr><th>Event</th><th>Waits</th><th>Total Wait Time (sec)</th><th>Avg Wait</th><th>% DB time</th><th>Wait Class</th></tr>
-<tr><td>log file sync</td><td>600,000</td><td>900</td><td>1.50ms</td><td>45.0</td><td>Commit</td></tr>
-<tr><td>DB CPU</td><td>&#160;</td><td>500</td><td>&#160;</td><td>25.0</td><td>&#160;</td></tr></table>
+<tr><th>Event</th><th>Waits</th><th>Total Wait Time (sec)</th><th>Avg Wait</th><th>% DB time</th>
+<th>Wait Class</th></tr>
+<tr><td>log file sync</td><td>600,000</td><td>900</td><td>1.50ms</td><td>45.0</td><td>Commit</td>
+</tr>
+<tr><td>DB CPU</td><td>&#160;</td><td>500</td><td>&#160;</td><td>25.0</td><td>&#160;</td></tr>
+</table>
 <h3 class="awr">Time Model Statistics</h3>
 <table border="0" summary="This table displays different time model statistics. For each statistic, time and % of DB time are displayed">
 <tr><th>Statistic Name</th><th>Time (s)</th><th>% of  DB Time</th><th>% of Total CPU Time</th></tr>
 <tr><td>DB CPU</td><td>500.00</td><td>25.00</td><td>90</td></tr>
 <tr><td>DB time</td><td>2,000.00</td><td>&#160;</td><td>&#160;</td></tr></table>
 <h3>Operating System Statistics</h3>
-<table border="0" summary="This table displays operating systems statistics."><tr><th>Statistic</th><th>Value</th><th>End Value</th></tr>
-<tr><td>BUSY_TIME</td><td>120,000</td><td></td></tr><tr><td>IDLE_TIME</td><td>360,000</td><td></td></tr><tr><td>IOWAIT_TIME</td><td>60,000</td><td></td></tr>
-<tr><td>SYS_TIME</td><td>40,000</td><td></td></tr><tr><td>USER_TIME</td><td>80,000</td><td></td></tr></table>
+<table border="0" summary="This table displays operating systems statistics."><tr><th>Statistic</th>
+<th>Value</th><th>End Value</th></tr>
+<tr><td>BUSY_TIME</td><td>120,000</td><td></td></tr>
+<tr><td>IDLE_TIME</td><td>360,000</td><td></td></tr>
+<tr><td>IOWAIT_TIME</td><td>60,000</td><td></td></tr>
+<tr><td>SYS_TIME</td><td>40,000</td><td></td></tr><tr><td>USER_TIME</td><td>80,000</td><td></td>
+</tr></table>
 <h3>Foreground Wait Events</h3>
 <table border="0" summary="This table displays Foreground Wait Events and their wait statistics">
-<tr><th>Event</th><th>Waits</th><th>%Time -outs</th><th>Total Wait Time (s)</th><th>Avg wait</th><th>Waits /txn</th><th>% DB time</th></tr>
-<tr><td>log file sync</td><td>600,000</td><td></td><td>900</td><td>1.50ms</td><td>1.00</td><td>45.0</td></tr>
-<tr><td>some new idle event</td><td>10</td><td></td><td>90,000</td><td>9.00 s</td><td>1.00</td><td></td></tr>
-<tr><td>db file sequential read</td><td>1.2M</td><td></td><td>240</td><td>200.00us</td><td>2.00</td><td>12.0</td></tr></table>
+<tr><th>Event</th><th>Waits</th><th>%Time -outs</th><th>Total Wait Time (s)</th><th>Avg wait</th>
+<th>Waits /txn</th><th>% DB time</th></tr>
+<tr><td>log file sync</td><td>600,000</td><td></td><td>900</td><td>1.50ms</td><td>1.00</td>
+<td>45.0</td></tr>
+<tr><td>some new idle event</td><td>10</td><td></td><td>90,000</td><td>9.00 s</td><td>1.00</td>
+<td></td></tr>
+<tr><td>db file sequential read</td><td>1.2M</td><td></td><td>240</td><td>200.00us</td><td>2.00</td>
+<td>12.0</td></tr></table>
 <h3>Background Wait Events</h3>
 <table border="0" summary="This table displays background wait events statistics">
-<tr><th>Event</th><th>Waits</th><th>%Time -outs</th><th>Total Wait Time (s)</th><th>Avg wait</th><th>Waits /txn</th><th>% bg time</th></tr>
-<tr><td>log file parallel write</td><td>300,000</td><td></td><td>270</td><td>900.00us</td><td>.5</td><td>60.0</td></tr></table>
+<tr><th>Event</th><th>Waits</th><th>%Time -outs</th><th>Total Wait Time (s)</th><th>Avg wait</th>
+<th>Waits /txn</th><th>% bg time</th></tr>
+<tr><td>log file parallel write</td><td>300,000</td><td></td><td>270</td><td>900.00us</td>
+<td>.5</td><td>60.0</td></tr></table>
 <h3>SQL ordered by Elapsed Time</h3>
 <table border="0" summary="This table displays top SQL by elapsed time">
-<tr><th>Elapsed Time (s)</th><th>Executions</th><th>Elapsed Time per Exec (s)</th><th>%Total</th><th>%CPU</th><th>%IO</th><th>SQL Id</th><th>SQL Module</th><th>SQL Text</th></tr>
-<tr><td>700.5</td><td>600,000</td><td>0.00</td><td>35</td><td>10</td><td>2</td><td>0abc</td><td>app</td><td>update t set a = 'secret' where id = 7</td></tr></table>
+<tr><th>Elapsed Time (s)</th><th>Executions</th><th>Elapsed Time per Exec (s)</th><th>%Total</th>
+<th>%CPU</th><th>%IO</th><th>SQL Id</th><th>SQL Module</th><th>SQL Text</th></tr>
+<tr><td>700.5</td><td>600,000</td><td>0.00</td><td>35</td><td>10</td><td>2</td><td>0abc</td>
+<td>app</td><td>update t set a = 'secret' where id = 7</td></tr></table>
 <h3>Instance Activity Stats</h3>
-<table border="0" summary="This table displays Instance activity statistics."><tr><th>Statistic</th><th>Total</th><th>per Second</th><th>per Trans</th></tr>
-<tr><td>user commits</td><td>600,000</td><td>1,000.00</td><td>1.00</td></tr><tr><td>redo size</td><td>1,200,000,000</td><td>2,000,000.00</td><td>2,000.00</td></tr></table>
+<table border="0" summary="This table displays Instance activity statistics."><tr><th>Statistic</th>
+<th>Total</th><th>per Second</th><th>per Trans</th></tr>
+<tr><td>user commits</td><td>600,000</td><td>1,000.00</td><td>1.00</td></tr>
+<tr><td>redo size</td><td>1,200,000,000</td><td>2,000,000.00</td><td>2,000.00</td></tr></table>
 <h3>IOStat by Filetype summary</h3>
 <table border="0" summary="'Data' columns suffixed with M,G,T,P are in multiples of 1024 other columns suffixed with K,M,G,T,P are in multiples of 1000">
-<tr><th>Filetype Name</th><th>Reads: Data</th><th>Reqs per sec</th><th>Data per sec</th><th>Writes: Data</th><th>Reqs per sec</th><th>Data per sec</th><th>Small Read</th><th>Large Read</th></tr>
-<tr><td>Data File</td><td>9.2G</td><td>2000.00</td><td>15.7M</td><td>1.5G</td><td>300.00</td><td>2.6M</td><td>200.00us</td><td></td></tr></table>
+<tr><th>Filetype Name</th><th>Reads: Data</th><th>Reqs per sec</th><th>Data per sec</th>
+<th>Writes: Data</th><th>Reqs per sec</th><th>Data per sec</th><th>Small Read</th>
+<th>Large Read</th></tr>
+<tr><td>Data File</td><td>9.2G</td><td>2000.00</td><td>15.7M</td><td>1.5G</td><td>300.00</td>
+<td>2.6M</td><td>200.00us</td><td></td></tr></table>
 <h3>Undo Segment Summary <script>alert(1)</script></h3>
-<table border="0" summary="This table displays undo segment summary"><tr><th>Undo TS#</th></tr><tr><td>2</td></tr></table>
+<table border="0" summary="This table displays undo segment summary"><tr><th>Undo TS#</th></tr>
+<tr><td>2</td></tr></table>
 <h3>init.ora Parameters</h3>
-<table border="0" summary="This table displays name and value of init.ora parameters"><tr><th>Parameter Name</th><th>Begin value</th><th>End value (if different)</th></tr>
+<table border="0" summary="This table displays name and value of init.ora parameters">
+<tr><th>Parameter Name</th><th>Begin value</th><th>End value (if different)</th></tr>
 <tr><td>db_block_size</td><td>8192</td><td></td></tr></table></body></html>"#;
 
 /// The same interval as 11.2 prints it in text.
@@ -201,18 +230,31 @@ user commits                                 600,000        1,000.0          1.0
 
 /// A report of a cluster of two.
 const RAC: &str = r#"<h1>WORKLOAD REPOSITORY REPORT (RAC)</h1>
-<table summary="Database Summary"><tr><th colspan=2>Database</th></tr><tr><th>Id</th><th>Name</th></tr><tr><td>99</td><td>SHOP</td></tr></table>
+<table summary="Database Summary"><tr><th colspan=2>Database</th></tr>
+<tr><th>Id</th><th>Name</th></tr><tr><td>99</td><td>SHOP</td></tr></table>
 <table summary="Database Instances Included In Report. . Listed in order of instance number, I#">
-<tr><th>I#</th><th>Instance</th><th>Host</th><th>Startup</th><th>Begin Snap Time</th><th>End Snap Time</th><th>Release</th><th>Elapsed Time(min)</th><th>DB time(min)</th></tr>
-<tr><td>1</td><td>shop1</td><td>h1</td><td>01-Aug-26 08:00</td><td>24-Aug-26 10:00:00</td><td>24-Aug-26 10:10:00</td><td>19.0.0.0.0</td><td>10.00</td><td>20</td></tr>
-<tr><td>2</td><td>shop2</td><td>h2</td><td>01-Aug-26 08:00</td><td>24-Aug-26 10:00:00</td><td>24-Aug-26 10:10:00</td><td>19.0.0.0.0</td><td>10.00</td><td>13</td></tr></table>
-<h3>Time Model</h3><table summary="Time Model"><tr><th>I#</th><th>DB time (s)</th><th>DB CPU (s)</th></tr>
-<tr><td>1</td><td>1,200.0</td><td>300.0</td></tr><tr><td>2</td><td>800.0</td><td>200.0</td></tr><tr><td>Sum</td><td>2,000.0</td><td>500.0</td></tr></table>
-<h3>Foreground Wait Events (Global)</h3><table summary="This table displays foreground wait event information">
-<tr><th colspan=1>Wait</th><th colspan=2>Event</th></tr><tr><th>Class</th><th>Event</th><th>Waits</th><th>%Timeouts</th><th>Total(s)</th><th>Avg Wait</th><th>%DB time</th></tr>
-<tr><td>Commit</td><td>log file sync</td><td>600,000</td><td></td><td>900.0</td><td>1.5ms</td><td>45</td></tr></table>
-<h3>System Statistics</h3><table summary="System Statistics"><tr><th>I#</th><th>Logical Reads</th><th>Physical Reads</th><th>Txns</th></tr>
-<tr><td>1</td><td>10</td><td>1</td><td>400,000</td></tr><tr><td>2</td><td>10</td><td>1</td><td>200,000</td></tr><tr><td>Sum</td><td>20</td><td>2</td><td>600,000</td></tr></table>"#;
+<tr><th>I#</th><th>Instance</th><th>Host</th><th>Startup</th><th>Begin Snap Time</th>
+<th>End Snap Time</th><th>Release</th><th>Elapsed Time(min)</th><th>DB time(min)</th></tr>
+<tr><td>1</td><td>shop1</td><td>h1</td><td>01-Aug-26 08:00</td><td>24-Aug-26 10:00:00</td>
+<td>24-Aug-26 10:10:00</td><td>19.0.0.0.0</td><td>10.00</td><td>20</td></tr>
+<tr><td>2</td><td>shop2</td><td>h2</td><td>01-Aug-26 08:00</td><td>24-Aug-26 10:00:00</td>
+<td>24-Aug-26 10:10:00</td><td>19.0.0.0.0</td><td>10.00</td><td>13</td></tr></table>
+<h3>Time Model</h3><table summary="Time Model"><tr><th>I#</th><th>DB time (s)</th>
+<th>DB CPU (s)</th></tr>
+<tr><td>1</td><td>1,200.0</td><td>300.0</td></tr><tr><td>2</td><td>800.0</td><td>200.0</td></tr>
+<tr><td>Sum</td><td>2,000.0</td><td>500.0</td></tr></table>
+<h3>Foreground Wait Events (Global)</h3><table
+summary="This table displays foreground wait event information">
+<tr><th colspan=1>Wait</th><th colspan=2>Event</th></tr>
+<tr><th>Class</th><th>Event</th><th>Waits</th><th>%Timeouts</th><th>Total(s)</th><th>Avg Wait</th>
+<th>%DB time</th></tr>
+<tr><td>Commit</td><td>log file sync</td><td>600,000</td><td></td><td>900.0</td><td>1.5ms</td>
+<td>45</td></tr></table>
+<h3>System Statistics</h3><table summary="System Statistics"><tr><th>I#</th><th>Logical Reads</th>
+<th>Physical Reads</th><th>Txns</th></tr>
+<tr><td>1</td><td>10</td><td>1</td><td>400,000</td></tr>
+<tr><td>2</td><td>10</td><td>1</td><td>200,000</td></tr>
+<tr><td>Sum</td><td>20</td><td>2</td><td>600,000</td></tr></table>"#;
 
 fn imported(text: &str) -> Imported {
     parse(text, "here").unwrap()
@@ -415,8 +457,10 @@ fn damaged_reports_make_an_error_or_a_snapshot_and_no_panic() {
 /// A page of one report, with these tables in it.
 fn page(tables: &str) -> String {
     format!(
-        "<h1>WORKLOAD REPOSITORY report for</h1><table><tr><th></th><th>Snap Time</th></tr><tr><td>Begin Snap:</td><td>24-Aug-26 10:00:00</td>\
-         </tr><tr><td>End Snap:</td><td>24-Aug-26 10:10:00</td></tr></table>{tables}<p/>End of Report</body></html>"
+        "<h1>WORKLOAD REPOSITORY report for</h1><table><tr><th></th><th>Snap Time</th></tr>\
+         <tr><td>Begin Snap:</td><td>24-Aug-26 10:00:00</td>\
+         </tr><tr><td>End Snap:</td><td>24-Aug-26 10:10:00</td></tr></table>\
+         {tables}<p/>End of Report</body></html>"
     )
 }
 
@@ -452,12 +496,16 @@ fn a_figure_that_is_hidden_or_no_number_is_listed_and_no_zero() {
 
 #[test]
 fn a_time_below_a_second_is_that_of_the_mean_and_a_cluster_s_redo_is_in_bytes() {
-    let events = "<h3>Foreground Wait Events</h3><table><tr><th>Event</th><th>Waits</th><th>Total Wait Time (s)</th><th>Avg wait</th></tr>\
+    let events = "<h3>Foreground Wait Events</h3><table><tr><th>Event</th><th>Waits</th>\
+                  <th>Total Wait Time (s)</th><th>Avg wait</th></tr>\
                   <tr><td>log file sync</td><td>1,000</td><td>0</td><td>120.00us</td></tr>\
                   <tr><td>latch free</td><td>1,000</td><td>7</td><td>120.00us</td></tr>\
-                  <tr><td>enq: CF - contention</td><td>1.2M</td><td>0</td><td>0.20us</td></tr></table>";
-    let redo = "<table><tr><th>I#</th><th>Logical Reads</th><th>Redo Size (k)</th><th>Txns</th></tr>\
-                <tr><td>1</td><td>5</td><td>1,000.5</td><td>7</td></tr><tr><td>2</td><td>6</td><td>24</td><td>8</td></tr></table>";
+                  <tr><td>enq: CF - contention</td><td>1.2M</td><td>0</td><td>0.20us</td></tr>\
+                  </table>";
+    let redo = "<table><tr><th>I#</th><th>Logical Reads</th><th>Redo Size (k)</th><th>Txns</th>\
+                </tr>\
+                <tr><td>1</td><td>5</td><td>1,000.5</td><td>7</td></tr>\
+                <tr><td>2</td><td>6</td><td>24</td><td>8</td></tr></table>";
     let of = interval(&imported(&page(&format!("{events}{redo}"))));
     let ns = |name: &str| of.wait(name).map(|wait| (wait.class, wait.total_ns));
     assert_eq!(ns("log file sync"), Some((WaitClass::Commit, 120_000_000)));
@@ -483,8 +531,10 @@ fn more_names_than_are_taken_are_counted_and_said() {
     let events = rows(5001, &|n| format!("<tr><td>event {n}</td><td>{n}</td><td>1</td></tr>"));
     let parameters = rows(5001, &|n| format!("<tr><td>parameter{n}</td><td>{n}</td></tr>"));
     let text = page(&format!(
-        "<table><tr><th>Statistic</th><th>Total</th></tr>{statistics}</table><h3>Foreground Wait Events</h3><table><tr><th>Event</th>\
-         <th>Waits</th><th>Total Wait Time (s)</th></tr>{events}</table><table><tr><th>Parameter Name</th><th>Begin value</th></tr>\
+        "<table><tr><th>Statistic</th><th>Total</th></tr>{statistics}</table>\
+         <h3>Foreground Wait Events</h3><table><tr><th>Event</th>\
+         <th>Waits</th><th>Total Wait Time (s)</th></tr>{events}</table>\
+         <table><tr><th>Parameter Name</th><th>Begin value</th></tr>\
          {parameters}</table>"
     ));
     let imported = imported(&text);
@@ -498,11 +548,14 @@ fn more_names_than_are_taken_are_counted_and_said() {
 
 #[test]
 fn a_value_goes_on_below_and_one_that_is_too_long_is_cut_and_said() {
-    let rows = "<tr><td>control_files</td><td>/a/control01.ctl, </td></tr><tr><td></td><td>/b/control02.ctl</td></tr>";
+    let rows = "<tr><td>control_files</td><td>/a/control01.ctl, </td></tr>\
+                <tr><td></td><td>/b/control02.ctl</td></tr>";
     let long = "x".repeat(2001);
     let text = page(&format!(
-        "<table><tr><th>Statistic</th><th>Total</th></tr><tr><td>user commits</td><td>1</td></tr></table>\
-         <table><tr><th>Parameter Name</th><th>Begin value</th></tr>{rows}<tr><td>long</td><td>{long}</td></tr></table>"
+        "<table><tr><th>Statistic</th><th>Total</th></tr><tr><td>user commits</td><td>1</td></tr>\
+         </table>\
+         <table><tr><th>Parameter Name</th><th>Begin value</th></tr>\
+         {rows}<tr><td>long</td><td>{long}</td></tr></table>"
     ));
     let imported = imported(&text);
     let settings = &imported.end.source.settings;
@@ -529,8 +582,10 @@ fn a_file_just_over_the_bound_is_refused() {
 #[test]
 fn a_parameter_is_left_out_for_holding_a_password_and_not_for_its_name() {
     let text = page(
-        "<table><tr><th>Statistic</th><th>Total</th></tr><tr><td>user commits</td><td>1</td></tr></table>\
-         <table><tr><th>Parameter Name</th><th>Begin value</th></tr><tr><td>remote_login_passwordfile</td><td>EXCLUSIVE</td></tr></table>",
+        "<table><tr><th>Statistic</th><th>Total</th></tr><tr><td>user commits</td><td>1</td></tr>\
+         </table>\
+         <table><tr><th>Parameter Name</th><th>Begin value</th></tr>\
+         <tr><td>remote_login_passwordfile</td><td>EXCLUSIVE</td></tr></table>",
     );
     let plain = imported(&text);
     assert_eq!(plain.end.source.settings["remote_login_passwordfile"], "EXCLUSIVE");
@@ -544,9 +599,12 @@ fn a_parameter_is_left_out_for_holding_a_password_and_not_for_its_name() {
 fn a_class_is_the_one_that_is_printed_and_its_sum_is_oracle_s() {
     let of_rac = RAC.replace(
         "<td>Commit</td><td>log file sync</td>",
-        "<td>Cluster</td><td>some new event</td><td>1,000</td><td></td><td>60.0</td><td>60ms</td><td>3</td></tr>\
-         <tr><td>Scheduler</td><td>resmgr:x</td><td>100</td><td></td><td>5.0</td><td>50ms</td><td>1</td></tr>\
-         <tr><td>Queueing</td><td>queue</td><td>100</td><td></td><td>5.0</td><td>50ms</td><td>1</td></tr>\
+        "<td>Cluster</td><td>some new event</td><td>1,000</td><td></td><td>60.0</td><td>60ms</td>\
+         <td>3</td></tr>\
+         <tr><td>Scheduler</td><td>resmgr:x</td><td>100</td><td></td><td>5.0</td><td>50ms</td>\
+         <td>1</td></tr>\
+         <tr><td>Queueing</td><td>queue</td><td>100</td><td></td><td>5.0</td><td>50ms</td>\
+         <td>1</td></tr>\
          <tr><td>Commit</td><td>log file sync</td>",
     );
     let of = interval(&imported(&of_rac));
@@ -557,8 +615,10 @@ fn a_class_is_the_one_that_is_printed_and_its_sum_is_oracle_s() {
     assert!(text.contains("Cluster ") && text.contains("Scheduler "), "{text}");
 
     // A single instance: the classes have sums, which the listed events do not reach.
-    let classes = "<h3>Foreground Wait Class</h3><table summary=\"This table displays foreground wait class statistics\">\
-         <tr><th>Wait Class</th><th>Waits</th><th>%Time -outs</th><th>Total Wait Time (s)</th><th>Avg wait (ms)</th><th>%DB time</th></tr>\
+    let classes = "<h3>Foreground Wait Class</h3>\
+         <table summary=\"This table displays foreground wait class statistics\">\
+         <tr><th>Wait Class</th><th>Waits</th><th>%Time -outs</th><th>Total Wait Time (s)</th>\
+         <th>Avg wait (ms)</th><th>%DB time</th></tr>\
          <tr><td>Commit</td><td>600,000</td><td></td><td>900</td><td>1.5</td><td>45.0</td></tr>\
          <tr><td>User I/O</td><td>1,500,000</td><td></td><td>300</td><td>0.2</td><td>15.0</td></tr>\
          <tr><td>DB CPU</td><td></td><td></td><td>500</td><td></td><td>25.0</td></tr></table>\
@@ -572,7 +632,8 @@ fn a_class_is_the_one_that_is_printed_and_its_sum_is_oracle_s() {
 #[test]
 fn the_time_model_is_read_and_shares_of_background_waits_are_of_its_time() {
     let lines = "<tr><td>sql execute elapsed time</td><td>1,500.00</td><td>75.00</td><td></td></tr>\
-         <tr><td>background elapsed time</td><td>540.00</td><td></td><td></td></tr><tr><td>DB CPU</td>";
+         <tr><td>background elapsed time</td><td>540.00</td><td></td><td></td></tr>\
+         <tr><td>DB CPU</td>";
     let single =
         imported(&HTML.replacen("<tr><td>DB CPU</td>", lines, 2).replacen(lines, "<tr><td>DB CPU</td>", 1));
     let rac = imported(
@@ -599,7 +660,8 @@ fn the_time_model_is_read_and_shares_of_background_waits_are_of_its_time() {
 
 #[test]
 fn figures_stand_as_oracle_prints_them_and_rules_of_ours_are_not_for_it() {
-    let free = "<tr><td>free buffer waits</td><td>1,000</td><td></td><td>100</td><td>100.00ms</td><td>1.0</td><td>5.0</td></tr>\
+    let free = "<tr><td>free buffer waits</td><td>1,000</td><td></td><td>100</td><td>100.00ms</td>\
+                <td>1.0</td><td>5.0</td></tr>\
                 <tr><td>some new idle event</td>";
     let imported_one = imported(&HTML.replace("<tr><td>some new idle event</td>", free));
     let of = interval(&imported_one);
@@ -622,7 +684,8 @@ fn figures_stand_as_oracle_prints_them_and_rules_of_ours_are_not_for_it() {
 #[test]
 fn a_report_whose_wait_events_are_not_read_says_so_first_of_all() {
     let none = page(
-        "<table><tr><th>Statistic</th><th>Total</th></tr><tr><td>user commits</td><td>1</td></tr></table>",
+        "<table><tr><th>Statistic</th><th>Total</th></tr><tr><td>user commits</td><td>1</td></tr>\
+         </table>",
     );
     let made = report(&interval(&imported(&none)));
     assert!(made.banners[0].starts_with("NO WAIT EVENTS"), "{:?}", made.banners);

@@ -2,14 +2,15 @@
 //!
 //! | view | versions | into |
 //! |---|---|---|
-//! | pg_stat_database | all | transactions, pages, tuples, temporary files, DB time (`active_time`, 14 and later), read time |
+//! | pg_stat_database | all; DB time from 14 | transactions, pages, tuples, temporary files |
 //! | pg_stat_bgwriter, pg_stat_checkpointer | all; 17 and later | checkpoints, pages written |
 //! | pg_stat_wal | 14 and later; its times end with 17 | redo |
-//! | pg_stat_io | 16 and later; redo from 18 | reads and writes by who did them and on what, their times |
+//! | pg_stat_io | 16 and later; redo from 18 | reads and writes by who and on what, their times |
 //! | pg_stat_statements | where it is | statements |
 //!
-//! Times are there only while `track_io_timing` and `track_wal_io_timing` are on: a time that was not measured would be a zero that
-//! looks measured, so the waits are left out then and the counts are kept as counters.
+//! pg_stat_database also has DB time (`active_time`) and the time of reads. Times are there only
+//! while `track_io_timing` and `track_wal_io_timing` are on: a time that was not measured would be a
+//! zero that looks measured, so the waits are left out then and the counts are kept as counters.
 //!
 //! Deliberately absent: queries, connections. Read next: `mod.rs`.
 
@@ -31,7 +32,8 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
     snapshot.missing.extend(answers.missing.iter().cloned());
     // Which rows there are depends on grants and settings, which may change between two snapshots.
     snapshot.is_partial_in(&["waits", "counters", "io"]);
-    // Whose statements are hidden may be granted them between two snapshots: what was not there before is not new then.
+    // Whose statements are hidden may be granted them between two snapshots: what was not there
+    // before is not new then.
     if !answers.statements_are_whole || !sees_others(answers) {
         snapshot.is_partial_in(&["statements"]);
     }
@@ -94,7 +96,8 @@ fn sum(rows: &[&Row], of: impl Fn(&Row) -> Option<u64>) -> Option<u64> {
         .fold(None, |sum, value| Some(sum.unwrap_or(0u64).saturating_add(value)))
 }
 
-/// Whether the user may see what other users do; a server that does not say is taken to have hidden nothing.
+/// Whether the user may see what other users do; a server that does not say is taken to have hidden
+/// nothing.
 fn sees_others(answers: &Answers) -> bool {
     rows(answers, "identity").first().and_then(|row| row.get("superuser")) != Some(&Value::Bool(false))
 }
@@ -113,7 +116,8 @@ fn identity(snapshot: &mut Snapshot, answers: &Answers) {
     }
     snapshot.sessions = number(identity, "sessions");
     if !sees_others(answers) {
-        let without = "what other users' sessions and statements do; GRANT pg_monitor TO the user gives it";
+        let without = "what other users' sessions and statements do; \
+                       GRANT pg_monitor TO the user gives it";
         snapshot.missing.push(without.to_owned());
     }
 }
@@ -122,7 +126,8 @@ fn databases(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool) {
     let all: Vec<&Row> = rows(answers, "database").iter().collect();
     for row in &all {
         let name = text(row, "datname");
-        // A database that was made anew under the name of another has counted nothing of what that one had.
+        // A database that was made anew under the name of another has counted nothing of what that
+        // one had.
         let group = match (name.is_empty(), number(row, "datid")) {
             (true, _) => "shared objects".to_owned(),
             (false, Some(id)) => format!("database {name} ({id})"),
@@ -155,7 +160,8 @@ fn databases(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool) {
     snapshot.db_time_ns = sum(&all, |row| milliseconds(row, "active_time"));
     // From 16 on, pg_stat_io tells who read; below, all reads are taken for reads of requests.
     if io_timed && answers.version < 160_000 {
-        let help = "Pages read that were not in shared_buffers, from the page cache or the disk: blks_read and blk_read_time of pg_stat_database.";
+        let help = "Pages read that were not in shared_buffers, from the page cache or the disk: \
+                    blks_read and blk_read_time of pg_stat_database.";
         let mut read = wait("db file sequential read", WaitClass::UserIo, false, help);
         read.count = sum(&all, |row| number(row, "blks_read")).unwrap_or(0);
         read.total_ns = sum(&all, |row| milliseconds(row, "blk_read_time")).unwrap_or(0);
@@ -246,7 +252,8 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
     ] {
         count(snapshot, name, unit, number(row, field));
     }
-    // From 18 on, pg_stat_io has these two, and those that make a new file for redo apart, which were never counted here.
+    // From 18 on, pg_stat_io has these two, and those that make a new file for redo apart, which
+    // were never counted here.
     for (old, new, name, unit) in
         [("wal_write", "writes", "redo writes", "writes"), ("wal_sync", "fsyncs", "redo syncs", "syncs")]
     {
@@ -256,7 +263,8 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
                 .filter(|row| text(row, "object") == "wal" && text(row, "context") != "init")
                 .collect();
             if let Some(requests) = sum(&of_redo, |row| number(row, new)) {
-                let help = "Requests of pg_stat_io for redo, without those that make a new file for it.";
+                let help = "Requests of pg_stat_io for redo, \
+                            without those that make a new file for it.";
                 snapshot.add_counter_explained(name, unit, requests, help);
             }
         }
@@ -267,14 +275,15 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
                 "log file parallel write",
                 "wal_write",
                 "wal_write_time",
-                "Redo written to its files, by whoever did it: wal_write of pg_stat_wal. A commit that writes its redo itself waits \
-                 for this.",
+                "Redo written to its files, by whoever did it: wal_write of pg_stat_wal. \
+                 A commit that writes its redo itself waits for this.",
             ),
             (
                 "redo sync",
                 "wal_sync",
                 "wal_sync_time",
-                "Redo made durable, by whoever did it: wal_sync of pg_stat_wal. A commit that syncs its redo itself waits for this.",
+                "Redo made durable, by whoever did it: wal_sync of pg_stat_wal. \
+                 A commit that syncs its redo itself waits for this.",
             ),
         ] {
             if let (Some(requests), Some(total_ns)) = (number(row, requests), milliseconds(row, time)) {
@@ -289,7 +298,8 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
 /// Writes that make a file of a table or an index longer.
 const DATA_FILE_EXTEND: &str = "data file extend";
 
-/// pg_stat_io: who read and wrote what. A client's backend is a request; everybody else works in the background.
+/// pg_stat_io: who read and wrote what. A client's backend is a request; everybody else works in
+/// the background.
 fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_timed: bool) {
     for row in rows(answers, "io") {
         snapshot.resets.insert("pg_stat_io".to_owned(), text(row, "stats_reset"));
@@ -324,7 +334,8 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
             (_, "bulkread" | "bulkwrite", _) => {
                 ["db file scattered read", "direct path write", "data file sync"]
             }
-            // A VACUUM of a client writes the pages of its own ring, which says nothing of a want of clean ones.
+            // A VACUUM of a client writes the pages of its own ring, which says nothing of a want
+            // of clean ones.
             (_, "vacuum", false) => ["db file sequential read", "direct path write", "data file sync"],
             (_, _, true) => ["db file sequential read", "db file parallel write", "data file sync"],
             (_, _, false) => ["db file sequential read", "data file write", "data file sync"],
@@ -335,7 +346,8 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
             ("wal", false) => WaitClass::Commit,
             _ => WaitClass::UserIo,
         };
-        // A file that grows is written to in any case: for tables that is an event of its own, and no sign of anything.
+        // A file that grows is written to in any case: for tables that is an event of its own, and
+        // no sign of anything.
         let apart = object == "relation";
         let written = if apart {
             (writes, time("write_time"))
@@ -353,17 +365,20 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
         for (name, requests, total_ns) in parts {
             let read_of_redo = name == "log file sequential read";
             let class = if read_of_redo { WaitClass::SystemIo } else { class };
-            // What is counted under a name is part of its help: where it changes, so does the help, and reports tell the two apart.
+            // What is counted under a name is part of its help: where it changes, so does the help,
+            // and reports tell the two apart.
             let help = match (object.as_str(), context.as_str()) {
                 ("wal", "init") => {
                     "A new file for redo, filled when it is made: counted and timed by pg_stat_io."
                 }
                 ("wal", _) => "Redo, without new files for it: counted and timed by pg_stat_io.",
                 _ if name == DATA_FILE_EXTEND => {
-                    "A file of a table or an index was made longer: counted and timed by pg_stat_io."
+                    "A file of a table or an index was made longer: \
+                     counted and timed by pg_stat_io."
                 }
                 ("relation", _) if name == names[1] => {
-                    "Without what makes files longer: counted and timed by pg_stat_io; to the page cache of the system or the disk."
+                    "Without what makes files longer: counted and timed by pg_stat_io; \
+                     to the page cache of the system or the disk."
                 }
                 _ => known::WITH_EXTENDS,
             };
@@ -416,7 +431,8 @@ fn statements(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) 
         else {
             continue;
         };
-        // Without its number one hidden statement cannot be told from another, and two would be subtracted from each other.
+        // Without its number one hidden statement cannot be told from another, and two would be
+        // subtracted from each other.
         if row.get("queryid").is_none_or(Value::is_null) {
             continue;
         }
@@ -449,12 +465,15 @@ mod tests {
 
     fn answers(version: u64, views: &[(&'static str, Value)]) -> Answers {
         let mut answers = Answers { version, ..Answers::default() };
-        let settings = json!([{"name": "track_io_timing", "value": "on"}, {"name": "track_wal_io_timing", "value": "on"}]);
-        let identity = json!([{"started": "2026-01-01", "database": "d", "version": "x", "sessions": 3, "redo": "5000", "superuser": true}]);
+        let settings = json!([{"name": "track_io_timing", "value": "on"},
+                              {"name": "track_wal_io_timing", "value": "on"}]);
+        let identity = json!([{"started": "2026-01-01", "database": "d", "version": "x",
+                               "sessions": 3, "redo": "5000", "superuser": true}]);
         let database = json!([
-            {"datname": null, "xact_commit": 0, "blks_read": 1, "blks_hit": 9, "stats_reset": null, "blk_read_time": 0},
-            {"datname": "d", "xact_commit": 70, "xact_rollback": 2, "blks_read": 10, "blks_hit": 80, "stats_reset": "t0",
-             "blk_read_time": 1.5, "active_time": 2000.0}
+            {"datname": null, "xact_commit": 0, "blks_read": 1, "blks_hit": 9,
+             "stats_reset": null, "blk_read_time": 0},
+            {"datname": "d", "xact_commit": 70, "xact_rollback": 2, "blks_read": 10,
+             "blks_hit": 80, "stats_reset": "t0", "blk_read_time": 1.5, "active_time": 2000.0}
         ]);
         for (name, rows) in
             [("settings", settings), ("identity", identity), ("database", database)].iter().chain(views)
@@ -479,8 +498,10 @@ mod tests {
 
     #[test]
     fn version_13_has_redo_by_position_and_says_that_db_time_is_missing() {
-        let bgwriter = json!([{"checkpoints_timed": 4, "checkpoints_req": 1, "buffers_checkpoint": 100, "buffers_clean": 10,
-                               "buffers_backend": 5, "checkpoint_sync_time": 12.5, "stats_reset": "t1"}]);
+        let bgwriter = json!([{"checkpoints_timed": 4, "checkpoints_req": 1,
+                               "buffers_checkpoint": 100, "buffers_clean": 10,
+                               "buffers_backend": 5, "checkpoint_sync_time": 12.5,
+                               "stats_reset": "t1"}]);
         let mut of_13 = answers(130_000, &[("bgwriter", bgwriter)]);
         for row in of_13.rows.get_mut("database").expect("there") {
             row.remove("active_time");
@@ -497,8 +518,8 @@ mod tests {
 
     #[test]
     fn versions_14_to_17_time_redo_for_everybody_together() {
-        let wal = json!([{"wal_bytes": 5190827, "wal_fpi": 490, "wal_write": 7, "wal_sync": 3, "wal_write_time": 0.5,
-                          "wal_sync_time": 6.0, "stats_reset": "t2"}]);
+        let wal = json!([{"wal_bytes": 5190827, "wal_fpi": 490, "wal_write": 7, "wal_sync": 3,
+                          "wal_write_time": 0.5, "wal_sync_time": 6.0, "stats_reset": "t2"}]);
         let snapshot = filled(&answers(150_000, &[("wal", wal)]));
         let sync = snapshot.waits.iter().find(|wait| wait.name == "redo sync").expect("there");
         assert_eq!((sync.count, sync.total_ns, sync.background), (3, 6_000_000, true));
@@ -510,16 +531,21 @@ mod tests {
     #[test]
     fn version_18_tells_the_redo_of_requests_from_that_of_the_background() {
         let io = json!([
-            {"backend_type": "client backend", "object": "wal", "context": "normal", "writes": 10, "write_bytes": 81920,
-             "write_time": 1.0, "fsyncs": 10, "fsync_time": 20.0, "reads": 0, "read_bytes": 0, "read_time": 0.0, "stats_reset": "t3"},
-            {"backend_type": "walwriter", "object": "wal", "context": "normal", "writes": 4, "write_bytes": 32768,
-             "write_time": 0.5, "fsyncs": 4, "fsync_time": 4.0, "stats_reset": "t3"},
-            {"backend_type": "client backend", "object": "relation", "context": "normal", "reads": 6, "read_bytes": 98304,
-             "read_time": 3.0, "writes": 0, "extends": 2, "extend_bytes": 16384, "extend_time": 0.1, "stats_reset": "t3"},
-            {"backend_type": "checkpointer", "object": "relation", "context": "normal", "writes": 50, "write_bytes": 409600,
-             "write_time": 9.0, "fsyncs": 3, "fsync_time": 30.0, "stats_reset": "t3"}
+            {"backend_type": "client backend", "object": "wal", "context": "normal", "writes": 10,
+             "write_bytes": 81920, "write_time": 1.0, "fsyncs": 10, "fsync_time": 20.0,
+             "reads": 0, "read_bytes": 0, "read_time": 0.0, "stats_reset": "t3"},
+            {"backend_type": "walwriter", "object": "wal", "context": "normal", "writes": 4,
+             "write_bytes": 32768, "write_time": 0.5, "fsyncs": 4, "fsync_time": 4.0,
+             "stats_reset": "t3"},
+            {"backend_type": "client backend", "object": "relation", "context": "normal",
+             "reads": 6, "read_bytes": 98304, "read_time": 3.0, "writes": 0, "extends": 2,
+             "extend_bytes": 16384, "extend_time": 0.1, "stats_reset": "t3"},
+            {"backend_type": "checkpointer", "object": "relation", "context": "normal",
+             "writes": 50, "write_bytes": 409600, "write_time": 9.0, "fsyncs": 3,
+             "fsync_time": 30.0, "stats_reset": "t3"}
         ]);
-        let checkpointer = json!([{"num_timed": 1, "num_requested": 2, "buffers_written": 50, "sync_time": 30.0, "stats_reset": "t4"}]);
+        let checkpointer = json!([{"num_timed": 1, "num_requested": 2, "buffers_written": 50,
+                                   "sync_time": 30.0, "stats_reset": "t4"}]);
         let bgwriter = json!([{"buffers_clean": 7, "buffers_alloc": 100, "stats_reset": "t1"}]);
         let wal = json!([{"wal_bytes": "123", "wal_fpi": 1, "stats_reset": "t2"}]);
         let views = [("io", io), ("checkpointer", checkpointer), ("bgwriter", bgwriter), ("wal", wal)];
@@ -544,8 +570,8 @@ mod tests {
 
     #[test]
     fn without_timing_no_time_is_printed_as_if_it_was_measured() {
-        let wal =
-            json!([{"wal_bytes": 1, "wal_write": 7, "wal_sync": 3, "wal_write_time": 0, "wal_sync_time": 0}]);
+        let wal = json!([{"wal_bytes": 1, "wal_write": 7, "wal_sync": 3, "wal_write_time": 0,
+                          "wal_sync_time": 0}]);
         let mut untimed = answers(150_000, &[("wal", wal)]);
         for row in untimed.rows.get_mut("settings").expect("there") {
             row.insert("value".to_owned(), json!("off"));
@@ -559,10 +585,11 @@ mod tests {
     #[test]
     fn statements_that_the_user_may_not_tell_apart_are_left_out() {
         let hidden = |calls: u64| {
-            json!({"queryid": null, "userid": 10, "dbid": 5, "calls": calls, "total_exec_time": 9.5, "rows": 2,
-                   "query": "<insufficient privilege>"})
+            json!({"queryid": null, "userid": 10, "dbid": 5, "calls": calls,
+                   "total_exec_time": 9.5, "rows": 2, "query": "<insufficient privilege>"})
         };
-        let own = json!({"queryid": 7, "userid": 11, "dbid": 5, "calls": 3, "total_exec_time": 1.5, "query": "select 1"});
+        let own = json!({"queryid": 7, "userid": 11, "dbid": 5, "calls": 3,
+                         "total_exec_time": 1.5, "query": "select 1"});
         let snapshot = filled(&answers(150_000, &[("statements", json!([hidden(100), hidden(5), own]))]));
         let [statement] = &snapshot.statements[..] else { panic!("{:?}", snapshot.statements) };
         assert_eq!((statement.calls, statement.text.as_str()), (3, "select ?"));
@@ -571,8 +598,8 @@ mod tests {
     #[test]
     fn new_files_for_redo_are_not_writes_of_redo() {
         let io = |context: &str, writes: u64| {
-            json!({"backend_type": "client backend", "object": "wal", "context": context, "writes": writes,
-                   "write_time": 1.0, "fsyncs": 1, "fsync_time": 2.0})
+            json!({"backend_type": "client backend", "object": "wal", "context": context,
+                   "writes": writes, "write_time": 1.0, "fsyncs": 1, "fsync_time": 2.0})
         };
         let views = [("wal", json!([{"wal_bytes": 1}])), ("io", json!([io("normal", 10), io("init", 3)]))];
         let snapshot = filled(&answers(180_000, &views));
@@ -585,8 +612,9 @@ mod tests {
     #[test]
     fn growth_of_files_and_a_clients_vacuum_are_not_writes_for_want_of_a_clean_page() {
         let io = |context: &str, writes: u64, extends: u64| {
-            json!({"backend_type": "client backend", "object": "relation", "context": context, "writes": writes, "write_time": 1.0,
-                   "extends": extends, "extend_time": 5.0, "fsyncs": 0, "fsync_time": 0.0})
+            json!({"backend_type": "client backend", "object": "relation", "context": context,
+                   "writes": writes, "write_time": 1.0, "extends": extends, "extend_time": 5.0,
+                   "fsyncs": 0, "fsync_time": 0.0})
         };
         let views = [("io", json!([io("normal", 3, 20_000), io("vacuum", 700, 0), io("bulkwrite", 40, 9)]))];
         let snapshot = filled(&answers(170_000, &views));
@@ -604,7 +632,8 @@ mod tests {
     #[test]
     fn a_statement_counted_anew_is_another_statement() {
         let row = |since: &str| {
-            json!([{"queryid": -5, "userid": 10, "dbid": 5, "calls": 2, "total_exec_time": 1.5, "rows": 2, "shared_blks_hit": 4,
+            json!([{"queryid": -5, "userid": 10, "dbid": 5, "calls": 2, "total_exec_time": 1.5,
+                    "rows": 2, "shared_blks_hit": 4,
                     "query": "select * from t where a = 'secret'", "stats_since": since}])
         };
         let (a, b) = (
