@@ -499,7 +499,8 @@ impl Reader<'_> {
         let time = (expires == 1).then(|| self.word(at + room - 8));
         if second >> 32 != self.checksum(first & !(1 << 40), &key, &value, time) {
             let shown = String::from_utf8_lossy(&key[..key.len().min(64)]).into_owned();
-            report.find(8, format!("the entry of {shown:?} at {at} does not have its checksum"));
+            let shown = shown.escape_debug();
+            report.find(8, format!("the entry of \"{shown}\" at {at} does not have its checksum"));
         } else if first >> 32 & 1 == 1 && first >> 32 & 0xff > 1 {
             heap.nodes.push((u64_at(&value, 0), first >> 32 & 0xff));
         }

@@ -181,8 +181,9 @@ impl Keyspace {
     fn note_value(&self, found: &Found) {
         let mut key = Vec::new();
         self.heap.read_to(found.at + HEAD, found.header.key_len.min(64), &mut key);
-        let key = String::from_utf8_lossy(&key).into_owned();
-        let what = format!("the value of {key:?}, at {}, does not have its checksum", found.at);
+        let key = String::from_utf8_lossy(&key);
+        let key = key.escape_debug();
+        let what = format!("the value of \"{key}\", at {}, does not have its checksum", found.at);
         self.heap.note(Damage::Value(what));
     }
 
