@@ -153,8 +153,7 @@ const MAPPING_ASKED: &[(&str, usize)] = &[];
 const DURABLE_BOOL: &[(&str, usize)] = &[];
 
 /// Prefetches, prefaults and fences in `file/`, which says what it wants and not how.
-const MACHINE_WORDS: &[(&str, usize)] = &[
-];
+const MACHINE_WORDS: &[(&str, usize)] = &[];
 
 /// Where the store may name `tiersmith_pmem`: the medium, the mapped ledger, errors, the API that
 /// shows it to doors.
