@@ -7,10 +7,10 @@ use crate::attach::Options;
 use crate::departed::Departed;
 use crate::destage;
 use crate::error::{Error, Result};
-use crate::file::FileState;
 use crate::file::admit::Admissions;
 use crate::file::resize::Resize;
 use crate::home::{Home, HomeFiles, HomeStat, Named, RenameFlags};
+use crate::known::FileState;
 use crate::ledger::Ledger;
 use crate::lend::Lending;
 use crate::media_errors::GivenUp;
@@ -593,7 +593,7 @@ impl File {
     pub fn len(&self) -> Result<u64> {
         self.inner.ours()?;
         match &self.state.placed {
-            Some(placed) => self.inner.size_of(&self.state, placed),
+            Some(placed) => self.state.size_of(placed),
             None => Ok(self.state.home.stat().map_err(self.state.io("cannot stat"))?.size),
         }
     }

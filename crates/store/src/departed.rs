@@ -8,8 +8,8 @@
 //! **Invariant**: what is kept of a file is what home has, for as long as nobody changes the file.
 
 use crate::attached::Inner;
-use crate::door::times::Overlay;
 use crate::home::{FileTime, HomeStat};
+use crate::known::times::Overlay;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 

@@ -12,10 +12,10 @@ use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::door::times::give_mtime;
 use crate::error::{Error, Result};
-use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::format::slot::{DESTAGING, TRUNCATING, encode_time};
 use crate::home::FileTime;
+use crate::known::{FileState, Meta, Placed};
 use crate::ledger::Ledger;
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -339,7 +339,7 @@ impl Inner {
                         }
                     }
                 });
-                evicted += self.drop_copies(placed, &blocks);
+                evicted += placed.drop_copies(&blocks);
                 if evicted >= want {
                     self.events.count(waits::EVICTED, evicted);
                     return evicted;
@@ -447,7 +447,7 @@ impl Inner {
                 blocks.extend(in_leaf.map(|i| BlockIndex(number * PAGE_WORDS + i as u64)));
             }
         });
-        let evicted = self.drop_copies(placed, &blocks);
+        let evicted = placed.drop_copies(&blocks);
         self.events.count(waits::EVICTED, evicted);
         Ok(evicted)
     }

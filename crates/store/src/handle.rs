@@ -1,7 +1,7 @@
 //! A file held open for the length of one call, by calls that take a path.
 
 use crate::attached::Inner;
-use crate::file::FileState;
+use crate::known::FileState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

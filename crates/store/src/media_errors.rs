@@ -15,8 +15,8 @@
 use crate::address::{BlockIndex, FRAME, WordAt};
 use crate::attached::{AttachedHome, Inner};
 use crate::error::{Error, MediumError, Result};
-use crate::file::{FileState, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::known::{FileState, Placed};
 use crate::ledger::Ledger;
 use crate::ledger::map::Leaf;
 use crate::medium::{SigbusWatch, watch_sigbus};
@@ -88,17 +88,6 @@ impl Inner {
         }
         let member = placed.tier.members[member].path.clone();
         Err(Error::Unreadable { path, block: block.0, member, at, source })
-    }
-}
-
-impl Placed {
-    /// Turns the entry of an unreadable block to `Home`, durable on return. Its frame stays out of
-    /// use until the next attach.
-    pub(crate) fn forget(&self, block: BlockIndex, entry: Entry) {
-        let Some(spot) = self.spot(block) else { return };
-        if self.tier.change(spot, |now| (now == entry).then_some(Entry::HOME)).is_some() {
-            self.tier.wait();
-        }
     }
 }
 

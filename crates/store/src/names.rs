@@ -16,27 +16,22 @@
 use crate::address::BlockIndex;
 use crate::attached::{Inner, OpenMode};
 use crate::departed::as_home_says;
-use crate::door::times::Times;
 use crate::error::{Error, Result};
-use crate::file::scan::Scans;
-use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS};
 use crate::format::slot::{Identity, PINNED, UNLINKING};
 use crate::home::{FileKind, Found, HomeHandle, HomeStat, Named};
-use crate::ledger::Ledger;
-use crate::ledger::latch::Latch;
-use crate::ledger::map::{FileMap, Kept};
-use crate::lend::Loan;
+use crate::known::{FileState, Placed};
+use crate::ledger::map::Kept;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::slots::NoSlot;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::tier::alloc::Purpose;
-use crate::tier::table::{Slot, Wanted};
+use crate::tier::table::Wanted;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// How far an opening came.
 enum Opening {
@@ -393,7 +388,7 @@ impl Inner {
                 self.free_slot(placed);
                 return;
             }
-            self.set_flag(placed, UNLINKING, true);
+            placed.set_flag(UNLINKING, true);
         }
     }
 
@@ -411,7 +406,7 @@ impl Inner {
         }
         let Some(placed) = &file.placed else { return gone };
         if let Err(e) = gone {
-            self.set_flag(placed, UNLINKING, false);
+            placed.set_flag(UNLINKING, false);
             return Err(e);
         }
         *file.path.lock() = at.path().to_path_buf();
@@ -450,17 +445,6 @@ impl Inner {
             let path = f.path.lock().clone();
             self.finish_unlink(f, Named::by_path(&path))
         })
-    }
-
-    fn set_flag(&self, placed: &Placed, flag: u64, on: bool) {
-        let mut meta = placed.meta.lock();
-        if on {
-            meta.line.flags |= flag;
-        } else {
-            meta.line.flags &= !flag;
-        }
-        placed.write_line(&mut meta);
-        placed.tier.fence();
     }
 
     /// Frees a file's slot, its blocks and its map pages.
@@ -518,7 +502,7 @@ impl Inner {
                 return Err(e);
             }
         }
-        self.set_flag(placed, PINNED, on);
+        placed.set_flag(PINNED, on);
         placed.pinned.store(on, Ordering::Release);
         Ok(())
     }
@@ -571,50 +555,12 @@ impl Inner {
                     self.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
                 }
                 let evictions = placed.map.evictions.load(Ordering::Acquire);
-                self.read_home_block(file, placed, start, &mut buffer)?;
+                file.read_home_block(placed, start, &mut buffer)?;
                 if !self.admit_block(placed, block, &buffer, evictions) {
                     self.make_room(&placed.tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 }
             }
         }
         Ok(())
-    }
-}
-
-/// A file's part in the tier, in DRAM.
-pub(crate) fn placed(
-    tier: &Arc<Ledger>,
-    id: u64,
-    slot: Option<Slot>,
-    identity: &Identity,
-    meta: Meta,
-    map: FileMap,
-) -> Placed {
-    let ahead = map.counts().0 > 0;
-    Placed {
-        tier: tier.clone(),
-        id,
-        slot: slot.map(OnceLock::from).unwrap_or_default(),
-        class: identity.class,
-        block_size: identity.block_size,
-        map,
-        size: AtomicU64::new(meta.line.size),
-        sizing: Latch::new(()),
-        growing: AtomicU64::new(0),
-        moving: Mutex::new(()),
-        scans: Scans::default(),
-        pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
-        cutting: AtomicBool::new(false),
-        gone: AtomicBool::new(false),
-        times: Times::of(&meta.line, tier.holds_dirty() && ahead),
-        loan: Loan::default(),
-        meta: Latch::new(meta),
-    }
-}
-
-/// Rewrites the path hint ([`Ledger::write_path`]).
-pub(crate) fn write_path(placed: &Placed, path: &Path) {
-    if let Some(slot) = placed.slot.get() {
-        placed.tier.write_path(*slot, placed.id, path);
     }
 }

@@ -19,7 +19,6 @@ use crate::address::{BlockIndex, FRAME, Frame, WordAt};
 use crate::attach::Bound;
 use crate::attached::Inner;
 use crate::error::{Error, HomeStamp, Result};
-use crate::file::{FileState, Meta, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value};
 use crate::format::get_u64;
 use crate::format::slot::{
@@ -27,10 +26,10 @@ use crate::format::slot::{
     decode_time, loan_of,
 };
 use crate::home::{FileTime, Home, HomeFiles, HomeHandle, HomeStat, is_elsewhere};
+use crate::known::{FileState, Meta, Placed};
 use crate::ledger::Ledger;
 use crate::ledger::map::FileMap;
-use crate::lend::place::{LentDir, Plain, PlainName, path_beside};
-use crate::names;
+use crate::plain::{LentDir, Plain, PlainName, path_beside};
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
 use crate::stats::RecoveryReport;
@@ -316,7 +315,7 @@ fn match_home(home: &Arc<HomeFiles>, tier: &Arc<Ledger>, file: OnTier) -> Result
         });
     }
     let found = if hint.as_os_str().is_empty() { None } else { open_same(home, &hint, &identity)? };
-    let placed = names::placed(tier, id, Some(slot), &identity, meta, map);
+    let placed = Placed::new(tier, id, Some(slot), &identity, meta, map);
     Ok(Recovered { placed, identity, flags, hint, home: found, plain: None })
 }
 
@@ -612,12 +611,12 @@ fn finish_file(inner: &Inner, state: &FileState, placed: &Placed, size: u64) -> 
             }
         }
     });
-    let dropped = if past_end.is_empty() { 0 } else { inner.drop_entries(placed, &past_end, |_| true) };
+    let dropped = if past_end.is_empty() { 0 } else { placed.drop_entries(&past_end, |_| true) };
     placed.meta.lock().redo.forget(|b| b.0 >= first);
     let block = placed.block_size.block_of(size);
     let within = (size - placed.block_size.start_of(block)) as usize;
     if within > 0 {
-        inner.zero_tail_in_place(placed, placed.map.get(block), within);
+        placed.zero_tail_in_place(placed.map.get(block), within);
     }
     if flags & (DESTAGING | UNLINKING) != 0 {
         let mut meta = placed.meta.lock();

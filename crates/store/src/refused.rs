@@ -9,7 +9,7 @@
 
 use crate::attached::Inner;
 use crate::error::{Error, Result};
-use crate::file::FileState;
+use crate::known::FileState;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::BTreeMap;

@@ -189,7 +189,7 @@ impl Inner {
     /// Frames that are neither free nor in a map: those of writes and removals under way. As good as a look at many counters can be while
     /// they change.
     fn frames_in_hand(&self, tier: &Arc<Ledger>) -> u64 {
-        let held = |placed: &crate::file::Placed| {
+        let held = |placed: &crate::known::Placed| {
             let (dirty, cached) = placed.map.counts();
             (dirty + cached) * placed.block_size.frames() + placed.map.page_count() as u64
         };

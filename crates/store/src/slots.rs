@@ -38,11 +38,10 @@
 
 use crate::attached::Inner;
 use crate::error::{Error, Result};
-use crate::file::{FileState, Meta, Placed};
 use crate::format::slot::{DESTAGING, Identity, StateLine};
 use crate::home::{Home, HomeStat};
+use crate::known::{FileState, Meta, Placed};
 use crate::ledger::Ledger;
-use crate::names::placed;
 use crate::options::TierSpec;
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
@@ -397,12 +396,12 @@ pub(crate) fn new_slot(
     let line = first_line(stat);
     let slot = tier.fill_slot(number, id, path, identity, &line);
     let meta = Meta { line, ..Meta::default() };
-    Some(placed(tier, id, Some(slot), identity, meta, Default::default()))
+    Some(Placed::new(tier, id, Some(slot), identity, meta, Default::default()))
 }
 
 /// A file that is only read, from home, until it gets a slot ([`Inner::give_slot`]).
 pub(crate) fn without_slot(tier: &Arc<Ledger>, identity: &Identity, stat: &HomeStat) -> Placed {
     let id = tier.table.lock().new_id();
     let meta = Meta { line: first_line(stat), ..Meta::default() };
-    placed(tier, id, None, identity, meta, Default::default())
+    Placed::new(tier, id, None, identity, meta, Default::default())
 }

@@ -3,7 +3,7 @@
 use crate::address::FRAME;
 use crate::attached::Inner;
 use crate::error::Error;
-use crate::file::FileState;
+use crate::known::FileState;
 use crate::lend::LendingStats;
 use crate::lend::holders::LentInUse;
 use crate::medium::{BlockMedium, Durability};

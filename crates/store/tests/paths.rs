@@ -183,8 +183,8 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         PROC,
     ),
     ("store/src/lend/holders.rs", &[".canonicalize(", ".symlink_metadata("], LOOKS),
-    ("store/src/lend/place.rs", &[".symlink_metadata(", "fs::read_dir("], LOOKS),
     ("store/src/medium/mapped.rs", &["OpenOptions::new("], FD),
+    ("store/src/plain/mod.rs", &[".symlink_metadata(", "fs::read_dir("], LOOKS),
     ("store/src/profile/mod.rs", &[".symlink_metadata(", "fs::read_dir("], LOOKS),
     ("store/src/tier/open.rs", &[".canonicalize(", "fs::metadata("], LOOKS),
 ];

@@ -14,7 +14,7 @@ use super::map::{Spot, Tier};
 use super::report::{CheckReport, Finding, Place, Severity};
 use super::superblock::Phase;
 use super::table::{DESTAGING, FileFacts, LENT, TRUNCATING, UNLINKING};
-use crate::lend::place::{BesideMember, PlainName, Unfit, directory_of, path_beside};
+use crate::plain::{BesideMember, PlainName, Unfit, directory_of, path_beside};
 use crate::tier::held::Held;
 
 /// The words of a finding.

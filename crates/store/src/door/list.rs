@@ -3,7 +3,7 @@
 use crate::address::BlockSize;
 use crate::attached::AttachedHome;
 use crate::error::{Error, Result};
-use crate::file::FileState;
+use crate::known::FileState;
 use crate::profile::FileClass;
 use globset::GlobBuilder;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ impl AttachedHome {
         let known = files.iter().filter_map(|file| {
             let placed = file.placed.as_ref().filter(|p| !p.is_gone())?;
             let (dirty, cached) = placed.map.counts();
-            let size = self.inner.size_of(file, placed).unwrap_or_else(|_| placed.size());
+            let size = file.size_of(placed).unwrap_or_else(|_| placed.size());
             // Home's file may be looked at by its path: not while that is locked.
             let path = file.path.lock().clone();
             Some(FileInTier {
@@ -111,7 +111,7 @@ impl AttachedHome {
                     size: known
                         .as_ref()
                         .zip(placed)
-                        .and_then(|(f, p)| self.inner.size_of(f, p).ok())
+                        .and_then(|(f, p)| f.size_of(p).ok())
                         .unwrap_or(stat.size),
                     class: placed.map_or_else(|| self.inner.profile.placement(path).class, |p| p.class),
                     in_tier: placed.is_some(),

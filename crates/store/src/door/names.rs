@@ -12,9 +12,8 @@
 
 use crate::attached::{AttachedHome, File, Inner, OpenMode};
 use crate::error::{Error, Result};
-use crate::file::FileState;
 use crate::home::{FileKind, HomeStat, Named, RenameFlags};
-use crate::names::write_path;
+use crate::known::FileState;
 use crate::profile::{FileClass, Placement, Profile};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -93,7 +92,7 @@ impl Inner {
         let class = file.placed.as_ref().map_or(FileClass::Pass, |p| p.class);
         file.replace.store(self.profile.placement(path).class != class, Ordering::Release);
         if let Some(placed) = file.placed.as_ref().filter(|p| !p.is_gone()) {
-            write_path(placed, path);
+            placed.write_path(path);
         }
         self.mark_changed(file);
     }

@@ -5,8 +5,8 @@
 
 use crate::attached::{AttachedHome, File, OpenMode};
 use crate::error::Result;
-use crate::file::Placed;
 use crate::home::{FileTime, HomeFile};
+use crate::known::Placed;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

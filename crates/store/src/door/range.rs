@@ -20,10 +20,10 @@ use crate::destage::ROUND_BYTES;
 use crate::door::times::give_mtime;
 use crate::error::{Error, Result};
 use crate::file::resize::Resize;
-use crate::file::{FileState, Placed};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::format::slot::DESTAGING;
 use crate::home::Clear;
+use crate::known::{FileState, Placed};
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::waits;
@@ -188,7 +188,7 @@ impl Inner {
         // The views are kept until the entries are compared: a frame that is free could hold a newer version under an equal entry.
         let blocks: Vec<BlockIndex> = views.iter().map(|(block, ..)| *block).collect();
         let zeros: std::collections::HashSet<u64> = views.iter().map(|(_, entry, _)| entry.raw()).collect();
-        self.drop_entries(placed, &blocks, |entry| zeros.contains(&entry.raw()));
+        placed.drop_entries(&blocks, |entry| zeros.contains(&entry.raw()));
         drop(views);
         self.stamp(file, placed, &mut placed.meta.lock())
     }
@@ -212,7 +212,7 @@ impl Inner {
                 blocks.extend(range.map(BlockIndex));
             }
         });
-        self.drop_copies(placed, &blocks);
+        placed.drop_copies(&blocks);
         let cleared = self.clear_home(file, offset, end - offset, how);
         // A read that began before may have admitted what was there.
         placed.map.evictions.fetch_add(1, Ordering::AcqRel);
@@ -223,7 +223,7 @@ impl Inner {
                 blocks.extend(range.map(BlockIndex));
             }
         });
-        self.drop_copies(placed, &blocks);
+        placed.drop_copies(&blocks);
         cleared
     }
 

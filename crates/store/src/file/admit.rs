@@ -7,11 +7,11 @@
 //! Deliberately absent: any promise that what was read is admitted. What waits when the home is closed, when a file is being cut or
 //! destaged, or when home cannot be read, is forgotten.
 
-use super::{FileState, Placed};
 use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
+use crate::known::{FileState, Placed};
 use crate::ledger::map::Kept;
 use crate::ledger::switch::Outcome;
 use crate::sync::Mutex;
@@ -131,7 +131,7 @@ impl Inner {
             let at = placed.block_size.start_of(block);
             if !self.may_admit(placed)
                 || at >= placed.size()
-                || self.read_home_block(file, placed, at, &mut bytes).is_err()
+                || file.read_home_block(placed, at, &mut bytes).is_err()
                 || self.admit(file, placed, block, 0, &bytes, evictions).is_err()
             {
                 return;
@@ -161,7 +161,7 @@ impl Inner {
             part
         } else {
             whole.resize(bytes, 0);
-            self.read_home_block(file, placed, placed.block_size.start_of(block), &mut whole)?;
+            file.read_home_block(placed, placed.block_size.start_of(block), &mut whole)?;
             &whole
         };
         self.admit_block(placed, block, data, evictions);

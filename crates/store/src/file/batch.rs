@@ -1,8 +1,8 @@
 //! Writing several whole blocks of a data file, all or none ([`crate::ledger::batch`]).
 
-use super::{FileState, Placed};
 use crate::attached::Inner;
 use crate::error::{Error, Result};
+use crate::known::{FileState, Placed};
 use crate::ledger::map::Kept;
 use crate::profile::FileClass;
 use crate::tier::Few;

@@ -6,12 +6,12 @@
 //! from home is good when the entry still says `Home` and nothing became `Home` meanwhile
 //! (otherwise the block may have been written, destaged and evicted during the read); else it is read again.
 
-use super::scan::ADMIT_BLOCKS_MAX;
-use super::{FileState, Placed};
 use crate::address::BlockIndex;
 use crate::attached::Inner;
+use crate::cache::scan::ADMIT_BLOCKS_MAX;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
+use crate::known::{FileState, Placed};
 use crate::ledger::switch::Spot;
 use crate::medium::InPlace;
 use crate::profile::FileClass;
@@ -161,7 +161,7 @@ impl Inner {
         let still_home = |b: &BlockIndex| placed.map.get(*b) == Entry::HOME;
         let run_is_home = blocks.iter().all(|(b, _, _)| still_home(b));
         // Up to the size of now: while a file is cut home still has what it had past the new end, older than what the tier had.
-        self.read_home_block(file, placed, offset, into)?;
+        file.read_home_block(placed, offset, into)?;
         let block_bytes = placed.block_size.bytes() as u64;
         let seen = placed.scans.read(offset, into.len() as u64, block_bytes);
         if let Some(ahead) = seen.ahead {
@@ -188,7 +188,7 @@ impl Inner {
                 let evictions = placed.map.evictions.load(Ordering::Acquire);
                 let part = &mut into[range.clone()];
                 let at = placed.block_size.start_of(block) + inner as u64;
-                self.read_home_block(file, placed, at, part)?;
+                file.read_home_block(placed, at, part)?;
                 if placed.map.home_held(evictions, || still_home(&block)) {
                     break;
                 }

@@ -18,11 +18,11 @@
 //!
 //! Frames of redo blocks stay claimed, so they are never lent as references; readers copy.
 
-use super::{FileState, Meta, Placed};
 use crate::address::{BlockIndex, Frame, WordAt};
 use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, State};
+use crate::known::{FileState, Meta, Placed};
 use crate::ledger::map::{Kept, Leaf};
 use crate::ledger::switch::{Changed, Outcome};
 use crate::medium::PreparedWrite;
@@ -30,8 +30,6 @@ use crate::planted::Planted;
 use crate::tier::Few;
 use crate::tier::alloc::Purpose;
 use crate::waits;
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::Ordering;
 
 /// Most pieces of zeros that a write holds while it waits for more; the blocks after them get theirs one by one, where the drain finds them.
@@ -42,88 +40,6 @@ type Fresh = Few<(BlockIndex, Frame)>;
 
 /// Blocks that the drain frees without letting an append in between.
 const FREED_AT_ONCE: usize = 32;
-
-/// Hashes one block number. Nobody chooses block numbers so that they collide: a file's blocks are neighbours.
-#[derive(Default)]
-pub(crate) struct BlockHasher(u64);
-
-impl Hasher for BlockHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        self.0 = crate::format::mix(self.0 ^ n);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// In which order the blocks of a redo file were last written.
-#[derive(Default)]
-pub(crate) struct RedoOrder {
-    /// Blocks with the number of their place, oldest first; a block written again has a newer place, and the older one no longer counts.
-    fifo: VecDeque<(BlockIndex, u64)>,
-    /// The place of each block in `fifo` that counts.
-    places: HashMap<BlockIndex, u64, BuildHasherDefault<BlockHasher>>,
-    /// The block at the end, if it is still there: an append to it changes nothing here.
-    newest: Option<BlockIndex>,
-    clock: u64,
-}
-
-impl RedoOrder {
-    #[inline]
-    pub(crate) fn note(&mut self, block: BlockIndex) {
-        if self.newest != Some(block) {
-            self.note_another(block);
-        }
-    }
-
-    fn note_another(&mut self, block: BlockIndex) {
-        self.clock += 1;
-        self.newest = Some(block);
-        self.places.insert(block, self.clock);
-        self.fifo.push_back((block, self.clock));
-        // A file written round and round within its share is never drained: what no longer counts goes from time to time.
-        if self.fifo.len() > 2 * self.places.len() + 64 {
-            self.fifo.retain(|(block, place)| self.places.get(block) == Some(place));
-        }
-    }
-
-    /// The oldest blocks beyond the newest `keep`, at most `most` of them, with their places.
-    fn oldest(&mut self, keep: usize, most: usize) -> Vec<(BlockIndex, u64)> {
-        let mut out = Vec::new();
-        while self.places.len() > keep && out.len() < most {
-            let Some((block, place)) = self.fifo.pop_front() else { break };
-            if self.places.get(&block) == Some(&place) {
-                out.push((block, place));
-                self.places.remove(&block);
-            }
-        }
-        if self.newest.is_some_and(|b| out.iter().any(|(o, _)| *o == b)) {
-            self.newest = None;
-        }
-        out
-    }
-
-    /// Blocks in the tier.
-    pub(crate) fn len(&self) -> usize {
-        self.places.len()
-    }
-
-    /// Forgets the blocks that `gone` says are no longer there.
-    pub(crate) fn forget(&mut self, gone: impl Fn(BlockIndex) -> bool) {
-        self.places.retain(|block, _| !gone(*block));
-        self.fifo.retain(|(block, _)| !gone(*block));
-        if self.newest.is_some_and(gone) {
-            self.newest = None;
-        }
-    }
-}
 
 /// A write within one block that is `Dirty` already, as most appends are. What is found out about it before the locks are had holds if the entry
 /// is the same afterwards. Why before: [`Inner::switch_whole`].
@@ -380,7 +296,7 @@ impl Inner {
             let mut home = None;
             if whole.is_none() && start_of_block < placed.size() {
                 let mut bytes = vec![0; placed.block_size.bytes()];
-                self.read_home_block(file, placed, start_of_block, &mut bytes)?;
+                file.read_home_block(placed, start_of_block, &mut bytes)?;
                 home = Some(bytes);
             }
             let unmoved =
@@ -493,7 +409,7 @@ impl Inner {
                 let mut words: Few<(WordAt, u64)> = Few::new();
                 let mut meta = placed.meta.lock();
                 for (block, place, _) in some {
-                    let rewritten = meta.redo.places.contains_key(block);
+                    let rewritten = meta.redo.has(*block);
                     let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
                     let entry = leaf.get(index);
                     if rewritten || entry.state() != State::Dirty {
@@ -501,8 +417,7 @@ impl Inner {
                     }
                     if written.is_err() || unreadable.iter().any(|(stays, _)| stays == block) {
                         // It stays where it is, as the oldest.
-                        meta.redo.places.insert(*block, *place);
-                        meta.redo.fifo.push_front((*block, *place));
+                        meta.redo.put_back(*block, *place);
                         continue;
                     }
                     let spot = placed.spot(*block).expect("BUG: a dirty block has a leaf");

@@ -13,13 +13,13 @@
 //!
 //! So what a cut file had past its end never shows again when it grows.
 
-use super::{FileState, Placed};
-use crate::address::{BlockIndex, Frame};
+use crate::address::Frame;
 use crate::attached::Inner;
 use crate::error::Result;
-use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::format::entry::Entry;
 use crate::format::slot::TRUNCATING;
 use crate::home::HomeStat;
+use crate::known::{FileState, Placed};
 use crate::ledger::switch::{Outcome, Version};
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -113,7 +113,7 @@ impl Inner {
     ) -> Result<bool> {
         let tier = &placed.tier;
         if !tier.planted.is(Planted::TruncateKeepsEntries) {
-            self.drop_past_end(placed, size);
+            placed.drop_past_end(size);
         }
         let block = placed.block_size.block_of(size);
         let within = (size - placed.block_size.start_of(block)) as usize;
@@ -122,9 +122,9 @@ impl Inner {
         {
             if recovering || placed.class == FileClass::Redo {
                 let _meta = placed.meta.lock();
-                self.zero_tail_in_place(placed, spot.entry(), within);
+                placed.zero_tail_in_place(spot.entry(), within);
             } else if !tier.holds_dirty() {
-                self.drop_copies(placed, &[block]);
+                placed.drop_copies(&[block]);
             } else {
                 let mut whole = vec![0; placed.block_size.bytes()];
                 let zeros = vec![0; whole.len() - within];
@@ -137,7 +137,7 @@ impl Inner {
                         Outcome::NoExtent => {
                             // The block was at home when the spare frame was looked for. Admitted since, it goes home again; written
                             // since, it needs one.
-                            if self.drop_copies(placed, &[block]) == 0 && spot.entry() != Entry::HOME {
+                            if placed.drop_copies(&[block]) == 0 && spot.entry() != Entry::HOME {
                                 return Ok(false);
                             }
                             return self.finish_cut(file, placed, size, None, recovering);
@@ -202,83 +202,5 @@ impl Inner {
         self.stamp(file, placed, &mut meta)?;
         placed.cutting.store(false, Ordering::Release);
         Ok(())
-    }
-
-    /// Makes what lies past the end in the last block zero. Only where nobody holds a reference into the block: redo
-    /// blocks, and everything during recovery.
-    pub(crate) fn zero_tail_in_place(&self, placed: &Placed, entry: Entry, within: usize) {
-        if entry == Entry::HOME {
-            return;
-        }
-        let tier = &placed.tier;
-        let mut rest = vec![0; placed.block_size.bytes() - within];
-        if let Err(e) = tier.read_block_checked(entry.frame(), within, &mut rest) {
-            // Harmless: what lies past the end cannot be read by anybody either.
-            log::error!("cannot read the last block of file {}: {e}", placed.id);
-            return;
-        }
-        if rest.iter().all(|b| *b == 0) {
-            return;
-        }
-        let ours = placed.class == FileClass::Data && tier.latch(entry.frame(), placed.block_size.frames());
-        let zeroed = tier.zero_part(entry.frame(), within, rest.len());
-        if let Err(e) = zeroed.and_then(|ticket| tier.wait_for(entry.frame(), ticket)) {
-            log::error!("cannot write the last block of file {}: {e}", placed.id);
-        }
-        if ours {
-            tier.unlatch(entry.frame(), placed.block_size.frames());
-        }
-    }
-
-    /// Step 3: entries past the end become `Home` and their frames free.
-    pub(crate) fn drop_past_end(&self, placed: &Placed, size: u64) {
-        let first = size.div_ceil(placed.block_size.bytes() as u64);
-        let mut blocks = Vec::new();
-        placed.map.for_each_leaf(|number, leaf| {
-            if leaf.dirty() + leaf.cached() == 0 {
-                return;
-            }
-            for index in 0..PAGE_WORDS {
-                let block = number * PAGE_WORDS + index;
-                if block >= first && leaf.get(index as usize) != Entry::HOME {
-                    blocks.push(BlockIndex(block));
-                }
-            }
-        });
-        self.drop_entries(placed, &blocks, |_| true);
-    }
-
-    /// Drops the clean copies among `blocks`.
-    pub(crate) fn drop_copies(&self, placed: &Placed, blocks: &[BlockIndex]) -> u64 {
-        self.drop_entries(placed, blocks, |entry| entry.state() == State::Cached)
-    }
-
-    /// Makes the entries of those `blocks` that `which` picks `Home` and frees their frames; durable on return.
-    pub(crate) fn drop_entries(
-        &self,
-        placed: &Placed,
-        blocks: &[BlockIndex],
-        which: impl Fn(Entry) -> bool,
-    ) -> u64 {
-        let tier = &placed.tier;
-        let mut freed = Vec::new();
-        for block in blocks {
-            let Some(spot) = placed.spot(*block) else { continue };
-            let old = tier.change(spot, |old| (old != Entry::HOME && which(old)).then_some(Entry::HOME));
-            freed.extend(old.map(Entry::frame));
-        }
-        if freed.is_empty() {
-            return 0;
-        }
-        if !tier.planted.is(Planted::ReuseTooEarly) {
-            tier.wait();
-        }
-        let count = freed.len() as u64;
-        if placed.class == FileClass::Redo {
-            tier.give_latched(Purpose::Blocks(placed.block_size), freed);
-        } else {
-            tier.allocator.give(Purpose::Blocks(placed.block_size), freed);
-        }
-        count
     }
 }

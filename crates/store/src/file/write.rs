@@ -3,11 +3,11 @@
 //! A write of part of a block reads the rest and writes the whole block. A write past the end makes its blocks durable first and
 //! then the size: a cut between leaves the old size, and recovery drops the entries past it.
 
-use super::{FileState, Placed};
 use crate::address::BlockIndex;
 use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::Entry;
+use crate::known::{FileState, Placed};
 use crate::ledger::map::Kept;
 use crate::ledger::switch::{Outcome, Version};
 use crate::planted::Planted;
@@ -171,7 +171,7 @@ impl Inner {
                 Version::Whole(part)
             } else if from_home {
                 whole.fill(0);
-                self.read_home_block(file, placed, start_of_block, &mut whole)?;
+                file.read_home_block(placed, start_of_block, &mut whole)?;
                 whole[inner..inner + part.len()].copy_from_slice(part);
                 Version::Whole(&whole)
             } else {
@@ -202,20 +202,6 @@ impl Inner {
         }
     }
 
-    /// What home has of a block, zeros past the end of the file.
-    pub(crate) fn read_home_block(
-        &self,
-        file: &FileState,
-        placed: &Placed,
-        at: u64,
-        into: &mut [u8],
-    ) -> Result<()> {
-        let len = into.len().min(placed.size().saturating_sub(at).try_into().unwrap_or(usize::MAX));
-        let got = file.home.read_at(at, &mut into[..len]).map_err(file.io("cannot read"))?;
-        into[got..].fill(0);
-        Ok(())
-    }
-
     /// A write with a tier that holds clean copies only: the copies of the blocks go first, then home is written.
     fn write_through(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<()> {
         let start = self.events.start();
@@ -225,11 +211,11 @@ impl Inner {
             self.finish_earlier_cut(file, placed)?;
         }
         let blocks: Vec<BlockIndex> = placed.chunks(offset, data.len()).map(|(b, _, _)| b).collect();
-        self.drop_copies(placed, &blocks);
+        placed.drop_copies(&blocks);
         let written = file.home.write_at(offset, data).map_err(file.io("cannot write"));
         // A read that began before may have admitted what home held before: those copies go too.
         placed.map.evictions.fetch_add(1, Ordering::AcqRel);
-        self.drop_copies(placed, &blocks);
+        placed.drop_copies(&blocks);
         written?;
         placed.size.fetch_max(end, Ordering::AcqRel);
         let _ = self.events.record_n(waits::PASS_IO, start, data.len() as u64);

@@ -7,25 +7,17 @@
 //! so a cut of the power between the two leaves the file as it was. Lengthening changes the plain file only.
 
 use crate::attached::Inner;
-use crate::door::times::SetTime;
 use crate::error::{Error, Result};
 use crate::file::resize::Resize;
-use crate::file::{FileState, Placed};
 use crate::home::Clear;
-use crate::lend::place::Plain;
+use crate::known::times::SetTime;
+use crate::known::{FileState, Placed};
+use crate::plain::Plain;
 use crate::waits;
 /// Zeros that are written at a time.
 const ZEROS_BYTES: usize = 256 << 10;
 
 impl Inner {
-    /// The size of a file with a place in a tier.
-    pub(crate) fn size_of(&self, file: &FileState, placed: &Placed) -> Result<u64> {
-        match placed.loan.plain() {
-            Some(plain) => Ok(plain.file.stat().map_err(file.io("cannot stat the lent"))?.size),
-            None => Ok(placed.size()),
-        }
-    }
-
     pub(crate) fn read_lent(
         &self,
         file: &FileState,
@@ -78,7 +70,7 @@ impl Inner {
         size: u64,
         how: Resize,
     ) -> Result<()> {
-        let old = self.size_of(file, placed)?;
+        let old = file.size_of(placed)?;
         if size < old && how == Resize::Exactly {
             let mut meta = placed.meta.lock();
             if size < meta.line.size {
@@ -176,7 +168,7 @@ impl Inner {
         // What a killed process left is seen from now on, and must survive a power cut then.
         plain.file.sync().map_err(file.io("cannot sync the lent"))?;
         placed.loan.begin(plain);
-        self.drop_map(placed);
+        placed.drop_map();
         Ok(())
     }
 }

@@ -1,15 +1,15 @@
 //! Who has a lent file open, for messages; and the end of a loan that waits for nobody.
 //!
-//! That somebody has it the kernel knows ([`super::place::LentDir::is_ours_alone`]); who it is can only be looked for: a program that opened the file on a
+//! That somebody has it the kernel knows ([`crate::plain::LentDir::is_ours_alone`]); who it is can only be looked for: a program that opened the file on a
 //! mount has it by its name there, also when the mount is dead or gone, and one that opened the plain file by that name. A name alone proves nothing: it
 //! is that of the program's own mount namespace, and mounts hide each other. So access, inode and mount of the descriptor are compared too; what cannot be
 //! is said to be perhaps so. A program that has mapped it and closed it, that another user runs, or that only reads is not found. Deliberately not here:
 //! looking at what a name leads to, which a dead mount answers with an error and a hanging one not at all.
 
-use super::place::Plain;
 use crate::attached::{File, Inner};
 use crate::error::Result;
-use crate::file::{FileState, Placed};
+use crate::known::{FileState, Placed};
+use crate::plain::Plain;
 use std::ffi::OsStr;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;

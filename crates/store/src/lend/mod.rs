@@ -31,100 +31,24 @@
 
 pub(crate) mod contents;
 pub(crate) mod holders;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod in_home;
-pub(crate) mod place;
 #[cfg(test)]
 mod tests;
 
-use crate::address::BlockIndex;
 use crate::attached::{AttachedHome, File, Inner};
 use crate::door::times::give_mtime;
 use crate::error::{Error, Result};
-use crate::file::{FileState, Placed};
-use crate::format::entry::{Entry, PAGE_WORDS};
 use crate::format::slot::{DESTAGING, LENT, TIME_EXACT, with_loan};
 use crate::home::FileTime;
+use crate::known::{FileState, Placed};
+use crate::plain::{LentDir, Plain, PlainName};
 use crate::planted::Planted;
 use crate::profile::FileClass;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, RwLock, RwLockReadGuard};
-use place::{LentDir, Plain, PlainName};
+use crate::sync::atomic::Ordering;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 /// Bytes that are copied at a time, and compared with home's.
 const PART_BYTES: usize = 256 << 10;
-
-/// What a file's part in the tier knows of its being lent.
-#[derive(Debug, Default)]
-pub(crate) struct Loan {
-    /// Changes with `sizing`, `moving` and `plain` held.
-    lent: AtomicBool,
-    plain: RwLock<Option<Plain>>,
-    /// Those for whom the kernel has it. Grows with `lending` held.
-    borrowers: AtomicUsize,
-    /// Counts what may have changed the plain file, each when it is done.
-    changes: AtomicU64,
-    /// The `changes` up to which home has everything, and how long the plain file was then.
-    at_home: Mutex<Option<(u64, u64)>>,
-    /// Home may show what its storage does not have: a sync failed, or who knows. Then it is written, not compared.
-    home_in_doubt: AtomicBool,
-    /// When the last borrower went.
-    idle_since_ns: AtomicU64,
-}
-
-impl Loan {
-    pub(crate) fn is_lent(&self) -> bool {
-        self.lent.load(Ordering::Acquire)
-    }
-
-    /// The plain file of a lent file. As long as the answer is held, the file does not become lent.
-    pub(crate) fn look(&self) -> RwLockReadGuard<'_, Option<Plain>> {
-        self.plain.read()
-    }
-
-    /// The plain file now. It may be given back at any moment, unless `sizing` or `moving` is held.
-    pub(crate) fn plain(&self) -> Option<Plain> {
-        if self.is_lent() { self.plain.read().clone() } else { None }
-    }
-
-    pub(crate) fn changed(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// From here on the plain file is the truth.
-    pub(crate) fn begin(&self, plain: Plain) {
-        let mut slot = self.plain.write();
-        *slot = Some(plain);
-        *self.at_home.lock() = None;
-        self.home_in_doubt.store(true, Ordering::Release);
-        self.lent.store(true, Ordering::Release);
-    }
-
-    fn end(&self) {
-        let mut slot = self.plain.write();
-        self.lent.store(false, Ordering::Release);
-        *slot = None;
-    }
-
-    fn is_at_home(&self) -> bool {
-        self.size_at_home().is_some()
-    }
-
-    /// How long the plain file is, if home has all of it: nobody has it then, and nobody has
-    /// changed it since.
-    fn size_at_home(&self) -> Option<u64> {
-        let (changes, size) = (*self.at_home.lock())?;
-        (changes == self.changes.load(Ordering::Acquire)).then_some(size)
-    }
-
-    /// How long the plain file is. The file system is asked only if that may have changed: the
-    /// background wants to know at each step, for ever.
-    fn plain_bytes(&self, plain: &Plain) -> u64 {
-        self.size_at_home().unwrap_or_else(|| plain.file.stat().map_or(0, |stat| stat.size))
-    }
-}
 
 /// Lent files of a home.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -277,7 +201,7 @@ impl Inner {
             synced.map_err(|e| e.to_string())?;
         }
         placed.loan.begin(plain.clone());
-        self.drop_map(placed);
+        placed.drop_map();
         Ok(plain)
     }
 
@@ -309,17 +233,6 @@ impl Inner {
             plain.file.sync().and_then(|()| dir.sync()).map_err(failed)?;
         }
         Ok(plain)
-    }
-
-    /// Step 3.
-    pub(crate) fn drop_map(&self, placed: &Placed) {
-        let mut blocks = Vec::new();
-        placed.map.for_each_leaf(|number, leaf| {
-            let held = (0..PAGE_WORDS).filter(|index| leaf.get(*index as usize) != Entry::HOME);
-            blocks.extend(held.map(|index| BlockIndex(number * PAGE_WORDS + index)));
-        });
-        placed.meta.lock().redo.forget(|_| true);
-        self.drop_entries(placed, &blocks, |_| true);
     }
 
     /// Bytes of all plain files.

@@ -17,8 +17,8 @@ pub(crate) mod table;
 
 use crate::address::{Frame, WordAt};
 use crate::format::superblock::Superblock;
-use crate::lend::place::LentDir;
 use crate::medium::{Backing, BlockMedium, Durability, Mapped};
+use crate::plain::LentDir;
 use crate::planted::Planted;
 use crate::sync::Mutex;
 use crate::sync::atomic::{Ordering, fence};

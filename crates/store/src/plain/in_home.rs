@@ -1,6 +1,6 @@
 //! A directory of plain files for the simulator: any [`Home`], above all one that can lose power. For tests.
 
-use super::place::{LentDir, Plain, PlainName};
+use super::{LentDir, Plain, PlainName};
 use crate::home::{Home, OpenMode};
 use std::io;
 use std::path::{Path, PathBuf};

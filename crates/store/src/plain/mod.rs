@@ -11,6 +11,9 @@
 //!
 //! Deliberately not here: which file is lent, and when. Invariants: nothing is opened through a link; a file that is not ours is not opened.
 
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod in_home;
+
 use crate::home::{HomeFile, RealHome};
 use crate::tier::held::Held;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Gid, IFlags, Mode, OFlags, Stat, Uid};

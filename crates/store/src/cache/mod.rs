@@ -1,0 +1,3 @@
+//! Which blocks the tier keeps as clean copies of home's.
+
+pub(crate) mod scan;

@@ -1,0 +1,115 @@
+//! Making blocks `Home`, and the small durable changes of what the tier says of one file.
+
+use super::Placed;
+use crate::address::BlockIndex;
+use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::planted::Planted;
+use crate::profile::FileClass;
+use crate::tier::alloc::Purpose;
+
+impl Placed {
+    /// Makes what lies past the end in the last block zero. Only where nobody holds a reference into the block: redo
+    /// blocks, and everything during recovery.
+    pub(crate) fn zero_tail_in_place(&self, entry: Entry, within: usize) {
+        if entry == Entry::HOME {
+            return;
+        }
+        let tier = &self.tier;
+        let mut rest = vec![0; self.block_size.bytes() - within];
+        if let Err(e) = tier.read_block_checked(entry.frame(), within, &mut rest) {
+            // Harmless: what lies past the end cannot be read by anybody either.
+            log::error!("cannot read the last block of file {}: {e}", self.id);
+            return;
+        }
+        if rest.iter().all(|b| *b == 0) {
+            return;
+        }
+        let ours = self.class == FileClass::Data && tier.latch(entry.frame(), self.block_size.frames());
+        let zeroed = tier.zero_part(entry.frame(), within, rest.len());
+        if let Err(e) = zeroed.and_then(|ticket| tier.wait_for(entry.frame(), ticket)) {
+            log::error!("cannot write the last block of file {}: {e}", self.id);
+        }
+        if ours {
+            tier.unlatch(entry.frame(), self.block_size.frames());
+        }
+    }
+
+    /// Step 3: entries past the end become `Home` and their frames free.
+    pub(crate) fn drop_past_end(&self, size: u64) {
+        let first = size.div_ceil(self.block_size.bytes() as u64);
+        let mut blocks = Vec::new();
+        self.map.for_each_leaf(|number, leaf| {
+            if leaf.dirty() + leaf.cached() == 0 {
+                return;
+            }
+            for index in 0..PAGE_WORDS {
+                let block = number * PAGE_WORDS + index;
+                if block >= first && leaf.get(index as usize) != Entry::HOME {
+                    blocks.push(BlockIndex(block));
+                }
+            }
+        });
+        self.drop_entries(&blocks, |_| true);
+    }
+
+    /// Drops the clean copies among `blocks`.
+    pub(crate) fn drop_copies(&self, blocks: &[BlockIndex]) -> u64 {
+        self.drop_entries(blocks, |entry| entry.state() == State::Cached)
+    }
+
+    /// Makes the entries of those `blocks` that `which` picks `Home` and frees their frames; durable on return.
+    pub(crate) fn drop_entries(&self, blocks: &[BlockIndex], which: impl Fn(Entry) -> bool) -> u64 {
+        let tier = &self.tier;
+        let mut freed = Vec::new();
+        for block in blocks {
+            let Some(spot) = self.spot(*block) else { continue };
+            let old = tier.change(spot, |old| (old != Entry::HOME && which(old)).then_some(Entry::HOME));
+            freed.extend(old.map(Entry::frame));
+        }
+        if freed.is_empty() {
+            return 0;
+        }
+        if !tier.planted.is(Planted::ReuseTooEarly) {
+            tier.wait();
+        }
+        let count = freed.len() as u64;
+        if self.class == FileClass::Redo {
+            tier.give_latched(Purpose::Blocks(self.block_size), freed);
+        } else {
+            tier.allocator.give(Purpose::Blocks(self.block_size), freed);
+        }
+        count
+    }
+
+    /// Makes every entry `Home`: the contents are elsewhere.
+    pub(crate) fn drop_map(&self) {
+        let mut blocks = Vec::new();
+        self.map.for_each_leaf(|number, leaf| {
+            let held = (0..PAGE_WORDS).filter(|index| leaf.get(*index as usize) != Entry::HOME);
+            blocks.extend(held.map(|index| BlockIndex(number * PAGE_WORDS + index)));
+        });
+        self.meta.lock().redo.forget(|_| true);
+        self.drop_entries(&blocks, |_| true);
+    }
+
+    /// Turns the entry of an unreadable block to `Home`, durable on return. Its frame stays out of
+    /// use until the next attach.
+    pub(crate) fn forget(&self, block: BlockIndex, entry: Entry) {
+        let Some(spot) = self.spot(block) else { return };
+        if self.tier.change(spot, |now| (now == entry).then_some(Entry::HOME)).is_some() {
+            self.tier.wait();
+        }
+    }
+
+    /// Sets or clears a flag of the state line, durable on return.
+    pub(crate) fn set_flag(&self, flag: u64, on: bool) {
+        let mut meta = self.meta.lock();
+        if on {
+            meta.line.flags |= flag;
+        } else {
+            meta.line.flags &= !flag;
+        }
+        self.write_line(&mut meta);
+        self.tier.fence();
+    }
+}

@@ -1,0 +1,75 @@
+//! What is known of a file being lent ([`crate::lend`]).
+
+use crate::plain::Plain;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, RwLock, RwLockReadGuard};
+
+/// What a file's part in the tier knows of its being lent.
+#[derive(Debug, Default)]
+pub(crate) struct Loan {
+    /// Changes with `sizing`, `moving` and `plain` held.
+    lent: AtomicBool,
+    plain: RwLock<Option<Plain>>,
+    /// Those for whom the kernel has it. Grows with `lending` held.
+    pub(crate) borrowers: AtomicUsize,
+    /// Counts what may have changed the plain file, each when it is done.
+    pub(crate) changes: AtomicU64,
+    /// The `changes` up to which home has everything, and how long the plain file was then.
+    pub(crate) at_home: Mutex<Option<(u64, u64)>>,
+    /// Home may show what its storage does not have: a sync failed, or who knows. Then it is written, not compared.
+    pub(crate) home_in_doubt: AtomicBool,
+    /// When the last borrower went.
+    pub(crate) idle_since_ns: AtomicU64,
+}
+
+impl Loan {
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent.load(Ordering::Acquire)
+    }
+
+    /// The plain file of a lent file. As long as the answer is held, the file does not become lent.
+    pub(crate) fn look(&self) -> RwLockReadGuard<'_, Option<Plain>> {
+        self.plain.read()
+    }
+
+    /// The plain file now. It may be given back at any moment, unless `sizing` or `moving` is held.
+    pub(crate) fn plain(&self) -> Option<Plain> {
+        if self.is_lent() { self.plain.read().clone() } else { None }
+    }
+
+    pub(crate) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// From here on the plain file is the truth.
+    pub(crate) fn begin(&self, plain: Plain) {
+        let mut slot = self.plain.write();
+        *slot = Some(plain);
+        *self.at_home.lock() = None;
+        self.home_in_doubt.store(true, Ordering::Release);
+        self.lent.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn end(&self) {
+        let mut slot = self.plain.write();
+        self.lent.store(false, Ordering::Release);
+        *slot = None;
+    }
+
+    pub(crate) fn is_at_home(&self) -> bool {
+        self.size_at_home().is_some()
+    }
+
+    /// How long the plain file is, if home has all of it: nobody has it then, and nobody has
+    /// changed it since.
+    fn size_at_home(&self) -> Option<u64> {
+        let (changes, size) = (*self.at_home.lock())?;
+        (changes == self.changes.load(Ordering::Acquire)).then_some(size)
+    }
+
+    /// How long the plain file is. The file system is asked only if that may have changed: the
+    /// background wants to know at each step, for ever.
+    pub(crate) fn plain_bytes(&self, plain: &Plain) -> u64 {
+        self.size_at_home().unwrap_or_else(|| plain.file.stat().map_or(0, |stat| stat.size))
+    }
+}
