@@ -20,10 +20,13 @@
 //! | 5 | the superblocks say `detached` | the same |
 
 use crate::address::{FRAME, WordAt};
-use crate::attached::{AttachedHome, Inner, Opener, Running, spawn_background};
+use crate::attached::{AttachedHome, Inner, Running, spawn_background};
+use crate::environment::Environment;
 use crate::error::{Error, MediumError, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
+use crate::homeward::Homeward;
+use crate::known::files::Files;
 use crate::ledger::Ledger;
 use crate::media_errors::GivenUp;
 use crate::medium::Medium;
@@ -33,13 +36,12 @@ use crate::planted::Planted;
 use crate::profile::Profile;
 use crate::slots::FileCounts;
 use crate::stats::RecoveryReport;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
-use crate::sync::{Condvar, Mutex};
 use crate::tier::held::Held;
 use crate::tier::open::{self, Found};
 use crate::tier::{Member, Tier};
 use crate::waits;
-use std::collections::HashMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -393,28 +395,26 @@ fn take(
         tier.number_records(count);
         write_owner(tier);
     }
+    let env = Arc::new(Environment::new(home, path, events, options));
     let inner = Arc::new(Inner {
-        home,
+        homeward: Homeward { env: env.clone() },
         home_files,
         tiers,
         profile,
-        files: Mutex::new(HashMap::new()),
+        files: Files::default(),
         dev: identity.dev,
         owner: identity.uid,
         names: Mutex::new(()),
-        events,
+        events: env.events.clone(),
         eviction_hand: AtomicU64::new(0),
         closes: AtomicU64::new(1),
         departed: Mutex::default(),
-        closed: AtomicBool::new(false),
         recovery: report,
         admissions: Default::default(),
         lending: Mutex::default(),
         refused: Default::default(),
         given_up: GivenUp::default(),
-        wake: Arc::new((Mutex::new(false), Condvar::new())),
-        options,
-        opener: Opener::here(path),
+        env,
     });
     let mut report = inner.recovery.clone();
     crate::recover::finish(&inner, recovered, &mut report)?;
@@ -425,7 +425,7 @@ fn take(
     log::info!("{}: {}", path.display(), inner.recovery);
     let stop = Arc::new(AtomicBool::new(false));
     let running = Arc::new(Running { inner: inner.clone(), thread: Mutex::new(None), stop: stop.clone() });
-    if inner.options.background {
+    if inner.env.options.background {
         let thread = spawn_background(&inner, &stop).map_err(Error::io("cannot start a thread for", path))?;
         *running.thread.lock() = Some(thread);
     }
@@ -629,23 +629,17 @@ fn write_owner(tier: &Tier) {
 
 /// Back to attached after a detach that could not open the door or remove the note.
 pub(crate) fn undo_detach(inner: &Arc<Inner>) {
-    if inner.options.guard == Guard::MoveAside
-        && let Err(e) = inner.home.close_door(&people_note(&home_path(inner), &inner.tiers))
+    if inner.env.options.guard == Guard::MoveAside
+        && let Err(e) = inner.env.home.close_door(&people_note(inner.env.home_path(), &inner.tiers))
     {
         log::error!(
             "{}: the door could not be closed again: {e}; do not use the directory before it is attached",
-            home_path(inner).display()
+            inner.env.home_path().display()
         );
     }
     for tier in &inner.tiers {
         tier.update_superblocks(|sb| sb.state = TierState::Attached);
     }
-}
-
-/// The path the home was attached by.
-pub(crate) fn home_path(inner: &Inner) -> PathBuf {
-    let bytes = inner.tiers.first().map(|t| t.superblocks.lock()[0].home_path.clone()).unwrap_or_default();
-    PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
 /// Steps 2 to 5 of detaching; step 1 is done.
@@ -659,12 +653,13 @@ pub(crate) fn detach(inner: &Arc<Inner>) -> Result<()> {
         }
         tier.update_superblocks(|sb| sb.state = TierState::Detaching);
     }
-    let failed = |e: std::io::Error| Error::Home { path: home_path(inner), reason: e.to_string() };
-    if inner.home.door_closed().map_err(failed)? {
-        inner.home.open_door().map_err(failed)?;
+    let failed =
+        |e: std::io::Error| Error::Home { path: inner.env.home_path().to_path_buf(), reason: e.to_string() };
+    if inner.env.home.door_closed().map_err(failed)? {
+        inner.env.home.open_door().map_err(failed)?;
     }
-    inner.home.remove_attachment().map_err(failed)?;
-    inner.closed.store(true, std::sync::atomic::Ordering::Release);
+    inner.env.home.remove_attachment().map_err(failed)?;
+    inner.env.set_closed(true);
     for tier in &inner.tiers {
         tier.update_superblocks(|sb| sb.state = TierState::Detached);
         if let Some(dir) = &tier.lent_dir {

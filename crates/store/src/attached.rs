@@ -3,27 +3,28 @@
 //! All paths are relative to home. Handles are cheap to clone and may be used from many threads.
 
 use crate::address::BlockSize;
-use crate::attach::Options;
 use crate::departed::Departed;
 use crate::destage;
+use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::file::admit::Admissions;
 use crate::file::resize::Resize;
 use crate::home::{Home, HomeFiles, HomeStat, Named, RenameFlags};
+use crate::homeward::Homeward;
 use crate::known::FileState;
+use crate::known::files::Files;
 use crate::ledger::Ledger;
 use crate::lend::Lending;
 use crate::media_errors::GivenUp;
 use crate::medium::Durability;
-use crate::medium::process::{self, Process};
+use crate::medium::process::{self};
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
 use crate::refused::Refused;
 use crate::stats::{RecoveryReport, Stats};
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex};
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tiersmith_events::Registry;
@@ -33,21 +34,21 @@ pub use crate::home::OpenMode;
 
 /// What all handles share.
 pub(crate) struct Inner {
-    pub(crate) home: Arc<dyn Home>,
+    pub(crate) env: Arc<Environment>,
+    /// The same as `env` has: recording a wait must not look it up there.
+    pub(crate) events: Registry,
+    pub(crate) homeward: Homeward,
+    pub(crate) files: Files,
     /// The files of home that are open.
     pub(crate) home_files: Arc<HomeFiles>,
     pub(crate) tiers: Vec<Arc<Ledger>>,
     pub(crate) profile: Profile,
-    pub(crate) options: Options,
-    /// By device and inode number: files with a slot, open or not, and open pass files.
-    pub(crate) files: Mutex<HashMap<(u64, u64), Arc<FileState>>>,
     /// Device number of home: files of another file system mounted below it pass.
     pub(crate) dev: u64,
     /// User id of the owner of home's directory when it was attached.
     pub(crate) owner: u32,
     /// Renames, links and unlinks, one at a time: each looks before it acts.
     pub(crate) names: Mutex<()>,
-    pub(crate) events: Registry,
     pub(crate) eviction_hand: AtomicU64,
     /// Counts last handles that were closed, so that it can be told which file was closed longest
     /// ago.
@@ -58,68 +59,10 @@ pub(crate) struct Inner {
     pub(crate) admissions: Admissions,
     /// One lends or gives back ([`crate::lend`]).
     pub(crate) lending: Mutex<Lending>,
-    pub(crate) closed: AtomicBool,
     pub(crate) recovery: RecoveryReport,
     /// What home does not take at present.
     pub(crate) refused: Refused,
     pub(crate) given_up: GivenUp,
-    pub(crate) wake: Arc<(Mutex<bool>, Condvar)>,
-    pub(crate) opener: Opener,
-}
-
-/// Who attached; in another process nothing is touched.
-pub(crate) struct Opener {
-    process: Process,
-    pid: u32,
-    home: PathBuf,
-}
-
-impl Opener {
-    /// This process, of the home at this path.
-    pub(crate) fn here(home: &Path) -> Self {
-        Self { process: Process::current(), pid: std::process::id(), home: home.to_path_buf() }
-    }
-}
-
-impl Inner {
-    pub(crate) fn all_files(&self) -> Vec<Arc<FileState>> {
-        let mut files: Vec<_> = self.files.lock().values().cloned().collect();
-        // In a fixed order, so that a run of the simulator can be repeated.
-        files.sort_by_key(|f| f.identity.ino);
-        files
-    }
-
-    pub(crate) fn wake_background(&self) {
-        *self.wake.0.lock() = true;
-        self.wake.1.notify_one();
-    }
-
-    /// Whether the home is attached, and by this process. Before any lock: a thread that held it
-    /// may not be there after a fork.
-    #[inline]
-    pub(crate) fn usable(&self) -> Result<()> {
-        self.ours()?;
-        if self.closed.load(Ordering::Acquire) { Err(Error::Detached) } else { Ok(()) }
-    }
-
-    /// Whether this is the process that attached the home.
-    #[inline]
-    pub(crate) fn is_ours(&self) -> bool {
-        self.opener.process.is_current()
-    }
-
-    /// As [`Inner::is_ours`], with the error to answer with.
-    #[inline]
-    pub(crate) fn ours(&self) -> Result<()> {
-        if self.is_ours() { Ok(()) } else { Err(self.forked()) }
-    }
-
-    #[cold]
-    fn forked(&self) -> Error {
-        let Opener { pid, home, .. } = &self.opener;
-        let what = format!("the home {}", home.display());
-        Error::Forked { what, opener: *pid, process: std::process::id() }
-    }
 }
 
 /// A directory with a fast tier: what [`crate::attach()`] returns. Dropping it makes the tier quiescent and leaves the home attached; [`AttachedHome::detach`] takes
@@ -132,7 +75,7 @@ pub struct AttachedHome {
 
 impl std::fmt::Debug for AttachedHome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AttachedHome").field("home", &self.inner.home).finish_non_exhaustive()
+        f.debug_struct("AttachedHome").field("home", &self.inner.env.home).finish_non_exhaustive()
     }
 }
 
@@ -146,11 +89,11 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.inner.wake_background();
+        self.inner.env.wake_background();
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {
-            let home = crate::attach::home_path(&self.inner);
+            let home = self.inner.env.home_path();
             log::error!("the background thread of {} had panicked", home.display());
         }
     }
@@ -160,12 +103,12 @@ impl Running {
     /// Goes on after a detach that could not write home.
     fn resume(&self) {
         self.stop.store(false, Ordering::Release);
-        self.inner.closed.store(false, Ordering::Release);
-        if self.inner.options.background {
+        self.inner.env.set_closed(false);
+        if self.inner.env.options.background {
             match spawn_background(&self.inner, &self.stop) {
                 Ok(thread) => *self.thread.lock() = Some(thread),
                 Err(e) => {
-                    let home = crate::attach::home_path(&self.inner);
+                    let home = self.inner.env.home_path();
                     log::error!("cannot start a thread for the background work of {}: {e}", home.display());
                 }
             }
@@ -175,14 +118,18 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if !self.inner.is_ours() {
+        if !self.inner.env.is_ours() {
             // The thread, the lanes and the times are the parent's.
             std::mem::forget(self.thread.get_mut().take());
             return;
         }
         self.stop();
-        if !self.inner.closed.swap(true, Ordering::AcqRel) {
-            self.inner.keep_times();
+        if !self.inner.env.set_closed(true) {
+            for file in self.inner.files.all() {
+                if let Err(e) = self.inner.homeward.keep_times(&file) {
+                    log::warn!("{e}; its modification time after the next attach will be a later one");
+                }
+            }
             for tier in &self.inner.tiers {
                 tier.quiesce_lanes();
             }
@@ -199,7 +146,7 @@ impl AttachedHome {
     /// # Durability
     /// A file of class redo or data that is made here exists durably on return.
     pub fn open(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<File> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         let state = self.inner.open(path.as_ref(), mode)?;
         Ok(File::new(self.inner.clone(), state, mode.read_only))
     }
@@ -220,7 +167,7 @@ impl AttachedHome {
     /// # Errors
     /// Those of the home's file system.
     pub fn stat(&self, path: impl AsRef<Path>) -> Result<HomeStat> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.stat(path.as_ref())
     }
 
@@ -243,7 +190,7 @@ impl AttachedHome {
     /// # Durability
     /// After [`AttachedHome::sync_dir`].
     pub fn link(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.link(from.as_ref(), to.as_ref())
     }
 
@@ -255,7 +202,7 @@ impl AttachedHome {
     /// # Durability
     /// After [`AttachedHome::sync_dir`]; durable on return when the file was known to the tier.
     pub fn unlink(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.unlink(Named::by_path(path.as_ref()))
     }
 
@@ -267,8 +214,9 @@ impl AttachedHome {
     /// # Durability
     /// Every rename, link, unlink and creation in that directory that returned before the call survives a power cut.
     pub fn sync_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner
+            .env
             .home
             .sync_dir(path.as_ref())
             .map_err(Error::io("cannot sync the directory of", path.as_ref()))
@@ -282,7 +230,7 @@ impl AttachedHome {
     /// # Durability
     /// The home files are synced on return.
     pub fn destage(&self, path: Option<&Path>) -> Result<u64> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         match path {
             Some(path) => self.inner.destage_file(&*self.inner.known(path)?, u64::MAX),
             None => self.inner.flush_all(),
@@ -306,7 +254,7 @@ impl AttachedHome {
     /// # Errors
     /// [`Error::Io`] when the file does not exist.
     pub fn evict(&self, path: Option<&Path>, blocks: u64) -> Result<u64> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         match path {
             Some(path) => self.inner.evict_file(&*self.inner.known(path)?),
             None => Ok(self.inner.tiers.iter().map(|t| self.inner.evict(t, blocks)).sum()),
@@ -321,7 +269,7 @@ impl AttachedHome {
     /// # Durability
     /// The pin is durable on return.
     pub fn pin(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.pin(&*self.inner.known(path.as_ref())?, true)
     }
 
@@ -333,7 +281,7 @@ impl AttachedHome {
     /// # Durability
     /// Durable on return.
     pub fn unpin(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.pin(&*self.inner.known(path.as_ref())?, false)
     }
 
@@ -345,7 +293,7 @@ impl AttachedHome {
     /// # Durability
     /// The new size is durable on return.
     pub fn grow(&self, tier: &str) -> Result<bool> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         let tier = self.inner.tiers.iter().find(|t| t.name == tier).ok_or_else(|| {
             let known = self.tier_names().join("`, `");
             Error::Options(format!("there is no tier `{tier}`; the tiers here are `{known}`"))
@@ -370,20 +318,20 @@ impl AttachedHome {
     /// # Durability
     /// Durable on return. After a cut before that the home is attached still, or detached; the next attach knows.
     pub fn detach(self) -> Result<()> {
-        self.inner.ours()?;
+        self.inner.env.ours()?;
         {
             // Files are opened and closed under this lock, so nothing is written between the last destage and the end.
             let _names = self.inner.names.lock();
-            self.inner.usable()?;
-            let open: usize = self.inner.all_files().iter().map(|f| f.handles.load(Ordering::Acquire)).sum();
+            self.inner.env.usable()?;
+            let open: usize = self.inner.files.all().iter().map(|f| f.handles.load(Ordering::Acquire)).sum();
             if open > 0 {
                 return Err(Error::Busy(open));
             }
-            self.inner.closed.store(true, Ordering::Release);
+            self.inner.env.set_closed(true);
         }
         self._running.stop();
-        if self.inner.options.planted.is(Planted::DoorOpenedEarly) {
-            let _ = self.inner.home.open_door();
+        if self.inner.env.options.planted.is(Planted::DoorOpenedEarly) {
+            let _ = self.inner.env.home.open_door();
         }
         if let Err(e) = self
             .inner
@@ -408,7 +356,7 @@ impl AttachedHome {
     /// # Errors
     /// Home's error when it cannot be written; nothing is lost.
     pub fn background_step(&self) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.background_step()
     }
 
@@ -417,12 +365,12 @@ impl AttachedHome {
     #[inline]
     #[must_use]
     pub fn is_of_this_process(&self) -> bool {
-        self.inner.is_ours()
+        self.inner.env.is_ours()
     }
 
     /// Sizes, block states and waits; in a forked child those of the moment of the fork.
     pub fn stats(&self) -> Stats {
-        match self.inner.ours() {
+        match self.inner.env.ours() {
             Ok(()) => Stats::of(&self.inner),
             Err(e) => Stats::of_another_process(&self.inner, &e),
         }
@@ -435,7 +383,7 @@ impl AttachedHome {
 
     /// The home behind this one, for what passes through (directories, walking).
     pub fn home(&self) -> &Arc<dyn Home> {
-        &self.inner.home
+        &self.inner.env.home
     }
 }
 
@@ -461,7 +409,7 @@ impl Clone for File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        if self.inner.is_ours() {
+        if self.inner.env.is_ours() {
             self.inner.close(&self.state);
         }
     }
@@ -474,7 +422,7 @@ impl File {
     }
 
     pub(crate) fn writable(&self, what: &'static str) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         if self.read_only {
             return Err(self.state.invalid(what, "it was opened for reading only"));
         }
@@ -486,14 +434,14 @@ impl File {
     /// # Errors
     /// Those of the home's file system.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.read(&self.state, offset, into)
     }
 
     /// Borrows the block at `offset` (a multiple of the block size) from the tier, without a copy. `None` when it is not there,
     /// or the file is of class redo: read it then. The last block of a file ends with the file.
     pub fn read_ref(&self, offset: u64) -> Option<BlockRef<'_>> {
-        self.inner.usable().ok()?;
+        self.inner.env.usable().ok()?;
         self.inner.read_ref(&self.state, offset)
     }
 
@@ -508,7 +456,7 @@ impl File {
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.writable("write")?;
         let written = self.inner.write(&self.state, offset, data);
-        self.inner.mark_written(&self.state);
+        self.inner.homeward.mark_written(&self.state);
         // Not as one value: to move all of an answer of which a word was just stored waits until that store is through, so for the medium.
         written?;
         Ok(())
@@ -525,7 +473,7 @@ impl File {
     pub fn write_batch(&self, blocks: &[(u64, &[u8])]) -> Result<()> {
         self.writable("write a batch to")?;
         let written = self.inner.write_batch(&self.state, blocks);
-        self.inner.mark_written(&self.state);
+        self.inner.homeward.mark_written(&self.state);
         // As in `write`.
         written?;
         Ok(())
@@ -556,7 +504,7 @@ impl File {
         self.writable("truncate")?;
         let _ranging = self.state.ranging.lock();
         let resized = self.inner.resize(&self.state, size, Resize::Exactly);
-        self.inner.mark_written(&self.state);
+        self.inner.homeward.mark_written(&self.state);
         resized
     }
 
@@ -570,7 +518,7 @@ impl File {
     pub fn extend(&self, size: u64) -> Result<()> {
         self.writable("extend")?;
         let resized = self.inner.resize(&self.state, size, Resize::AtLeast);
-        self.inner.mark_written(&self.state);
+        self.inner.homeward.mark_written(&self.state);
         resized
     }
 
@@ -582,7 +530,7 @@ impl File {
     /// # Durability
     /// Every write that returned before the call survives a power cut.
     pub fn sync(&self) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.sync(&self.state)
     }
 
@@ -591,7 +539,7 @@ impl File {
     /// # Errors
     /// Those of the home's file system (pass files).
     pub fn len(&self) -> Result<u64> {
-        self.inner.ours()?;
+        self.inner.env.ours()?;
         match &self.state.placed {
             Some(placed) => self.state.size_of(placed),
             None => Ok(self.state.home.stat().map_err(self.state.io("cannot stat"))?.size),
@@ -611,7 +559,7 @@ impl File {
     /// # Errors
     /// Those of the home's file system.
     pub fn stat(&self) -> Result<HomeStat> {
-        self.inner.ours()?;
+        self.inner.env.ours()?;
         self.inner.stat_of(&self.state)
     }
 
@@ -639,13 +587,7 @@ pub(crate) fn spawn_background(
     let (inner, stop) = (inner.clone(), stop.clone());
     process::spawn("tiersmith-tier", move || {
         while !stop.load(Ordering::Acquire) {
-            {
-                let mut woken = inner.wake.0.lock();
-                if !*woken {
-                    inner.wake.1.wait_for(&mut woken, destage::STEP_INTERVAL);
-                }
-                *woken = false;
-            }
+            inner.env.wait_for_work(destage::STEP_INTERVAL);
             if stop.load(Ordering::Acquire) {
                 return;
             }

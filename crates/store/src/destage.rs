@@ -10,12 +10,12 @@
 
 use crate::address::BlockIndex;
 use crate::attached::Inner;
-use crate::door::times::give_mtime;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
-use crate::format::slot::{DESTAGING, TRUNCATING, encode_time};
+use crate::format::slot::DESTAGING;
 use crate::home::FileTime;
-use crate::known::{FileState, Meta, Placed};
+use crate::homeward::times::give_mtime;
+use crate::known::{FileState, Placed};
 use crate::ledger::Ledger;
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -25,16 +25,8 @@ use std::sync::atomic::Ordering;
 
 /// Bytes of one round: written, synced and switched together.
 pub(crate) const ROUND_BYTES: usize = 4 << 20;
-/// How long changes of home may share what the state line says of them. Much less than recovery gives them.
-const RENEW_AFTER_NS: u64 = 10_000_000_000;
 /// Bytes of one write to home.
 const WRITE_BYTES: usize = 1 << 20;
-
-/// Whether what was said of changes of home then covers one that begins now. Not when the clock was
-/// set back meanwhile: home would get a time from before.
-fn still_holds(said_ns: u64, now: u64) -> bool {
-    (said_ns..said_ns.saturating_add(RENEW_AFTER_NS)).contains(&now)
-}
 
 impl Inner {
     /// Destages a file until none of its blocks is dirty, or `most` blocks have gone. Returns how many went.
@@ -88,57 +80,11 @@ impl Inner {
         if file.home.stat().map_err(file.io("cannot stat"))?.size >= size {
             return Ok(());
         }
-        let mtime = self.begin_home_change(file, placed, DESTAGING)?;
+        let mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
         file.home.set_len(size).map_err(file.io("cannot lengthen"))?;
         give_mtime(file, mtime);
         file.home.sync().map_err(file.io("cannot sync"))?;
-        self.stamp(file, placed, &mut placed.meta.lock())
-    }
-
-    /// Step 2, and of every other change of the home file: the state line says that it is ours, durable on return. Returns the
-    /// modification time to give home.
-    ///
-    /// The line knows one change. An earlier one that it knows of is made durable and stamped first, unless it began just now and gives home
-    /// the same time: its own time at home must stay one that recovery takes for ours.
-    pub(crate) fn begin_home_change(&self, file: &FileState, placed: &Placed, flag: u64) -> Result<FileTime> {
-        self.begin_home_change_to(file, placed, flag, None)
-    }
-
-    /// The same, with a new size of the file in the same line.
-    pub(crate) fn begin_home_change_to(
-        &self,
-        file: &FileState,
-        placed: &Placed,
-        flag: u64,
-        size: Option<u64>,
-    ) -> Result<FileTime> {
-        file.home.widen_own();
-        let mtime = self.times_before_change(file, placed)?;
-        let mut meta = placed.meta.lock();
-        let now = self.home.now_ns();
-        let word = encode_time(mtime);
-        let under_way = meta.line.flags & (DESTAGING | TRUNCATING) != 0;
-        let goes_on = under_way && meta.line.mtime == word && still_holds(meta.line.since_ns, now);
-        if goes_on && meta.line.flags & flag != 0 && size.is_none() {
-            return Ok(mtime);
-        }
-        if under_way && !goes_on {
-            file.home.sync().map_err(file.io("cannot sync"))?;
-            self.stamp(file, placed, &mut meta)?;
-            self.times_before_change(file, placed)?;
-        }
-        meta.line.flags |= flag;
-        meta.line.mtime = word;
-        if !goes_on {
-            // Not `now`: the sync above may have taken minutes.
-            meta.line.since_ns = self.home.now_ns();
-        }
-        if let Some(size) = size {
-            meta.line.size = size;
-        }
-        placed.write_line(&mut meta);
-        placed.tier.fence();
-        Ok(mtime)
+        self.homeward.fingerprint(file, placed, &mut placed.meta.lock())
     }
 
     /// One round from block `from` on. Returns how many blocks went, and where to go on if the map
@@ -212,7 +158,7 @@ impl Inner {
             tier.change(spot, |now| (now == entry).then(|| Entry::cached(entry.frame())));
         }
         tier.fence();
-        self.stamp(file, placed, &mut placed.meta.lock())?;
+        self.homeward.fingerprint(file, placed, &mut placed.meta.lock())?;
         let _ = self.events.record_n(waits::DESTAGE, start, count * bytes as u64);
         self.events.count(waits::DESTAGED, count);
         Ok((count, next))
@@ -226,8 +172,8 @@ impl Inner {
         blocks: &[(BlockIndex, &[u8])],
         size: u64,
     ) -> Result<()> {
-        let mut mtime = self.begin_home_change(file, placed, DESTAGING)?;
-        let mut said_ns = self.home.now_ns();
+        let mut mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
+        let mut said_ns = self.env.home.now_ns();
         let bytes = placed.block_size.bytes();
         let per_write = (WRITE_BYTES / bytes).max(1);
         let mut from = 0;
@@ -245,9 +191,9 @@ impl Inner {
             run.truncate(size.saturating_sub(at).try_into().unwrap_or(usize::MAX));
             if !run.is_empty() {
                 // Of a thousand scattered writes to slow storage the last may be minutes after the first word of them.
-                if !still_holds(said_ns, self.home.now_ns()) {
-                    mtime = self.begin_home_change(file, placed, DESTAGING)?;
-                    said_ns = self.home.now_ns();
+                if !crate::homeward::still_holds(said_ns, self.env.home.now_ns()) {
+                    mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
+                    said_ns = self.env.home.now_ns();
                 }
                 file.home.write_at(at, &run).map_err(file.io("cannot destage to"))?;
             }
@@ -260,29 +206,17 @@ impl Inner {
         Ok(())
     }
 
-    /// Step 5: takes down what home looks like now that it is in step. Durable on return.
-    pub(crate) fn stamp(&self, file: &FileState, placed: &Placed, meta: &mut Meta) -> Result<()> {
-        let stat = self.times_after_change(file, placed, &mut meta.line)?;
-        meta.line.flags &= !DESTAGING;
-        meta.line.home_size = stat.size;
-        meta.line.home_mtime_ns = stat.mtime_ns;
-        meta.line.since_ns = 0;
-        placed.write_line(meta);
-        placed.tier.fence();
-        Ok(())
-    }
-
     /// Destages every file of the home, pinned ones too.
     pub(crate) fn flush_all(&self) -> Result<u64> {
         let (mut done, mut failed) = (0, None);
-        for file in self.all_files() {
+        for file in self.files.all() {
             match self.destage_file(&file, u64::MAX) {
                 Ok(count) => done += count,
                 // Bring the other files home all the same.
                 Err(e @ Error::Unreadable { .. }) => failed = failed.or(Some(e)),
                 Err(e) => return Err(e),
             }
-            self.settle_times(&file)?;
+            self.homeward.settle_times(&file)?;
         }
         for tier in &self.tiers {
             tier.quiesce_lanes();
@@ -292,7 +226,7 @@ impl Inner {
 
     /// That no block is dirty; what detaching rests on.
     pub(crate) fn all_is_home(&self) -> Result<()> {
-        for file in self.all_files() {
+        for file in self.files.all() {
             let dirty = file.placed.as_ref().map_or(0, |p| p.map.counts().0);
             if file.placed.as_ref().is_some_and(|p| p.loan.is_lent()) {
                 return Err(file.invalid("detach", "it is lent still; try again"));
@@ -308,11 +242,7 @@ impl Inner {
     /// Evicts up to `want` clean blocks from a tier: first those not read since the hand last passed, then any.
     /// Pinned files keep theirs.
     pub(crate) fn evict(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
-        let files: Vec<_> = self
-            .all_files()
-            .into_iter()
-            .filter(|f| f.placed.as_ref().is_some_and(|p| Arc::ptr_eq(&p.tier, tier)))
-            .collect();
+        let files = self.files.on(tier);
         if files.is_empty() {
             return 0;
         }
@@ -365,11 +295,7 @@ impl Inner {
             tier.settle_idle_lanes();
             failed = self.keep_slots(tier).err().or(failed);
             let total = tier.allocator.total_frames();
-            let files: Vec<_> = self
-                .all_files()
-                .into_iter()
-                .filter(|f| f.placed.as_ref().is_some_and(|p| Arc::ptr_eq(&p.tier, tier)))
-                .collect();
+            let files = self.files.on(tier);
             for file in &files {
                 let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
                 if placed.class == FileClass::Redo && !placed.pinned.load(Ordering::Relaxed) {
@@ -423,7 +349,7 @@ impl Inner {
             return Ok(());
         }
         for (written, _, file) in &mut redo {
-            *written = self.overlay(file)?.1.map_or(FileTime::default(), |seen| seen.mtime);
+            *written = self.homeward.overlay(file)?.1.map_or(FileTime::default(), |seen| seen.mtime);
         }
         redo.sort_by_key(|(written, _, file)| (*written, file.identity.ino));
         for (_, frames, file) in redo {

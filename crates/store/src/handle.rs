@@ -16,7 +16,7 @@ impl Inner {
     /// as long as it is held.
     pub(crate) fn known_as(&self, key: (u64, u64)) -> Option<Known<'_>> {
         let _names = self.names.lock();
-        let state = self.files.lock().get(&key).cloned()?;
+        let state = self.files.get(key)?;
         state.handles.fetch_add(1, Ordering::AcqRel);
         Some(Known { inner: self, state })
     }

@@ -136,10 +136,9 @@ fn what_is_at(inner: &Inner, path: &Path, at: u64) -> Option<String> {
     if tier.is_in_extent(member, at, LOCK_PATIENCE) {
         return Some("it is metadata of the tier (a part that the file table has grown by)".into());
     }
-    let Some(files) = inner.files.try_lock_for(LOCK_PATIENCE) else {
+    let Some(files) = inner.files.all_within(LOCK_PATIENCE) else {
         return Some("`tiersmith check` tells which block that is".into());
     };
-    let files: Vec<Arc<FileState>> = files.values().cloned().collect();
     for file in files {
         let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier)) else { continue };
         let mut found = None;
@@ -188,7 +187,7 @@ fn in_leaf(
 mod tests {
     use super::what_is_at;
     use crate::address::FRAME;
-    use crate::attached::OpenMode;
+    use crate::home::OpenMode;
     use crate::medium::Medium;
     use crate::options::{Options, TierSpec};
     use crate::profile::Profile;

@@ -43,7 +43,7 @@ enum Opening {
 impl Inner {
     /// Changes of names: not of Tiersmith's own, and not on a home that was detached while the lock was waited for.
     pub(crate) fn may_name(&self, paths: &[&Path]) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
+        if self.env.is_closed() {
             return Err(Error::Detached);
         }
         match paths.iter().find(|p| crate::home::is_reserved(p)) {
@@ -59,7 +59,7 @@ impl Inner {
     pub(crate) fn link(&self, from: &Path, to: &Path) -> Result<()> {
         let _names = self.names.lock();
         self.may_name(&[from, to])?;
-        self.home.link(from, to).map_err(Error::io("cannot link", from))?;
+        self.env.home.link(from, to).map_err(Error::io("cannot link", from))?;
         self.names_changed(Named::by_path(to));
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Inner {
     fn open_once(&self, path: &Path, mode: OpenMode, wants_slot: bool) -> Result<Opening> {
         let _names = self.names.lock();
         self.may_name(&[path])?;
-        self.usable()?;
+        self.env.usable()?;
         let made = mode.create && (mode.exclusive || self.is_missing(path));
         if made && wants_slot {
             // What is made here is ours; a door makes the files of its callers itself.
@@ -113,7 +113,7 @@ impl Inner {
         };
         let file = file.map_err(Error::io("cannot open", path))?;
         let stat = file.stat().map_err(Error::io("cannot stat", path))?;
-        let known = self.files.lock().get(&stat.key()).cloned();
+        let known = self.files.get(stat.key());
         self.forget_departed(stat.key());
         if let Some(known) = known {
             let id = &known.identity;
@@ -141,14 +141,14 @@ impl Inner {
             Ok(Err(lacks)) => return Ok(Opening::Lacks(lacks)),
             Err(e) => return Err(if made { self.unmake(path, e) } else { e }),
         };
-        self.files.lock().insert(stat.key(), state.clone());
+        self.files.insert(state.clone());
         Ok(Opening::Opened(state))
     }
 
     /// A file that was just made could not be opened, mostly because its directory could not be
     /// synced: whoever asked is told that there is none, so there is none.
     fn unmake(&self, path: &Path, e: Error) -> Error {
-        if let Err(worse) = self.home.unlink(path) {
+        if let Err(worse) = self.env.home.unlink(path) {
             log::warn!(
                 "{} was made, and is said not to have been ({e}): it could not be removed again: {worse}",
                 path.display()
@@ -158,7 +158,7 @@ impl Inner {
     }
 
     fn is_missing(&self, path: &Path) -> bool {
-        self.home.stat(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+        self.env.home.stat(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
     }
 
     /// That there is no slot for such a file, if it needs one.
@@ -201,11 +201,11 @@ impl Inner {
         if dirty > 0 {
             return Err(file.invalid("take out of the tier", format!("{dirty} of its blocks are in use")));
         }
-        self.settle_times(file)?;
+        self.homeward.settle_times(file)?;
         let stat = file.home.stat().map_err(file.io("cannot stat"))?;
         self.free_slot(placed);
         self.remember_departed(&stat);
-        self.files.lock().remove(&file.identity.key());
+        self.files.remove(file);
         Ok(())
     }
 
@@ -226,7 +226,7 @@ impl Inner {
             }
             self.free_slot(placed);
         }
-        self.files.lock().remove(&known.identity.key());
+        self.files.remove(known);
         Ok(())
     }
 
@@ -300,14 +300,13 @@ impl Inner {
     /// A handle was closed; with the last one an unlinked file goes away, and one that changed its class starts anew.
     pub(crate) fn close(&self, state: &Arc<FileState>) {
         let _names = self.names.lock();
-        if state.handles.fetch_sub(1, Ordering::AcqRel) > 1 || self.closed.load(Ordering::Acquire) {
+        if state.handles.fetch_sub(1, Ordering::AcqRel) > 1 || self.env.is_closed() {
             return;
         }
-        let key = state.identity.key();
         state.closed_at.store(self.closes.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         match &state.placed {
             None => {
-                self.files.lock().remove(&key);
+                self.files.remove(state);
             }
             Some(_) if state.unlinked.load(Ordering::Acquire) => {
                 let path = state.path.lock().clone();
@@ -317,7 +316,7 @@ impl Inner {
             }
             Some(placed) if !placed.has_slot() => {
                 self.free_slot(placed);
-                self.files.lock().remove(&key);
+                self.files.remove(state);
             }
             Some(placed) if state.replace.load(Ordering::Acquire) => {
                 if let Err(e) = self.leave_tier(state, placed) {
@@ -329,7 +328,7 @@ impl Inner {
     }
 
     pub(crate) fn stat(&self, path: &Path) -> Result<HomeStat> {
-        let stat = self.home.stat(path).map_err(Error::io("cannot stat", path))?;
+        let stat = self.env.home.stat(path).map_err(Error::io("cannot stat", path))?;
         if let Some(file) = self.find(&stat) {
             return self.stat_of(&file);
         }
@@ -341,12 +340,12 @@ impl Inner {
 
     /// Home's attributes with the size and times that the tier knows.
     pub(crate) fn stat_of(&self, file: &FileState) -> Result<HomeStat> {
-        let (stat, overlay) = self.overlay(file)?;
+        let (stat, overlay) = self.homeward.overlay(file)?;
         Ok(overlay.map_or(stat, |seen| seen.over(stat)))
     }
 
     pub(crate) fn find(&self, stat: &HomeStat) -> Option<Arc<FileState>> {
-        let known = self.files.lock().get(&stat.key()).cloned()?;
+        let known = self.files.get(stat.key())?;
         let id = &known.identity;
         stat.same_file(id.ino, id.generation, id.btime_ns).then_some(known)
     }
@@ -360,13 +359,13 @@ impl Inner {
         let path = at.path();
         let _names = self.names.lock();
         self.may_name(&[path])?;
-        let stat = at.stat(&*self.home).map_err(Error::io("cannot stat", path))?;
+        let stat = at.stat(&*self.env.home).map_err(Error::io("cannot stat", path))?;
         let victim = self.find(&stat).filter(|_| stat.nlink <= 1);
         self.hold_open(victim.as_ref())?;
         self.before_last_name_goes(victim.as_ref());
-        let gone = at.unlink(&*self.home).map_err(Error::io("cannot unlink", path));
+        let gone = at.unlink(&*self.env.home).map_err(Error::io("cannot unlink", path));
         if let Some(file) = self.find(&stat) {
-            self.mark_changed(&file);
+            self.homeward.mark_changed(&file);
         }
         self.after_last_name_went(victim, at, gone)
     }
@@ -419,12 +418,12 @@ impl Inner {
     fn finish_unlink(&self, file: &Arc<FileState>, at: Named<'_>) -> Result<()> {
         let Some(placed) = &file.placed else { return Ok(()) };
         if !file.removal_durable.load(Ordering::Acquire) {
-            let synced = at.sync_dir(&*self.home);
+            let synced = at.sync_dir(&*self.env.home);
             synced.map_err(Error::io("cannot sync the directory of", at.path()))?;
             file.removal_durable.store(true, Ordering::Release);
         }
         if file.handles.load(Ordering::Acquire) == 0
-            && self.files.lock().remove(&file.identity.key()).is_some()
+            && self.files.remove(file)
             && !placed.tier.planted.is(Planted::UnlinkFreesFirst)
         {
             self.free_slot(placed);
@@ -436,7 +435,7 @@ impl Inner {
     pub(crate) fn retry_unlinks(&self) -> Result<()> {
         let waiting =
             |f: &Arc<FileState>| f.unlinked.load(Ordering::Acquire) && f.handles.load(Ordering::Acquire) == 0;
-        let files: Vec<_> = self.files.lock().values().filter(|f| waiting(f)).cloned().collect();
+        let files: Vec<_> = self.files.all().into_iter().filter(waiting).collect();
         if files.is_empty() {
             return Ok(());
         }
@@ -511,7 +510,8 @@ impl Inner {
     fn check_pin_fits(&self, placed: &Placed) -> Result<()> {
         let frames = |p: &Placed| p.size().div_ceil(p.block_size.bytes() as u64) * p.block_size.frames();
         let pinned: u64 = self
-            .all_files()
+            .files
+            .all()
             .iter()
             .filter_map(|f| f.placed.as_ref())
             .filter(|p| {

@@ -16,7 +16,6 @@
 //! (two a lane at most, and those of a batch).
 
 use crate::address::{BlockIndex, FRAME, Frame, WordAt};
-use crate::attach::Bound;
 use crate::attached::Inner;
 use crate::error::{Error, HomeStamp, Result};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value};
@@ -29,6 +28,7 @@ use crate::home::{FileTime, Home, HomeFiles, HomeHandle, HomeStat, is_elsewhere}
 use crate::known::{FileState, Meta, Placed};
 use crate::ledger::Ledger;
 use crate::ledger::map::FileMap;
+use crate::options::Bound;
 use crate::plain::{LentDir, Plain, PlainName, path_beside};
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
@@ -502,7 +502,7 @@ fn remove_orphans(inner: &Inner) {
     for tier in &inner.tiers {
         let Some(dir) = &tier.lent_dir else { continue };
         let (uuid, count) = (tier.uuid(), tier.superblocks.lock()[0].attach_count);
-        let files = inner.all_files();
+        let files = inner.files.all();
         let ours = files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier));
         let lent: HashSet<PlainName> = ours.filter_map(|p| Some(p.loan.plain()?.name)).collect();
         let names = dir.names().unwrap_or_else(|e| {
@@ -580,7 +580,7 @@ pub(crate) fn finish(
         if inner.profile.placement(&path).class != placed.class {
             state.replace.store(true, std::sync::atomic::Ordering::Release);
         }
-        inner.files.lock().insert(state.identity.key(), state);
+        inner.files.insert(state);
     }
     remove_orphans(inner);
     Ok(())
@@ -591,7 +591,7 @@ fn finish_lent(inner: &Inner, state: &FileState, placed: &Placed, plain: Plain) 
     let mut meta = placed.meta.lock();
     if meta.line.flags & (DESTAGING | UNLINKING | TRUNCATING) != 0 {
         meta.line.flags &= !(UNLINKING | TRUNCATING);
-        inner.stamp(state, placed, &mut meta)?;
+        inner.homeward.fingerprint(state, placed, &mut meta)?;
     }
     Ok(())
 }
@@ -621,7 +621,7 @@ fn finish_file(inner: &Inner, state: &FileState, placed: &Placed, size: u64) -> 
     if flags & (DESTAGING | UNLINKING) != 0 {
         let mut meta = placed.meta.lock();
         meta.line.flags &= !UNLINKING;
-        inner.stamp(state, placed, &mut meta)?;
+        inner.homeward.fingerprint(state, placed, &mut meta)?;
     }
     Ok(dropped)
 }

@@ -113,10 +113,7 @@ impl Inner {
             return Ok(());
         }
         let keys: Vec<_> = refused.files.lock().keys().copied().collect();
-        let known: Vec<Arc<FileState>> = {
-            let files = self.files.lock();
-            keys.iter().filter_map(|key| files.get(key).cloned()).collect()
-        };
+        let known: Vec<Arc<FileState>> = keys.iter().filter_map(|key| self.files.get(*key)).collect();
         refused.forget(Why::Removed, |key| !known.iter().any(|file| file.identity.key() == *key));
         let mut failed = None;
         for file in &known {
@@ -135,7 +132,7 @@ impl Inner {
         {
             log::error!(
                 "background work of {}: {message}; nothing is lost, and it is tried again",
-                crate::attach::home_path(self).display()
+                self.env.home_path().display()
             );
         }
         *last = message;

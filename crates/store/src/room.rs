@@ -154,11 +154,10 @@ impl Inner {
     /// clean then. Returns how many blocks moved, and what home said when it refused some.
     fn move_home(&self, tier: &Arc<Ledger>, most: u64) -> (u64, Option<Error>) {
         let (mut moved, mut failed) = (0, None);
-        for file in self.all_files() {
-            let Some(placed) = &file.placed else { continue };
-            if !Arc::ptr_eq(&placed.tier, tier) || placed.pinned.load(Ordering::Relaxed) {
+        for file in self.files.on(tier) {
+            let Some(placed) = file.placed.as_ref().filter(|p| !p.pinned.load(Ordering::Relaxed)) else {
                 continue;
-            }
+            };
             let result = if placed.class == FileClass::Redo {
                 let keep = if most == u64::MAX { 0 } else { self.redo_keep_blocks(placed) / 2 };
                 self.drain_redo(&file, placed, keep)
@@ -177,8 +176,8 @@ impl Inner {
     /// again with its next block. Returns how many there were.
     pub(crate) fn give_back_pages(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
         let mut given = 0;
-        for file in self.all_files() {
-            let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier)) else { continue };
+        for file in self.files.on(tier) {
+            let Some(placed) = &file.placed else { continue };
             if given < want && !placed.pinned.load(Ordering::Relaxed) {
                 given += placed.give_back_pages(want - given);
             }
@@ -193,9 +192,8 @@ impl Inner {
             let (dirty, cached) = placed.map.counts();
             (dirty + cached) * placed.block_size.frames() + placed.map.page_count() as u64
         };
-        let files = self.all_files();
-        let on_tier =
-            files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier)).map(held);
+        let files = self.files.on(tier);
+        let on_tier = files.iter().filter_map(|f| f.placed.as_ref()).map(held);
         let extents = tier.table_counts().extent_bytes / crate::address::FRAME as u64;
         let known = tier.allocator.free_frames() + extents + on_tier.sum::<u64>();
         tier.allocator.total_frames().saturating_sub(known)
@@ -203,9 +201,9 @@ impl Inner {
 
     /// What fills a tier of which nothing can be moved.
     fn why_full(&self, tier: &Arc<Ledger>) -> String {
-        let files = self.all_files();
-        let here = files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier));
-        let pages: u64 = here.map(|p| p.map.page_count() as u64).sum();
+        let files = self.files.on(tier);
+        let pages: u64 =
+            files.iter().filter_map(|f| f.placed.as_ref()).map(|p| p.map.page_count() as u64).sum();
         let total = tier.allocator.total_frames();
         if pages > total / 2 {
             return format!(

@@ -171,9 +171,7 @@ impl Inner {
 
     fn table_full(&self, lacks: &NoSlot, path: &Path, why: Option<String>) -> Error {
         let tier = &lacks.tier;
-        let files = self.all_files();
-        let here = |f: &&Arc<FileState>| f.placed.as_ref().is_some_and(|p| Arc::ptr_eq(&p.tier, tier));
-        let open = files.iter().filter(here).filter(|f| f.handles.load(Ordering::Acquire) > 0).count();
+        let open = self.files.on(tier).iter().filter(|f| f.handles.load(Ordering::Acquire) > 0).count();
         let counts = tier.table_counts();
         let kept = lacks.wanted.guest.then(|| {
             let kept = counts.not_guests;
@@ -244,8 +242,8 @@ impl Inner {
     /// home said if it refused some.
     fn recycle(&self, tier: &Arc<Ledger>, most: u64) -> (u64, Option<Error>) {
         let mut idle: Vec<(bool, u64, Arc<FileState>)> = Vec::new();
-        for file in self.all_files() {
-            if let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier) && p.has_slot())
+        for file in self.files.on(tier) {
+            if let Some(placed) = file.placed.as_ref().filter(|p| p.has_slot())
                 && self.may_leave(&file, placed)
             {
                 let dirty = placed.map.counts().0 > 0;
@@ -287,7 +285,7 @@ impl Inner {
         // meanwhile.
         self.bring_home(file, placed)?;
         let _names = self.names.lock();
-        if self.closed.load(Ordering::Acquire) || placed.is_gone() || !self.may_leave(file, placed) {
+        if self.env.is_closed() || placed.is_gone() || !self.may_leave(file, placed) {
             return Ok(false);
         }
         self.leave_tier(file, placed)?;
@@ -307,10 +305,10 @@ impl Inner {
             let mut meta = placed.meta.lock();
             if meta.line.flags & DESTAGING != 0 && placed.has_slot() && !placed.is_gone() {
                 file.home.sync().map_err(file.io("cannot sync"))?;
-                self.stamp(file, placed, &mut meta)?;
+                self.homeward.fingerprint(file, placed, &mut meta)?;
             }
         }
-        self.settle_times(file)
+        self.homeward.settle_times(file)
     }
 
     /// [`Planted::SlotFreedBeforeHome`].
@@ -321,7 +319,7 @@ impl Inner {
         self.free_slot(placed);
         file.home.write_at(0, &bytes).map_err(file.io("cannot write"))?;
         file.home.sync().map_err(file.io("cannot sync"))?;
-        self.files.lock().remove(&file.identity.key());
+        self.files.remove(file);
         Ok(())
     }
 
@@ -353,7 +351,7 @@ impl Inner {
     pub(crate) fn settle_name(&self, path: &Path, sync: impl FnOnce() -> std::io::Result<()>) -> Result<()> {
         sync().map_err(Error::io("cannot sync", path))?;
         for name in path.ancestors().filter(|p| !p.as_os_str().is_empty()) {
-            self.home.sync_dir(name).map_err(Error::io("cannot sync the directory of", name))?;
+            self.env.home.sync_dir(name).map_err(Error::io("cannot sync the directory of", name))?;
         }
         Ok(())
     }

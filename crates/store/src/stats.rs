@@ -155,7 +155,7 @@ impl Stats {
             waits: Registry::new(waits::EVENTS, waits::COUNTERS).read(),
             recovery: inner.recovery.clone(),
             profile: inner.profile.name().to_owned(),
-            home_model: inner.options.home_model.as_ref().map(|model| model.name().to_owned()),
+            home_model: inner.env.options.home_model.as_ref().map(|model| model.name().to_owned()),
             lending: LendingStats::default(),
             background_error: Some(why.to_string()),
             refused_files: 0,
@@ -163,7 +163,7 @@ impl Stats {
     }
 
     pub(crate) fn of(inner: &Inner) -> Self {
-        let files = inner.all_files();
+        let files = inner.files.all();
         let tiers = inner
             .tiers
             .iter()
@@ -212,7 +212,7 @@ impl Stats {
             waits: inner.events.read(),
             recovery: inner.recovery.clone(),
             profile: inner.profile.name().to_owned(),
-            home_model: inner.options.home_model.as_ref().map(|model| model.name().to_owned()),
+            home_model: inner.env.options.home_model.as_ref().map(|model| model.name().to_owned()),
             lending: inner.lending_stats(),
             background_error: inner.refused.message(),
             refused_files: inner.refused.count(),

@@ -32,8 +32,8 @@ impl Inner {
         let (from, to) = (at.path(), new.path());
         let _names = self.names.lock();
         self.may_name(&[from, to])?;
-        let moved = at.stat(&*self.home).map_err(Error::io("cannot rename", from))?;
-        let target = new.stat(&*self.home).ok();
+        let moved = at.stat(&*self.env.home).map_err(Error::io("cannot rename", from))?;
+        let target = new.stat(&*self.env.home).ok();
         let victim = target.filter(|stat| {
             flags == RenameFlags::None
                 && moved.kind != FileKind::Directory
@@ -66,7 +66,7 @@ impl Inner {
             }
             let replaced = target.filter(|_| exchanged.is_none()).and_then(|stat| self.find(&stat));
             if let Some(file) = replaced {
-                self.mark_changed(&file);
+                self.homeward.mark_changed(&file);
             }
         }
         self.after_last_name_went(victim, new, gone)
@@ -84,7 +84,7 @@ impl Inner {
     /// The files last seen below a directory, with the rest of their path.
     fn below(&self, dir: &Path) -> Vec<(Arc<FileState>, PathBuf)> {
         let rest = |file: &Arc<FileState>| file.path.lock().strip_prefix(dir).ok().map(Path::to_path_buf);
-        let files = self.all_files().into_iter();
+        let files = self.files.all().into_iter();
         files.filter_map(|file| rest(&file).map(|rest| (file, rest))).collect()
     }
 
@@ -94,14 +94,14 @@ impl Inner {
         if let Some(placed) = file.placed.as_ref().filter(|p| !p.is_gone()) {
             placed.write_path(path);
         }
-        self.mark_changed(file);
+        self.homeward.mark_changed(file);
     }
 
     /// A name was given to the file at `at`.
     pub(crate) fn names_changed(&self, at: Named<'_>) {
-        let file = at.stat(&*self.home).ok().and_then(|stat| self.find(&stat));
+        let file = at.stat(&*self.env.home).ok().and_then(|stat| self.find(&stat));
         if let Some(file) = file {
-            self.mark_changed(&file);
+            self.homeward.mark_changed(&file);
         }
     }
 }
@@ -127,20 +127,20 @@ impl AttachedHome {
     /// # Errors
     /// Those of the home's file system.
     pub fn in_tier(&self, path: impl AsRef<Path>) -> Result<bool> {
-        self.inner.ours()?;
+        self.inner.env.ours()?;
         let path = path.as_ref();
-        let stat = self.inner.home.stat(path).map_err(Error::io("cannot stat", path))?;
+        let stat = self.inner.env.home.stat(path).map_err(Error::io("cannot stat", path))?;
         Ok(self.inner.find(&stat).is_some_and(|file| file.placed.is_some()))
     }
 
     /// The home directory itself, wherever it was moved; `None` for a simulated one.
     pub fn directory(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.home.directory()
+        self.inner.env.home.directory()
     }
 
     /// The path that programs know the home by.
     pub fn home_path(&self) -> PathBuf {
-        crate::attach::home_path(&self.inner)
+        self.inner.env.home_path().to_path_buf()
     }
 
     /// Opens a file that is there. Two names of one file are one file.
@@ -165,7 +165,7 @@ impl AttachedHome {
         flags: RenameFlags,
     ) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
-        let rename = || self.inner.home.rename_with(from, to, flags);
+        let rename = || self.inner.env.home.rename_with(from, to, flags);
         self.rename_by(Named::by_path(from), Named::by_path(to), flags, rename)
     }
 
@@ -183,7 +183,7 @@ impl AttachedHome {
         flags: RenameFlags,
         rename: impl FnOnce() -> io::Result<()>,
     ) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.rename_by(from, to, flags, rename)
     }
 
@@ -195,7 +195,7 @@ impl AttachedHome {
     /// # Durability
     /// As [`AttachedHome::unlink`].
     pub fn unlink_named(&self, at: Named<'_>) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.unlink(at)
     }
 
@@ -207,7 +207,7 @@ impl AttachedHome {
     /// # Durability
     /// As [`AttachedHome::link`].
     pub fn link_named(&self, file: BorrowedFd<'_>, to: Named<'_>) -> Result<()> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.link_open(file, to)
     }
 }

@@ -29,7 +29,7 @@ impl File {
     /// Those of the home's file system: it may have to be opened for this.
     /// [`crate::Error::Forked`].
     pub fn home_descriptor(&self) -> Result<HomeDescriptor> {
-        self.inner.ours()?;
+        self.inner.env.ours()?;
         let file = self.state.home.file().map_err(self.state.io("cannot open"))?;
         if file.descriptor().is_none() {
             return Err(self.state.invalid("use the descriptor of", "its home is a simulated one"));
@@ -46,11 +46,11 @@ impl AttachedHome {
     /// # Errors
     /// [`crate::Error::Detached`].
     pub fn open_known(&self, dev: u64, ino: u64, born: FileTime, mode: OpenMode) -> Result<Option<File>> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         // Files are opened and closed under this lock.
         let _names = self.inner.names.lock();
-        self.inner.usable()?;
-        let known = self.inner.files.lock().get(&(dev, ino)).cloned();
+        self.inner.env.usable()?;
+        let known = self.inner.files.get((dev, ino));
         let Some(state) = known.filter(|file| {
             let id = &file.identity;
             // Who opens it for writing gets it a slot first.
@@ -71,7 +71,7 @@ impl AttachedHome {
     /// Closes half of the home files that are open and not in use, for a door that has no
     /// descriptor left. They are opened again when they are needed. `false`: there was none.
     pub fn spare_descriptors(&self) -> bool {
-        self.inner.is_ours() && self.inner.home_files.spare()
+        self.inner.env.is_ours() && self.inner.home_files.spare()
     }
 
     /// How many home files are held open at most.

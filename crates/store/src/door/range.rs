@@ -17,12 +17,12 @@
 use crate::address::BlockIndex;
 use crate::attached::{File, Inner};
 use crate::destage::ROUND_BYTES;
-use crate::door::times::give_mtime;
 use crate::error::{Error, Result};
 use crate::file::resize::Resize;
 use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::format::slot::DESTAGING;
 use crate::home::Clear;
+use crate::homeward::times::give_mtime;
 use crate::known::{FileState, Placed};
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -167,12 +167,12 @@ impl Inner {
         if views.is_empty() {
             return Ok(());
         }
-        let mut mtime = self.begin_home_change(file, placed, DESTAGING)?;
+        let mut mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
         for run in views.chunk_by(|a, b| a.0.0 + 1 == b.0.0) {
             let at = size.start_of(run[0].0);
             // Said again for each run: of many, on slow storage, the first word would be too old
             // for the last.
-            mtime = self.begin_home_change(file, placed, DESTAGING)?;
+            mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
             match file.home.clear(at, (run.len() * size.bytes()) as u64, how) {
                 Ok(()) => {}
                 // The range reads as zeros already, durable; the rest is the destaging's, as for any block.
@@ -190,7 +190,7 @@ impl Inner {
         let zeros: std::collections::HashSet<u64> = views.iter().map(|(_, entry, _)| entry.raw()).collect();
         placed.drop_entries(&blocks, |entry| zeros.contains(&entry.raw()));
         drop(views);
-        self.stamp(file, placed, &mut placed.meta.lock())
+        self.homeward.fingerprint(file, placed, &mut placed.meta.lock())
     }
 
     /// A tier that holds clean copies only: they go, before and after.
@@ -251,9 +251,9 @@ impl Inner {
                 }
                 let _moving = placed.moving.lock();
                 // Home's time moves. The flag stays until the next destaging says what home looks like: no sync is waited for here.
-                self.begin_home_change(file, placed, DESTAGING)?;
+                self.homeward.begin_change(file, placed, DESTAGING)?;
                 let reserved = file.home.allocate(offset, len);
-                self.times_seen(file, placed)?;
+                self.homeward.times_seen(file, placed)?;
                 reserved.map_err(file.io("cannot reserve space for"))?;
             }
         }
@@ -342,7 +342,7 @@ impl File {
         let _ranging = self.state.ranging.lock();
         let offset = self.len()?;
         let written = self.inner.write(&self.state, offset, data);
-        self.inner.mark_written(&self.state);
+        self.inner.homeward.mark_written(&self.state);
         written.map(|()| offset)
     }
 
@@ -357,7 +357,7 @@ impl File {
     pub fn zero(&self, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         self.writable("zero a range of")?;
         let cleared = self.inner.clear(&self.state, offset, len, Clear::Zero, !keep_size);
-        self.inner.mark_written(&self.state);
+        self.inner.homeward.mark_written(&self.state);
         cleared
     }
 
@@ -371,7 +371,7 @@ impl File {
     pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
         self.writable("punch a hole into")?;
         let cleared = self.inner.clear(&self.state, offset, len, Clear::Punch, false);
-        self.inner.mark_written(&self.state);
+        self.inner.homeward.mark_written(&self.state);
         cleared
     }
 
@@ -386,7 +386,7 @@ impl File {
     pub fn allocate(&self, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         self.writable("reserve space for")?;
         self.inner.allocate(&self.state, offset, len, keep_size)?;
-        self.inner.mark_written(&self.state);
+        self.inner.homeward.mark_written(&self.state);
         Ok(())
     }
 
@@ -395,7 +395,7 @@ impl File {
     /// # Errors
     /// Those of the home's file system.
     pub fn next_data(&self, offset: u64) -> Result<Option<u64>> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.next_data(&self.state, offset)
     }
 
@@ -404,7 +404,7 @@ impl File {
     /// # Errors
     /// Those of the home's file system.
     pub fn next_hole(&self, offset: u64) -> Result<Option<u64>> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         self.inner.next_hole(&self.state, offset)
     }
 }

@@ -74,7 +74,7 @@ impl Inner {
 
     /// Leaves a run to the background. `false` when there is none, or when it has more than enough to do.
     fn admit_later(&self, file: &FileState, first: BlockIndex, blocks: u32) -> bool {
-        if !self.options.background {
+        if !self.env.options.background {
             return false;
         }
         let run = Run::of(file, first, blocks);
@@ -91,7 +91,7 @@ impl Inner {
             waiting.len()
         };
         if len == WAITING_WAKE {
-            self.wake_background();
+            self.env.wake_background();
         }
         true
     }
@@ -104,10 +104,10 @@ impl Inner {
             waiting.drain(..count).collect()
         };
         if runs.len() == STEP_RUNS {
-            self.wake_background();
+            self.env.wake_background();
         }
         for run in runs {
-            let file = self.files.lock().get(&run.key).cloned();
+            let file = self.files.get(run.key);
             if let Some(file) = file
                 && let Some(placed) = &file.placed
             {

@@ -9,4 +9,5 @@ pub(crate) mod redo;
 pub(crate) mod resize;
 #[cfg(test)]
 mod tests;
+pub(crate) mod times;
 pub(crate) mod write;

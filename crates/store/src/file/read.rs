@@ -172,7 +172,7 @@ impl Inner {
         if placed.map.home_held(evictions, all_home) {
             let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
             let _ = self.events.record_and_count(waits::HOME_READ, start, bytes, waits::TIER_MISSES, missed);
-            if self.options.admit && placed.admits() && (!seen.scan || placed.is_small()) {
+            if self.env.options.admit && placed.admits() && (!seen.scan || placed.is_small()) {
                 let parts: SmallVec<[_; ADMIT_BLOCKS_MAX as usize]> =
                     blocks.into_iter().map(|(block, inner, range)| (block, inner, &into[range])).collect();
                 self.admit_run(file, placed, &parts, evictions)?;

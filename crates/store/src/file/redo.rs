@@ -436,7 +436,7 @@ impl Inner {
             let _ =
                 self.events.record_n(waits::DESTAGE, start, (going.len() * placed.block_size.bytes()) as u64);
             self.events.count(waits::DESTAGED, going.len() as u64);
-            let stamped = self.stamp(file, placed, &mut placed.meta.lock());
+            let stamped = self.homeward.fingerprint(file, placed, &mut placed.meta.lock());
             tier.keep_zeroed(placed.block_size, freed);
             stamped?;
             if let Some((_, e)) = unreadable.pop() {
@@ -447,16 +447,16 @@ impl Inner {
 
     /// Wakes the background when a redo file holds more than its share.
     fn nudge_drain(&self, placed: &Placed, held: usize) {
-        if self.options.background {
+        if self.env.options.background {
             let keep = self.redo_keep_blocks(placed);
             if held > keep + keep / 4 {
-                self.wake_background();
+                self.env.wake_background();
             }
         }
     }
 
     /// How many blocks of a redo file stay in the tier.
     pub(crate) fn redo_keep_blocks(&self, placed: &Placed) -> usize {
-        (self.options.redo_keep_bytes / placed.block_size.bytes() as u64) as usize
+        (self.env.options.redo_keep_bytes / placed.block_size.bytes() as u64) as usize
     }
 }

@@ -88,7 +88,7 @@ impl Inner {
                 file.home.sync().map_err(file.io("cannot sync"))?;
             }
         }
-        self.begin_home_change_to(file, placed, TRUNCATING, Some(size))?;
+        self.homeward.begin_change_to(file, placed, TRUNCATING, Some(size))?;
         placed.size.store(size, Ordering::Release);
         placed.cutting.store(true, Ordering::Release);
         // Whoever has read home before this point must not take what it read for what home has when the file has grown again.
@@ -159,7 +159,7 @@ impl Inner {
             let spare = self.spare_for_cut(placed, placed.size())?;
             let _moving = placed.moving.lock();
             // Home is about to change once more.
-            self.begin_home_change(file, placed, TRUNCATING)?;
+            self.homeward.begin_change(file, placed, TRUNCATING)?;
             // Again only if the last block, at home a moment ago, was written before `moving` was had.
             if self.finish_cut(file, placed, placed.size(), spare, false)? {
                 break;
@@ -199,7 +199,7 @@ impl Inner {
         let mut meta = placed.meta.lock();
         meta.redo.forget(|b| placed.block_size.start_of(b) >= size);
         meta.line.flags &= !TRUNCATING;
-        self.stamp(file, placed, &mut meta)?;
+        self.homeward.fingerprint(file, placed, &mut meta)?;
         placed.cutting.store(false, Ordering::Release);
         Ok(())
     }

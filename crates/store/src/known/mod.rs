@@ -12,6 +12,7 @@
 //! [`crate::room`] (waiting for free blocks) may be entered with `sizing` held, never with a later one.
 
 pub(crate) mod entries;
+pub(crate) mod files;
 pub(crate) mod loan;
 pub(crate) mod redo_order;
 pub(crate) mod times;
@@ -88,9 +89,7 @@ pub(crate) struct FileState {
     /// Changes of size of a pass file, one at a time.
     pub(crate) resizing: Mutex<()>,
     pub(crate) handles: AtomicUsize,
-    /// When its last handle was closed, by the count of [`Inner::closes`]; 0: not since attach.
-    ///
-    /// [`Inner::closes`]: crate::attached::Inner::closes
+    /// When its last handle was closed, counted in last handles closed; 0: not since attach.
     pub(crate) closed_at: AtomicU64,
     /// It goes straight home although its class belongs into a tier.
     pub(crate) outside: bool,

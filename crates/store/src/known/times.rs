@@ -1,6 +1,6 @@
-//! The times of a file as programs see them; what is done about them is in `door::times`.
+//! The times of a file as programs see them; what is done about them is in [`crate::homeward`].
 
-use crate::format::slot::{StateLine, TIME_EXACT, decode_time};
+use crate::format::slot::{StateLine, TIME_EXACT, decode_time, encode_time};
 use crate::home::{FileTime, HomeStat};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -99,5 +99,20 @@ impl Times {
     /// The state line no longer has the time of the last write.
     pub(crate) fn forget_exact(&self) {
         self.exact.store(false, Ordering::Release);
+    }
+
+    /// Puts into the line the time that home does not say.
+    pub(crate) fn put_exact(&self, shown: &Shown, line: &mut StateLine) {
+        let exact = self.exact.load(Ordering::Acquire);
+        match shown.mtime.filter(|_| exact) {
+            Some(mtime) => {
+                line.mtime = encode_time(mtime);
+                line.flags |= TIME_EXACT;
+            }
+            None => {
+                line.mtime = 0;
+                line.flags &= !TIME_EXACT;
+            }
+        }
     }
 }

@@ -147,7 +147,7 @@ impl Inner {
         }
         let time = |set| match set {
             SetTime::Keep => None,
-            SetTime::Now => Some(crate::home::FileTime::from_ns(self.home.now_ns())),
+            SetTime::Now => Some(crate::home::FileTime::from_ns(self.env.home.now_ns())),
             SetTime::At(time) => Some(time),
         };
         if let Err(e) = file.home.set_times(time(atime), None) {

@@ -59,8 +59,7 @@ impl Inner {
             return None;
         }
         let (path, plain_path) = (file.path.lock().clone(), dir.path(plain.name));
-        let sought =
-            Sought::new(&crate::attach::home_path(self), &path, file.identity.key().1, &plain_path, &plain);
+        let sought = Sought::new(self.env.home_path(), &path, file.identity.key().1, &plain_path, &plain);
         Some(LentInUse { programs: sought.programs(), path, plain: plain_path })
     }
 }

@@ -35,10 +35,10 @@ pub(crate) mod holders;
 mod tests;
 
 use crate::attached::{AttachedHome, File, Inner};
-use crate::door::times::give_mtime;
 use crate::error::{Error, Result};
 use crate::format::slot::{DESTAGING, LENT, TIME_EXACT, with_loan};
 use crate::home::FileTime;
+use crate::homeward::times::give_mtime;
 use crate::known::{FileState, Placed};
 use crate::plain::{LentDir, Plain, PlainName};
 use crate::planted::Planted;
@@ -91,14 +91,14 @@ impl LentFile {
 
 impl Drop for LentFile {
     fn drop(&mut self) {
-        let Some(placed) = self.file.state.placed.as_ref().filter(|_| self.file.inner.is_ours()) else {
+        let Some(placed) = self.file.state.placed.as_ref().filter(|_| self.file.inner.env.is_ours()) else {
             return;
         };
-        placed.loan.idle_since_ns.store(self.file.inner.home.now_ns(), Ordering::Release);
+        placed.loan.idle_since_ns.store(self.file.inner.env.home.now_ns(), Ordering::Release);
         placed.loan.changed();
         placed.loan.borrowers.fetch_sub(1, Ordering::AcqRel);
-        if self.file.inner.options.background {
-            self.file.inner.wake_background();
+        if self.file.inner.env.options.background {
+            self.file.inner.env.wake_background();
         }
     }
 }
@@ -117,7 +117,7 @@ impl Inner {
             return Ok(None);
         }
         let mut lending = self.lending.lock();
-        self.usable()?;
+        self.env.usable()?;
         let plain = match placed.loan.plain() {
             Some(plain) => plain,
             None => match self.begin_lending(file, placed) {
@@ -161,13 +161,13 @@ impl Inner {
         if size == 0 {
             return Err("it is empty".into());
         }
-        if self.lent_bytes() + size > self.options.lent_max_bytes {
+        if self.lent_bytes() + size > self.env.options.lent_max_bytes {
             return Err(self.no_room(size));
         }
         let name = {
             let count = tier.superblocks.lock()[0].attach_count;
             let seq = placed.meta.lock().line.seq;
-            let loan = PlainName::new_loan(count, self.home.now_ns(), seq);
+            let loan = PlainName::new_loan(count, self.env.home.now_ns(), seq);
             PlainName { tier: tier.uuid(), id: placed.id, loan }
         };
         let made = self.copy_out(file, placed, &**dir, name, size);
@@ -182,7 +182,7 @@ impl Inner {
             let mut meta = placed.meta.lock();
             if meta.line.flags & DESTAGING != 0 {
                 file.home.sync().map_err(file.io("cannot sync"))?;
-                self.stamp(file, placed, &mut meta)?;
+                self.homeward.fingerprint(file, placed, &mut meta)?;
             }
             placed.times.forget_exact();
             meta.line.flags = with_loan((meta.line.flags | LENT) & !TIME_EXACT, name.loan);
@@ -215,7 +215,7 @@ impl Inner {
         size: u64,
     ) -> std::result::Result<Plain, String> {
         let failed = |e: std::io::Error| format!("{}: {e}", dir.path(name).display());
-        let (_, seen) = self.overlay(file).map_err(|e| e.to_string())?;
+        let (_, seen) = self.homeward.overlay(file).map_err(|e| e.to_string())?;
         let plain = dir.make(name, size).map_err(failed)?;
         let mut part = vec![0; PART_BYTES];
         let mut at = 0;
@@ -237,7 +237,7 @@ impl Inner {
 
     /// Bytes of all plain files.
     pub(crate) fn lent_bytes(&self) -> u64 {
-        let files = self.all_files();
+        let files = self.files.all();
         let loans = files.iter().filter_map(|f| Some(&f.placed.as_ref()?.loan));
         loans.filter_map(|loan| Some(loan.plain_bytes(&loan.plain()?))).sum()
     }
@@ -245,13 +245,13 @@ impl Inner {
     fn no_room(&self, size: u64) -> String {
         format!(
             "{size} bytes more would be more than the {} bytes that may be lent",
-            self.options.lent_max_bytes
+            self.env.options.lent_max_bytes
         )
     }
 
     /// Gives files back that nobody uses and of which home has everything, until there is room. Called with `lending` held and nothing else.
     fn make_lending_room(&self, size: u64) -> std::result::Result<(), String> {
-        let most = self.options.lent_max_bytes;
+        let most = self.env.options.lent_max_bytes;
         if size > most {
             return Err(self.no_room(size));
         }
@@ -275,7 +275,7 @@ impl Inner {
                     && !p.pinned.load(Ordering::Acquire)
             })
         };
-        let mut files: Vec<_> = self.all_files().into_iter().filter(idle).collect();
+        let mut files: Vec<_> = self.files.all().into_iter().filter(idle).collect();
         // Asked once each: what a sort looks at must not change meanwhile.
         files.sort_by_cached_key(|f| {
             f.placed.as_ref().map_or(0, |p| p.loan.idle_since_ns.load(Ordering::Acquire))
@@ -313,7 +313,7 @@ impl Inner {
             );
         }
         placed.times.show(FileTime::from_ns(stat.mtime_ns));
-        let mut mtime = self.begin_home_change(file, placed, DESTAGING)?;
+        let mut mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
         let compare = !loan.home_in_doubt.swap(true, Ordering::AcqRel);
         if file.home.stat().map_err(file.io("cannot stat"))?.size != stat.size {
             file.home.set_len(stat.size).map_err(file.io("cannot resize"))?;
@@ -331,7 +331,7 @@ impl Inner {
             };
             if !same {
                 // Said again for each part: of a long copy, on slow or hanging storage, the first word would be too old for the last bytes.
-                mtime = self.begin_home_change(file, placed, DESTAGING)?;
+                mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
                 file.home.write_at(at, &ours[..want]).map_err(file.io("cannot destage to"))?;
                 copied += want as u64;
             }
@@ -341,7 +341,7 @@ impl Inner {
         if !placed.tier.planted.is(Planted::GivenBackBeforeSync) {
             file.home.sync().map_err(file.io("cannot sync"))?;
         }
-        self.stamp(file, placed, &mut placed.meta.lock())?;
+        self.homeward.fingerprint(file, placed, &mut placed.meta.lock())?;
         loan.home_in_doubt.store(false, Ordering::Release);
         if quiet {
             *loan.at_home.lock() = Some((changes, stat.size));
@@ -378,7 +378,7 @@ impl Inner {
             let before = meta.line.clone();
             meta.line.flags = with_loan(meta.line.flags & !LENT, 0);
             meta.line.size = size;
-            if let Err(e) = self.stamp(file, placed, &mut meta) {
+            if let Err(e) = self.homeward.fingerprint(file, placed, &mut meta) {
                 meta.line = before;
                 return Err(e);
             }
@@ -429,7 +429,7 @@ impl Inner {
 
     /// Ends every loan: before detaching.
     pub(crate) fn give_all_back(&self) -> Result<()> {
-        self.all_files().iter().try_for_each(|file| self.give_back_whole(file))
+        self.files.all().iter().try_for_each(|file| self.give_back_whole(file))
     }
 
     /// Background: one file that is not in use goes home, so that home does not lag for ever; when most of the room is taken, some of those that
@@ -448,7 +448,7 @@ impl Inner {
                 Err(e) => failed = Some(e),
             }
         }
-        let most = self.options.lent_max_bytes / 4 * 3;
+        let most = self.env.options.lent_max_bytes / 4 * 3;
         for file in &idle {
             if self.lent_bytes() <= most {
                 break;
@@ -476,9 +476,10 @@ impl Inner {
     pub(crate) fn lending_stats(&self) -> LendingStats {
         // Held while a file goes home, which may take long; nobody waits for that to be told how it is.
         let refused = self.lending.try_lock().map(|lending| lending.refused.clone());
-        let mut stats = LendingStats { max_bytes: self.options.lent_max_bytes, ..LendingStats::default() };
+        let mut stats =
+            LendingStats { max_bytes: self.env.options.lent_max_bytes, ..LendingStats::default() };
         stats.refused = refused.flatten().or_else(|| self.nowhere_to_lend());
-        for file in self.all_files() {
+        for file in self.files.all() {
             let Some(placed) = &file.placed else { continue };
             let Some(plain) = placed.loan.plain() else { continue };
             let bytes = placed.loan.plain_bytes(&plain);
@@ -556,7 +557,7 @@ impl AttachedHome {
     /// # Durability
     /// The home file is synced on return.
     pub fn give_back(&self, path: impl AsRef<std::path::Path>) -> Result<bool> {
-        self.inner.usable()?;
+        self.inner.env.usable()?;
         let known = self.inner.known(path.as_ref())?;
         let _lending = self.inner.lending.lock();
         self.inner.give_back(&known)
