@@ -28,8 +28,8 @@ use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
 use crate::homeward::Homeward;
 use crate::known::files::Files;
 use crate::ledger::Ledger;
-use crate::media_errors::GivenUp;
 use crate::medium::Medium;
+use crate::mover::Mover;
 use crate::note::Note;
 use crate::plain::{BesideMember, LentDir};
 use crate::planted::Planted;
@@ -396,24 +396,23 @@ fn take(
         write_owner(tier);
     }
     let env = Arc::new(Environment::new(home, path, events, options));
+    let homeward = Arc::new(Homeward { env: env.clone() });
+    let files = Arc::new(Files::default());
     let inner = Arc::new(Inner {
-        homeward: Homeward { env: env.clone() },
+        mover: Mover::new(&env, &homeward, &files, &tiers),
+        homeward,
         home_files,
         tiers,
         profile,
-        files: Files::default(),
+        files,
         dev: identity.dev,
         owner: identity.uid,
         names: Mutex::new(()),
         events: env.events.clone(),
-        eviction_hand: AtomicU64::new(0),
         closes: AtomicU64::new(1),
         departed: Mutex::default(),
         recovery: report,
-        admissions: Default::default(),
         lending: Mutex::default(),
-        refused: Default::default(),
-        given_up: GivenUp::default(),
         env,
     });
     let mut report = inner.recovery.clone();

@@ -4,10 +4,8 @@
 
 use crate::address::BlockSize;
 use crate::departed::Departed;
-use crate::destage;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::file::admit::Admissions;
 use crate::file::resize::Resize;
 use crate::home::{Home, HomeFiles, HomeStat, Named, RenameFlags};
 use crate::homeward::Homeward;
@@ -15,12 +13,11 @@ use crate::known::FileState;
 use crate::known::files::Files;
 use crate::ledger::Ledger;
 use crate::lend::Lending;
-use crate::media_errors::GivenUp;
 use crate::medium::Durability;
 use crate::medium::process::{self};
+use crate::mover::Mover;
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
-use crate::refused::Refused;
 use crate::stats::{RecoveryReport, Stats};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,8 +34,9 @@ pub(crate) struct Inner {
     pub(crate) env: Arc<Environment>,
     /// The same as `env` has: recording a wait must not look it up there.
     pub(crate) events: Registry,
-    pub(crate) homeward: Homeward,
-    pub(crate) files: Files,
+    pub(crate) homeward: Arc<Homeward>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) mover: Mover,
     /// The files of home that are open.
     pub(crate) home_files: Arc<HomeFiles>,
     pub(crate) tiers: Vec<Arc<Ledger>>,
@@ -49,20 +47,33 @@ pub(crate) struct Inner {
     pub(crate) owner: u32,
     /// Renames, links and unlinks, one at a time: each looks before it acts.
     pub(crate) names: Mutex<()>,
-    pub(crate) eviction_hand: AtomicU64,
     /// Counts last handles that were closed, so that it can be told which file was closed longest
     /// ago.
     pub(crate) closes: AtomicU64,
     /// Files that left the tier a moment ago.
     pub(crate) departed: Mutex<Departed>,
-    /// What was read from home and waits for admission.
-    pub(crate) admissions: Admissions,
     /// One lends or gives back ([`crate::lend`]).
     pub(crate) lending: Mutex<Lending>,
     pub(crate) recovery: RecoveryReport,
-    /// What home does not take at present.
-    pub(crate) refused: Refused,
-    pub(crate) given_up: GivenUp,
+}
+
+/// How often background work looks whether there is something to do.
+pub(crate) const STEP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
+
+impl Inner {
+    /// One step of background work; see [`crate::AttachedHome::background_step`].
+    pub(crate) fn background_step(&self) -> Result<()> {
+        let mut failed = self.retry_unlinks().err();
+        failed = self.mover.retry_refused().err().or(failed);
+        self.mover.admit_waiting();
+        failed = self.lending_step().err().or(failed);
+        for tier in &self.tiers {
+            tier.settle_idle_lanes();
+            failed = self.keep_slots(tier).err().or(failed);
+            failed = self.mover.keep_free(tier).err().or(failed);
+        }
+        failed.map_or(Ok(()), Err)
+    }
 }
 
 /// A directory with a fast tier: what [`crate::attach()`] returns. Dropping it makes the tier quiescent and leaves the home attached; [`AttachedHome::detach`] takes
@@ -232,8 +243,8 @@ impl AttachedHome {
     pub fn destage(&self, path: Option<&Path>) -> Result<u64> {
         self.inner.env.usable()?;
         match path {
-            Some(path) => self.inner.destage_file(&*self.inner.known(path)?, u64::MAX),
-            None => self.inner.flush_all(),
+            Some(path) => self.inner.mover.destage_file(&*self.inner.known(path)?, u64::MAX),
+            None => self.inner.mover.flush_all(),
         }
     }
 
@@ -256,8 +267,8 @@ impl AttachedHome {
     pub fn evict(&self, path: Option<&Path>, blocks: u64) -> Result<u64> {
         self.inner.env.usable()?;
         match path {
-            Some(path) => self.inner.evict_file(&*self.inner.known(path)?),
-            None => Ok(self.inner.tiers.iter().map(|t| self.inner.evict(t, blocks)).sum()),
+            Some(path) => self.inner.mover.evict_file(&*self.inner.known(path)?),
+            None => Ok(self.inner.tiers.iter().map(|t| self.inner.mover.evict(t, blocks)).sum()),
         }
     }
 
@@ -335,9 +346,10 @@ impl AttachedHome {
         }
         if let Err(e) = self
             .inner
+            .mover
             .flush_all()
             .and_then(|_| self.inner.give_all_back())
-            .and_then(|()| self.inner.all_is_home())
+            .and_then(|()| self.inner.mover.all_is_home())
         {
             self._running.resume();
             return Err(e);
@@ -587,11 +599,11 @@ pub(crate) fn spawn_background(
     let (inner, stop) = (inner.clone(), stop.clone());
     process::spawn("tiersmith-tier", move || {
         while !stop.load(Ordering::Acquire) {
-            inner.env.wait_for_work(destage::STEP_INTERVAL);
+            inner.env.wait_for_work(STEP_INTERVAL);
             if stop.load(Ordering::Acquire) {
                 return;
             }
-            inner.note_step(inner.background_step());
+            inner.mover.note_step(inner.background_step());
         }
     })
 }

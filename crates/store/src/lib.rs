@@ -39,7 +39,6 @@ pub mod check;
 #[cfg(any(test, feature = "testing"))]
 pub mod crash;
 mod departed;
-mod destage;
 mod door;
 mod environment;
 mod error;
@@ -51,8 +50,8 @@ mod homeward;
 mod known;
 mod ledger;
 mod lend;
-mod media_errors;
 mod medium;
+mod mover;
 mod names;
 mod note;
 mod options;
@@ -60,8 +59,6 @@ mod plain;
 mod planted;
 pub mod profile;
 mod recover;
-mod refused;
-mod room;
 mod slots;
 mod stats;
 mod sync;
@@ -81,7 +78,6 @@ pub use home::model::HomeModel;
 pub use home::{FileTime, Named, RenameFlags};
 pub use known::times::{Overlay, SetTime};
 pub use lend::{LendingStats, LentFile, holders::LentInUse};
-pub use media_errors::LostBlock;
 /// A handler of SIGBUS that says what it was about ([`AttachedHome::watch_sigbus`]).
 pub use medium::SigbusWatch;
 /// Whether an open file is open anywhere else, for doors that keep files of their own.
@@ -89,6 +85,7 @@ pub use medium::is_only_opening;
 /// What a forked child must not use, for doors that keep things of one process.
 pub use medium::process;
 pub use medium::{Durability, Medium};
+pub use mover::unreadable::LostBlock;
 pub use note::{AttachedTier, Attachment, attachment};
 pub use plain::lent_beside;
 pub use planted::Planted;

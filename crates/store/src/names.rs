@@ -522,7 +522,7 @@ impl Inner {
         let total = placed.tier.allocator.total_frames();
         let wanted = pinned + frames(placed);
         if wanted > total - total / 8 {
-            return Err(self.full(
+            return Err(self.mover.full(
                 &placed.tier,
                 &format!("pinning would hold {wanted} of {total} frames, an eighth must stay free of pins"),
             ));
@@ -552,12 +552,12 @@ impl Inner {
                     continue;
                 }
                 while !placed.make_leaf(block, &mut kept)? {
-                    self.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
+                    self.mover.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
                 }
                 let evictions = placed.map.evictions.load(Ordering::Acquire);
                 file.read_home_block(placed, start, &mut buffer)?;
-                if !self.admit_block(placed, block, &buffer, evictions) {
-                    self.make_room(&placed.tier, Purpose::Blocks(placed.block_size), &mut turn)?;
+                if !self.mover.admit_block(placed, block, &buffer, evictions) {
+                    self.mover.make_room(&placed.tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 }
             }
         }

@@ -209,8 +209,12 @@ impl Inner {
         }
         tier.table.lock().emptied = Some(Instant::now());
         let mut turn = None;
-        let room =
-            self.make_room_until(tier, tier.geometry.unit_frames(), &|| tier.allocator.has_unit(), &mut turn);
+        let room = self.mover.make_room_until(
+            tier,
+            tier.geometry.unit_frames(),
+            &|| tier.allocator.has_unit(),
+            &mut turn,
+        );
         let grown = room.is_ok() && tier.grow_table();
         if grown {
             tier.table.lock().emptied = None;
@@ -298,7 +302,7 @@ impl Inner {
             let _sizing = placed.sizing.lock();
             self.finish_earlier_cut(file, placed)?;
         }
-        self.destage_file(file, u64::MAX)?;
+        self.mover.destage_file(file, u64::MAX)?;
         {
             // Space was reserved at home, and no sync was waited for: nobody would settle it later.
             let _moving = placed.moving.lock();

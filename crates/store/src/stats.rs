@@ -214,8 +214,8 @@ impl Stats {
             profile: inner.profile.name().to_owned(),
             home_model: inner.env.options.home_model.as_ref().map(|model| model.name().to_owned()),
             lending: inner.lending_stats(),
-            background_error: inner.refused.message(),
-            refused_files: inner.refused.count(),
+            background_error: inner.mover.refused.message(),
+            refused_files: inner.mover.refused.count(),
         }
     }
 }

@@ -177,8 +177,7 @@ pub fn fabricate_entries(file: &File, blocks: u64) -> Result<()> {
     }
     let mut meta = placed.meta.lock();
     meta.line.size = blocks * placed.block_size.bytes() as u64;
-    placed.write_line(&mut meta);
-    tier.fence();
+    placed.persist_line(&mut meta);
     placed.size.store(meta.line.size, Ordering::Release);
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! Deliberately absent: permissions, owners, extended attributes, links, locks. Those are home's own, and a door asks home.
 
 pub(crate) mod list;
+pub(crate) mod media_errors;
 pub(crate) mod names;
 pub(crate) mod open;
 pub(crate) mod range;

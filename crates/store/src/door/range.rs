@@ -16,7 +16,6 @@
 
 use crate::address::BlockIndex;
 use crate::attached::{File, Inner};
-use crate::destage::ROUND_BYTES;
 use crate::error::{Error, Result};
 use crate::file::resize::Resize;
 use crate::format::entry::{Entry, PAGE_WORDS, State};
@@ -24,6 +23,7 @@ use crate::format::slot::DESTAGING;
 use crate::home::Clear;
 use crate::homeward::times::give_mtime;
 use crate::known::{FileState, Placed};
+use crate::mover::destage::ROUND_BYTES;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::waits;

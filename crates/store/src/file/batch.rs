@@ -75,7 +75,7 @@ impl Inner {
         let mut turn = None;
         for (offset, _) in sorted {
             while !placed.make_leaf(size.block_of(*offset), kept)? {
-                self.make_room(tier, Purpose::Pages, &mut turn)?;
+                self.mover.make_room(tier, Purpose::Pages, &mut turn)?;
             }
         }
         let most = tier.allocator.total_frames() / size.frames() / 2;
@@ -94,7 +94,7 @@ impl Inner {
                 }
                 None => false,
             };
-            self.make_room_until(tier, frames, &has_room, &mut turn)?;
+            self.mover.make_room_until(tier, frames, &has_room, &mut turn)?;
         };
         drop(turn);
         let spots: Few<_> = sorted

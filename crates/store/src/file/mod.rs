@@ -2,7 +2,6 @@
 //!
 //! The locks of a file, and the order in which they are taken, are in [`crate::map`].
 
-pub(crate) mod admit;
 pub(crate) mod batch;
 pub(crate) mod read;
 pub(crate) mod redo;

@@ -175,7 +175,7 @@ impl Inner {
             if self.env.options.admit && placed.admits() && (!seen.scan || placed.is_small()) {
                 let parts: SmallVec<[_; ADMIT_BLOCKS_MAX as usize]> =
                     blocks.into_iter().map(|(block, inner, range)| (block, inner, &into[range])).collect();
-                self.admit_run(file, placed, &parts, evictions)?;
+                self.mover.admit_run(file, placed, &parts, evictions)?;
             }
             return Ok(());
         }

@@ -20,7 +20,7 @@
 
 use crate::address::{BlockIndex, Frame, WordAt};
 use crate::attached::Inner;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Meta, Placed};
 use crate::ledger::map::{Kept, Leaf};
@@ -37,9 +37,6 @@ const FRESH_MOST: usize = 32;
 
 /// Blocks past the end of a redo file, and the pieces of zeros they are going to have.
 type Fresh = Few<(BlockIndex, Frame)>;
-
-/// Blocks that the drain frees without letting an append in between.
-const FREED_AT_ONCE: usize = 32;
 
 /// A write within one block that is `Dirty` already, as most appends are. What is found out about it before the locks are had holds if the entry
 /// is the same afterwards. Why before: [`Inner::switch_whole`].
@@ -147,7 +144,7 @@ impl Inner {
         };
         let bytes = data.len() as u64;
         let _ = self.events.record_and_count(waits::REDO_WRITE, start, bytes, waits::REDO_SIZE, bytes);
-        self.nudge_drain(placed, held);
+        self.mover.nudge_drain(placed, held);
         Ok(())
     }
 
@@ -238,7 +235,7 @@ impl Inner {
             let mut turn = None;
             if fresh.iter().any(|(b, _)| *b == block) {
                 while !placed.make_leaf(block, kept)? {
-                    self.make_room(tier, Purpose::Pages, &mut turn)?;
+                    self.mover.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;
             }
@@ -255,12 +252,12 @@ impl Inner {
                 continue;
             }
             while !placed.make_leaf(block, kept)? {
-                self.make_room(tier, Purpose::Pages, &mut turn)?;
+                self.mover.make_room(tier, Purpose::Pages, &mut turn)?;
             }
             let frame = loop {
                 match tier.take_zeroed(placed.block_size)? {
                     Some(frame) => break frame,
-                    None => self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?,
+                    None => self.mover.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?,
                 }
             };
             fresh.push((block, frame));
@@ -284,7 +281,7 @@ impl Inner {
         loop {
             let Some(spot) = placed.spot(block).filter(|spot| spot.leaf.has_page()) else {
                 if !placed.make_leaf(block, &mut kept)? {
-                    self.make_room(tier, Purpose::Pages, &mut turn)?;
+                    self.mover.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;
             };
@@ -313,7 +310,7 @@ impl Inner {
                 Outcome::Moved => {}
                 Outcome::NoExtent => {
                     drop(meta);
-                    self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
+                    self.mover.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 }
             }
         }
@@ -340,123 +337,5 @@ impl Inner {
         }
         drop(meta);
         Ok(())
-    }
-
-    /// Takes the oldest blocks of a redo file home and frees their frames, until `keep` blocks are left. Returns how many went.
-    ///
-    /// A block that is written while it is on its way stays.
-    ///
-    /// # Durability
-    /// Home is synced before an entry changes.
-    pub(crate) fn drain_redo(&self, file: &FileState, placed: &Placed, keep: usize) -> Result<u64> {
-        let result = self.drain_oldest(file, placed, keep);
-        // What home refuses stays the oldest, and would have gone first.
-        let all = result.as_ref().is_ok_and(|drained| *drained > 0);
-        self.note_destaged(file, all, &result);
-        result
-    }
-
-    /// The same, for a caller that notes how it ended.
-    pub(crate) fn drain_oldest(&self, file: &FileState, placed: &Placed, keep: usize) -> Result<u64> {
-        let _moving = placed.moving.lock();
-        if placed.is_gone() || placed.loan.is_lent() {
-            return Ok(0);
-        }
-        let tier = &placed.tier;
-        let mut drained = 0;
-        loop {
-            let most = (super::super::destage::ROUND_BYTES / placed.block_size.bytes()).max(1);
-            let (mut going, size) = {
-                let mut meta = placed.meta.lock();
-                let mut going: Vec<(BlockIndex, u64, Entry)> = Vec::new();
-                for (block, place) in meta.redo.oldest(keep, most) {
-                    let entry = placed.map.get(block);
-                    if entry.state() == State::Dirty {
-                        going.push((block, place, entry));
-                    }
-                }
-                (going, placed.size())
-            };
-            if going.is_empty() {
-                return Ok(drained);
-            }
-            going.sort_by_key(|(block, _, _)| *block);
-            let start = self.events.start();
-            // Without `meta`, for which an append would wait as long as all this takes. `moving` keeps the frames theirs; what is written from
-            // now on has a place again and stays, whatever of it gets into the copy.
-            let bytes = placed.block_size.bytes();
-            let mut copies = vec![0; going.len() * bytes];
-            let mut runs: Vec<(BlockIndex, &[u8])> = Vec::with_capacity(going.len());
-            // Blocks that cannot be read stay, or are given up.
-            let mut unreadable: Vec<(BlockIndex, Error)> = Vec::new();
-            let mut given_up: Vec<BlockIndex> = Vec::new();
-            for ((block, _, entry), copy) in going.iter().zip(copies.chunks_exact_mut(bytes)) {
-                match self.copy_to_go_home(file, placed, *block, *entry, copy) {
-                    Ok(true) => runs.push((*block, copy)),
-                    Ok(false) => given_up.push(*block),
-                    Err(e) => unreadable.push((*block, e)),
-                }
-            }
-            let written = self.write_home_runs(file, placed, &runs, size);
-            let mut freed = Vec::new();
-            for some in going.chunks(FREED_AT_ONCE) {
-                // An append waits as long as `meta` is held: what is in no cache of this processor is asked for before.
-                for (block, _, _) in some {
-                    let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
-                    leaf.prepare(index);
-                    tier.prepare_lane(tier.lane_of(placed.id, *block));
-                }
-                let mut words: Few<(WordAt, u64)> = Few::new();
-                let mut meta = placed.meta.lock();
-                for (block, place, _) in some {
-                    let rewritten = meta.redo.has(*block);
-                    let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
-                    let entry = leaf.get(index);
-                    if rewritten || entry.state() != State::Dirty {
-                        continue;
-                    }
-                    if written.is_err() || unreadable.iter().any(|(stays, _)| stays == block) {
-                        // It stays where it is, as the oldest.
-                        meta.redo.put_back(*block, *place);
-                        continue;
-                    }
-                    let spot = placed.spot(*block).expect("BUG: a dirty block has a leaf");
-                    let changed = tier.change_later(spot, &mut words, |_| Some(Entry::HOME));
-                    debug_assert_eq!(changed, Changed::From(entry));
-                    if !given_up.contains(block) {
-                        freed.push(entry.frame());
-                    }
-                }
-                // As where blocks are added: before `meta` is let go, so that nobody makes one of these `Dirty` meanwhile. `moving` keeps a cut away.
-                tier.store_later(&words);
-                tier.wait();
-            }
-            written?;
-            drained += freed.len() as u64;
-            let _ =
-                self.events.record_n(waits::DESTAGE, start, (going.len() * placed.block_size.bytes()) as u64);
-            self.events.count(waits::DESTAGED, going.len() as u64);
-            let stamped = self.homeward.fingerprint(file, placed, &mut placed.meta.lock());
-            tier.keep_zeroed(placed.block_size, freed);
-            stamped?;
-            if let Some((_, e)) = unreadable.pop() {
-                return Err(e);
-            }
-        }
-    }
-
-    /// Wakes the background when a redo file holds more than its share.
-    fn nudge_drain(&self, placed: &Placed, held: usize) {
-        if self.env.options.background {
-            let keep = self.redo_keep_blocks(placed);
-            if held > keep + keep / 4 {
-                self.env.wake_background();
-            }
-        }
-    }
-
-    /// How many blocks of a redo file stay in the tier.
-    pub(crate) fn redo_keep_blocks(&self, placed: &Placed) -> usize {
-        (self.env.options.redo_keep_bytes / placed.block_size.bytes() as u64) as usize
     }
 }

@@ -183,7 +183,7 @@ impl Inner {
             if frame.is_some() {
                 return Ok(frame);
             }
-            self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
+            self.mover.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
         }
         Ok(None)
     }

@@ -1,7 +1,6 @@
 //! What a thread finds that was overtaken between a look without a lock and the lock: here the two
 //! are called one after the other.
 
-use super::admit::Run;
 use crate::address::BlockIndex;
 use crate::attach::{Options, TierSpec};
 use crate::attached::{AttachedHome, OpenMode};
@@ -9,6 +8,7 @@ use crate::check::{AnyHome, check_images};
 use crate::format::entry::Entry;
 use crate::home::SimHome;
 use crate::medium::Medium;
+use crate::mover::admit::Run;
 use crate::profile::Profile;
 use crate::testing::{accounting, attach_simulated};
 use std::path::Path;
@@ -50,7 +50,7 @@ fn a_block_that_waits_for_admission_is_not_admitted_into_a_file_that_is_gone() {
     let other = attached.open("b.db", OpenMode::CREATE).unwrap();
     let placed = state.placed.as_ref().unwrap();
     assert_eq!(placed.slot, other.state.placed.as_ref().unwrap().slot);
-    attached.inner.admit_again(&state, placed, Run::of(&state, BlockIndex(0), 2));
+    attached.inner.mover.admit_again(&state, placed, Run::of(&state, BlockIndex(0), 2));
     assert_eq!(placed.map.counts(), (0, 0));
     other.write(0, &[1; B]).unwrap();
     let (free, used, all) = accounting(&attached);
@@ -112,7 +112,7 @@ fn a_block_admitted_while_its_map_page_is_given_back_is_evicted_after_the_page_i
         tier.unlatch(frame, placed.block_size.frames());
         leaf.set(index, Entry::cached(frame));
         drop(admits);
-        let evicts = scope.spawn(|| inner.evict(tier, u64::MAX));
+        let evicts = scope.spawn(|| inner.mover.evict(tier, u64::MAX));
         std::thread::sleep(Duration::from_millis(50));
         drop(last);
         assert_eq!(gives.join().unwrap(), 0);

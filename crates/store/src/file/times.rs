@@ -59,8 +59,7 @@ impl Inner {
         placed.times.exact.store(true, Ordering::Release);
         if meta.line.flags & DESTAGING == 0 {
             placed.times.put_exact(&shown, &mut meta.line);
-            placed.write_line(&mut meta);
-            placed.tier.fence();
+            placed.persist_line(&mut meta);
         }
         Ok(())
     }

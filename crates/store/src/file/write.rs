@@ -161,7 +161,7 @@ impl Inner {
         loop {
             let Some(spot) = placed.spot(block).filter(|spot| spot.leaf.has_page()) else {
                 if !placed.make_leaf(block, &mut kept)? {
-                    self.make_room(tier, Purpose::Pages, &mut turn)?;
+                    self.mover.make_room(tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;
             };
@@ -196,7 +196,7 @@ impl Inner {
                         self.grow_to(placed, written);
                         placed.growing.store(end, Ordering::Release);
                     }
-                    self.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
+                    self.mover.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 }
             }
         }

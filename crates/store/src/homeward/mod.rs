@@ -71,8 +71,7 @@ impl Homeward {
         if let Some(size) = size {
             meta.line.size = size;
         }
-        placed.write_line(&mut meta);
-        placed.tier.fence();
+        placed.persist_line(&mut meta);
         Ok(mtime)
     }
 
@@ -83,8 +82,7 @@ impl Homeward {
         meta.line.home_size = stat.size;
         meta.line.home_mtime_ns = stat.mtime_ns;
         meta.line.since_ns = 0;
-        placed.write_line(meta);
-        placed.tier.fence();
+        placed.persist_line(meta);
         Ok(())
     }
 }

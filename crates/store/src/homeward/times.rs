@@ -35,8 +35,7 @@ impl Homeward {
             let mut meta = placed.meta.lock();
             if placed.times.exact.swap(false, Ordering::AcqRel) && meta.line.flags & TIME_EXACT != 0 {
                 meta.line.flags &= !TIME_EXACT;
-                placed.write_line(&mut meta);
-                placed.tier.fence();
+                placed.persist_line(&mut meta);
             }
         }
         // Read first: a file that is written all the time costs no shared store.
@@ -159,8 +158,7 @@ impl Homeward {
         shown.mtime = Some(seen.mtime);
         placed.times.exact.store(true, Ordering::Release);
         placed.times.put_exact(&shown, &mut meta.line);
-        placed.write_line(&mut meta);
-        placed.tier.fence();
+        placed.persist_line(&mut meta);
         Ok(())
     }
 }

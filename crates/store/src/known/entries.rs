@@ -109,7 +109,6 @@ impl Placed {
         } else {
             meta.line.flags &= !flag;
         }
-        self.write_line(&mut meta);
-        self.tier.fence();
+        self.persist_line(&mut meta);
     }
 }

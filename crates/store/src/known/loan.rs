@@ -1,5 +1,6 @@
 //! What is known of a file being lent ([`crate::lend`]).
 
+use super::Placed;
 use crate::plain::Plain;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, RwLock, RwLockReadGuard};
@@ -71,5 +72,25 @@ impl Loan {
     /// background wants to know at each step, for ever.
     pub(crate) fn plain_bytes(&self, plain: &Plain) -> u64 {
         self.size_at_home().unwrap_or_else(|| plain.file.stat().map_or(0, |stat| stat.size))
+    }
+}
+
+impl Placed {
+    /// Whether the kernel may write to the plain file, for a door or for a memory map.
+    pub(crate) fn is_plain_in_use(&self, plain: &Plain) -> bool {
+        self.loan.borrowers.load(Ordering::Acquire) > 0
+            || self.tier.lent_dir.as_ref().is_none_or(|dir| {
+                dir.is_ours_alone(plain).map_or_else(
+                    |e| {
+                        // The background asks again and again.
+                        log::debug!(
+                            "{}: whether it is mapped is not known: {e}",
+                            dir.path(plain.name).display()
+                        );
+                        true
+                    },
+                    |alone| !alone,
+                )
+            })
     }
 }

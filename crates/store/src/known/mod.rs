@@ -9,7 +9,7 @@
 //! 3. `meta`: the state line on the tier and the redo order; held for the time of a small write.
 //! 4. a lane (of the tier). A data file's `meta` may also be taken under a lane, a redo file's never.
 //!
-//! [`crate::room`] (waiting for free blocks) may be entered with `sizing` held, never with a later one.
+//! [`crate::mover::room`] (waiting for free blocks) may be entered with `sizing` held, never with a later one.
 
 pub(crate) mod entries;
 pub(crate) mod files;

@@ -75,8 +75,7 @@ impl Inner {
             let mut meta = placed.meta.lock();
             if size < meta.line.size {
                 meta.line.size = size;
-                placed.write_line(&mut meta);
-                placed.tier.fence();
+                placed.persist_line(&mut meta);
             }
         } else if size <= old {
             return Ok(());

@@ -49,7 +49,7 @@ pub(crate) struct Tier {
     pub(crate) table: Mutex<FileTable>,
     /// Held by the one that sees to it that there are free slots ([`crate::slots`]).
     pub(crate) making_slots: Mutex<()>,
-    /// Held by the one that makes room ([`crate::room::Turn`]).
+    /// Held by the one that makes room ([`crate::mover::room::Turn`]).
     pub(crate) room: Mutex<()>,
     /// Where the contents of lent files are ([`crate::lend`]); `None`: nothing can be lent.
     pub(crate) lent_dir: Option<Arc<dyn LentDir>>,

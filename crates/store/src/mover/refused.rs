@@ -7,7 +7,7 @@
 //! background tries it again now and then ([`RETRY_STEPS`]): the error goes when all of the file's
 //! blocks went home, or when the file is gone.
 
-use crate::attached::Inner;
+use super::Mover;
 use crate::error::{Error, Result};
 use crate::known::FileState;
 use crate::sync::Mutex;
@@ -27,7 +27,7 @@ enum Why {
     Removed,
 }
 
-/// What [`Inner`] remembers of it.
+/// What is remembered of it.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
     /// Whether `files` has any: nobody waits for the lock to hear that all is well.
@@ -79,7 +79,7 @@ impl Refused {
     }
 }
 
-impl Inner {
+impl Mover {
     /// Remembers how destaging a file ended. `all`: it was not to stop before the last block.
     pub(crate) fn note_destaged(&self, file: &FileState, all: bool, result: &Result<u64>) {
         match result {

@@ -14,7 +14,7 @@
 //! When everything was destaged and evicted, nothing moved any more, and no other thread holds pieces that are not in a map yet. Then
 //! the writer gets an error: home's, if home refused blocks.
 
-use crate::attached::Inner;
+use super::Mover;
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::profile::FileClass;
@@ -46,7 +46,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl Inner {
+impl Mover {
     /// Returns when at least one piece for `purpose` is free; it is this thread's for as long as it keeps `turn`, which ends the one before.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Inner {
     /// Returns when `has_room` says so, for about that many frames of whatever purpose.
     ///
     /// # Errors
-    /// As [`Inner::make_room`].
+    /// As [`Mover::make_room`].
     pub(crate) fn make_room_until<'a>(
         &self,
         tier: &'a Arc<Ledger>,

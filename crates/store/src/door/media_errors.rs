@@ -12,84 +12,21 @@
 //! **Invariant**: an unreadable block is never replaced by an older version of itself unless the
 //! user said so.
 
-use crate::address::{BlockIndex, FRAME, WordAt};
+use crate::address::{FRAME, WordAt};
 use crate::attached::{AttachedHome, Inner};
-use crate::error::{Error, MediumError, Result};
-use crate::format::entry::{Entry, PAGE_WORDS, State};
-use crate::known::{FileState, Placed};
+use crate::error::{Error, Result};
+use crate::format::entry::{PAGE_WORDS, State};
+use crate::known::Placed;
 use crate::ledger::Ledger;
 use crate::ledger::map::Leaf;
 use crate::medium::{SigbusWatch, watch_sigbus};
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering};
-use std::path::{Path, PathBuf};
+use crate::mover::unreadable::LostBlock;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long an explanation waits for a lock, which the thread that faulted may hold.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
-
-/// A block that was given up: its newest version could not be read, and the home keeps an older
-/// one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostBlock {
-    /// The file, relative to home.
-    pub path: PathBuf,
-    /// Which block of it.
-    pub block: u64,
-    /// Where the block begins in the file.
-    pub offset: u64,
-    /// Bytes of the block.
-    pub len: u64,
-}
-
-impl std::fmt::Display for LostBlock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let end = self.offset + self.len;
-        write!(f, "block {} of {} (bytes {} to {end})", self.block, self.path.display(), self.offset)
-    }
-}
-
-/// The unreadable blocks that were given up.
-#[derive(Default)]
-pub(crate) struct GivenUp {
-    /// The user allowed it.
-    allowed: AtomicBool,
-    lost: Mutex<Vec<LostBlock>>,
-}
-
-impl Inner {
-    /// Copies a dirty block that nobody can change meanwhile into `copy`, to destage it. `false`:
-    /// it is unreadable and given up.
-    ///
-    /// # Errors
-    /// [`Error::Unreadable`] when it is unreadable and must not be given up.
-    pub(crate) fn copy_to_go_home(
-        &self,
-        file: &FileState,
-        placed: &Placed,
-        block: BlockIndex,
-        entry: Entry,
-        copy: &mut [u8],
-    ) -> Result<bool> {
-        let source = match placed.tier.read_block_checked(entry.frame(), 0, copy) {
-            Ok(()) => return Ok(true),
-            Err(Error::Medium(MediumError::Unreadable { source, .. })) => source,
-            Err(e) => return Err(e),
-        };
-        let (member, at) = placed.tier.geometry.locate(entry.frame());
-        let path = file.path.lock().clone();
-        if self.given_up.allowed.load(Ordering::Acquire) {
-            let (offset, len) = (placed.block_size.start_of(block), copy.len() as u64);
-            let lost = LostBlock { path, block: block.0, offset, len };
-            log::error!("giving up {lost}, which cannot be read ({source}): the home keeps an older version");
-            self.given_up.lost.lock().push(lost);
-            return Ok(false);
-        }
-        let member = placed.tier.members[member].path.clone();
-        Err(Error::Unreadable { path, block: block.0, member, at, source })
-    }
-}
 
 impl AttachedHome {
     /// [`AttachedHome::detach`] from a medium that has lost blocks: gives up those that cannot be
@@ -103,11 +40,11 @@ impl AttachedHome {
     /// As [`AttachedHome::detach`], except for the blocks returned.
     pub fn detach_giving_up_unreadable(self) -> Result<Vec<LostBlock>> {
         let inner = self.inner.clone();
-        inner.given_up.allowed.store(true, Ordering::Release);
+        inner.mover.given_up.allow(true);
         let detached = self.detach();
-        inner.given_up.allowed.store(false, Ordering::Release);
+        inner.mover.given_up.allow(false);
         detached?;
-        let mut lost = std::mem::take(&mut *inner.given_up.lost.lock());
+        let mut lost = inner.mover.given_up.take();
         lost.sort_by(|a, b| (&a.path, a.block).cmp(&(&b.path, b.block)));
         Ok(lost)
     }

@@ -8,27 +8,23 @@
 //! | 4 | entries that still point to the same frame become `Cached`; a fence | dirty or clean, equal either way |
 //! | 5 | the state line gets home's size and modification time and loses the flag | the same |
 
+use super::Mover;
 use crate::address::BlockIndex;
-use crate::attached::Inner;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::format::slot::DESTAGING;
-use crate::home::FileTime;
 use crate::homeward::times::give_mtime;
 use crate::known::{FileState, Placed};
-use crate::ledger::Ledger;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::waits;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Bytes of one round: written, synced and switched together.
 pub(crate) const ROUND_BYTES: usize = 4 << 20;
 /// Bytes of one write to home.
 const WRITE_BYTES: usize = 1 << 20;
 
-impl Inner {
+impl Mover {
     /// Destages a file until none of its blocks is dirty, or `most` blocks have gone. Returns how many went.
     ///
     /// # Errors
@@ -237,144 +233,5 @@ impl Inner {
             }
         }
         Ok(())
-    }
-
-    /// Evicts up to `want` clean blocks from a tier: first those not read since the hand last passed, then any.
-    /// Pinned files keep theirs.
-    pub(crate) fn evict(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
-        let files = self.files.on(tier);
-        if files.is_empty() {
-            return 0;
-        }
-        let first = self.eviction_hand.fetch_add(1, Ordering::Relaxed) as usize;
-        let mut evicted = 0;
-        for spare_touched in [true, false] {
-            for n in 0..files.len() {
-                let file = &files[(first + n) % files.len()];
-                let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
-                if placed.pinned.load(Ordering::Relaxed) {
-                    continue;
-                }
-                let mut blocks = Vec::new();
-                placed.map.for_each_leaf(|number, leaf| {
-                    if leaf.cached() == 0 || evicted + blocks.len() as u64 >= want {
-                        return;
-                    }
-                    for index in 0..PAGE_WORDS as usize {
-                        if evicted + (blocks.len() as u64) < want
-                            && leaf.get(index).state() == State::Cached
-                            && !(leaf.untouch(index) && spare_touched)
-                        {
-                            blocks.push(BlockIndex(number * PAGE_WORDS + index as u64));
-                        }
-                    }
-                });
-                evicted += placed.drop_copies(&blocks);
-                if evicted >= want {
-                    self.events.count(waits::EVICTED, evicted);
-                    return evicted;
-                }
-            }
-        }
-        self.events.count(waits::EVICTED, evicted);
-        evicted
-    }
-}
-
-/// How often background work looks whether there is something to do.
-pub(crate) const STEP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
-
-impl Inner {
-    /// One step of background work; see [`crate::AttachedHome::background_step`].
-    pub(crate) fn background_step(&self) -> Result<()> {
-        let mut failed = self.retry_unlinks().err();
-        failed = self.retry_refused().err().or(failed);
-        self.admit_waiting();
-        failed = self.lending_step().err().or(failed);
-        for tier in &self.tiers {
-            tier.settle_idle_lanes();
-            failed = self.keep_slots(tier).err().or(failed);
-            let total = tier.allocator.total_frames();
-            let files = self.files.on(tier);
-            for file in &files {
-                let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
-                if placed.class == FileClass::Redo && !placed.pinned.load(Ordering::Relaxed) {
-                    failed = self.drain_redo(file, placed, self.redo_keep_blocks(placed)).err().or(failed);
-                }
-            }
-            failed = self.drain_idle_redo(&files, total / 2).err().or(failed);
-            // A quarter free is the mark: below it dirty blocks go home until an eighth more could be free.
-            let free = tier.allocator.free_frames();
-            if free < total / 4 {
-                self.give_back_pages(tier, total / 4 - free);
-                let free = tier.allocator.free_frames().min(total / 4);
-                let short = total / 4 + total / 8 - free;
-                let mut got = self.evict(tier, total / 4 - free);
-                for file in &files {
-                    let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
-                    if got * placed.block_size.frames() >= short
-                        || placed.class == FileClass::Redo
-                        || placed.pinned.load(Ordering::Relaxed)
-                    {
-                        continue;
-                    }
-                    let most = short / placed.block_size.frames() + 1;
-                    match self.destage_file(file, most) {
-                        Ok(count) => got += count,
-                        Err(e) => failed = Some(e),
-                    }
-                }
-                let free = tier.allocator.free_frames();
-                if free < total / 4 {
-                    self.evict(tier, total / 4 - free);
-                }
-            }
-        }
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// Keeps all redo files of a tier together within `budget` frames: those go home first that were written longest ago, as a segment
-    /// that is full and waits to be used again. A database with many segments would else fill the tier with them.
-    fn drain_idle_redo(&self, files: &[Arc<FileState>], budget: u64) -> Result<()> {
-        let mut redo: Vec<(FileTime, u64, &Arc<FileState>)> = Vec::new();
-        for file in files {
-            let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
-            let held = placed.map.counts().0 * placed.block_size.frames();
-            if placed.class == FileClass::Redo && !placed.pinned.load(Ordering::Relaxed) && held > 0 {
-                redo.push((FileTime::default(), held, file));
-            }
-        }
-        let mut held: u64 = redo.iter().map(|(_, held, _)| held).sum();
-        if held <= budget {
-            return Ok(());
-        }
-        for (written, _, file) in &mut redo {
-            *written = self.homeward.overlay(file)?.1.map_or(FileTime::default(), |seen| seen.mtime);
-        }
-        redo.sort_by_key(|(written, _, file)| (*written, file.identity.ino));
-        for (_, frames, file) in redo {
-            if held <= budget {
-                break;
-            }
-            let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
-            self.drain_redo(file, placed, 0)?;
-            held = held.saturating_sub(frames);
-        }
-        Ok(())
-    }
-
-    /// Gives up all clean copies of a file.
-    pub(crate) fn evict_file(&self, file: &FileState) -> Result<u64> {
-        let Some(placed) = &file.placed else { return Ok(0) };
-        let mut blocks = Vec::new();
-        placed.map.for_each_leaf(|number, leaf| {
-            if leaf.cached() > 0 {
-                let in_leaf = (0..PAGE_WORDS as usize).filter(|i| leaf.get(*i).state() == State::Cached);
-                blocks.extend(in_leaf.map(|i| BlockIndex(number * PAGE_WORDS + i as u64)));
-            }
-        });
-        let evicted = placed.drop_copies(&blocks);
-        self.events.count(waits::EVICTED, evicted);
-        Ok(evicted)
     }
 }

@@ -7,8 +7,8 @@
 //! Deliberately absent: any promise that what was read is admitted. What waits when the home is closed, when a file is being cut or
 //! destaged, or when home cannot be read, is forgotten.
 
+use super::Mover;
 use crate::address::BlockIndex;
-use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
@@ -28,15 +28,15 @@ const STEP_RUNS: usize = 1024;
 
 /// Blocks that somebody has read from home.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    /// Which file: its key in [`Inner::files`]. It may be another one by the time of admission, which does no harm.
+pub(crate) struct Run {
+    /// Which file: its key. It may be another one by the time of admission, which does no harm.
     key: (u64, u64),
     first: BlockIndex,
     blocks: u32,
 }
 
 impl Run {
-    pub(super) fn of(file: &FileState, first: BlockIndex, blocks: u32) -> Self {
+    pub(crate) fn of(file: &FileState, first: BlockIndex, blocks: u32) -> Self {
         Self { key: file.identity.key(), first, blocks }
     }
 }
@@ -47,7 +47,7 @@ pub(crate) struct Admissions {
     waiting: Mutex<VecDeque<Run>>,
 }
 
-impl Inner {
+impl Mover {
     /// Sees to the admission of a run of blocks of which `parts` were just read from home, if there is room without waiting.
     /// `evictions` was counted before home was read.
     pub(crate) fn admit_run(
@@ -116,7 +116,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn admit_again(&self, file: &FileState, placed: &Placed, run: Run) {
+    pub(crate) fn admit_again(&self, file: &FileState, placed: &Placed, run: Run) {
         // While it is held the file's slot stays its own. Somebody who cuts or destages it has more urgent things to do with it.
         let Some(_moving) = placed.moving.try_lock() else { return };
         if placed.is_gone() || !placed.admits() {
