@@ -77,6 +77,10 @@ pub enum Planted {
     DoorClosedFirst,
     /// Recovery does not look at the files that tell that a server ran without the tier.
     SentinelUnchecked,
+    /// Part of a block that was written without its lane goes over a version that came meanwhile.
+    PartOverMoved,
+    /// A block that was admitted without its lane goes over a version that came meanwhile.
+    AdmitUnasked,
 }
 
 impl Planted {
@@ -117,6 +121,9 @@ impl Planted {
         Planted::DoorOpenedEarly,
         Planted::DoorClosedFirst,
     ];
+
+    /// Those that show between threads, on a medium that takes its time (`tests/apart.rs`).
+    pub const APART: [Planted; 2] = [Planted::PartOverMoved, Planted::AdmitUnasked];
 
     /// Those that one thread does not show, because it fences a moment later itself.
     pub const BETWEEN_THREADS: [Planted; 2] = [Planted::MapPageShownEarly, Planted::SizeShownEarly];

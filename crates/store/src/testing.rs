@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
 use crate::home::{Home, RealHome};
 use crate::ledger::map::Kept;
-use crate::medium::{Backing, Mapped};
+use crate::medium::{Backing, Mapped, TAKES_TIME};
 use crate::plain::LentDir;
 use crate::plain::in_home::InHome;
 use crate::profile::{FileClass, Profile};
@@ -95,6 +95,14 @@ pub fn attach_simulated_at(
     let real = RealHome::open(home).map_err(|e| refused(e.to_string()))?;
     real.lock().map_err(|e| refused(e.to_string()))?;
     attach_simulated(Arc::new(real), tiers, profile, options)
+}
+
+/// Runs `attach`; the media that it attaches are written as those are that take their time, without a lock that spins.
+pub fn apart<T>(attach: impl FnOnce() -> T) -> T {
+    TAKES_TIME.set(true);
+    let attached = attach();
+    TAKES_TIME.set(false);
+    attached
 }
 
 /// Writes to a lent file as the kernel does.

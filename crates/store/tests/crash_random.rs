@@ -29,6 +29,7 @@ fn shape_for(seed: u64) -> Shape {
         // A few changes of such a home, and recovery would take them for somebody else's, were they announced but once.
         change_takes_ms: if seed % 16 == 5 { 45_000 } else { 1 },
         sync_takes_ms: 0,
+        apart: seed % 6 == 2,
     }
 }
 

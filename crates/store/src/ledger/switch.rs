@@ -196,9 +196,8 @@ impl Ledger {
         }
         let checksum = self.write_version(old, version, spot.size, frame)?;
         let mut guard = self.lock_lane(spot.file, spot.block);
-        let Some(at) = spot.at().filter(|_| holds() && (!adds_to_old || spot.entry() == old)) else {
-            return Ok(Outcome::Moved);
-        };
+        let moved = || adds_to_old && spot.entry() != old && !self.planted.is(Planted::PartOverMoved);
+        let Some(at) = spot.at().filter(|_| holds() && !moved()) else { return Ok(Outcome::Moved) };
         self.commit_written(&mut guard, spot, at, frame, checksum);
         spot.leaf.set(spot.index, Entry::dirty(frame));
         Ok(Outcome::Done)
@@ -248,7 +247,8 @@ impl Ledger {
             Some((guard, at)) => (guard, Some(at)),
             None => {
                 let guard = self.lock_lane(spot.file, spot.block);
-                (guard, spot.at().filter(|_| counts() == Some(count)))
+                let unmoved = || counts() == Some(count) || self.planted.is(Planted::AdmitUnasked);
+                (guard, spot.at().filter(|_| unmoved()))
             }
         };
         let (Ok(()), Some(at)) = (&written, at) else {

@@ -38,6 +38,13 @@ pub(crate) struct Opening<'a> {
 pub(crate) struct Mapped {
     mapping: Arc<Mapping>,
     durability: Durability,
+    is_quick: bool,
+}
+
+#[cfg(any(test, feature = "testing"))]
+thread_local! {
+    /// What is opened by this thread is taken for a medium that takes its time ([`crate::testing::apart`]).
+    pub(crate) static TAKES_TIME: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 impl Mapped {
@@ -46,7 +53,11 @@ impl Mapped {
             Medium::Persistent | Medium::Emulated => Durability::OnReturn,
             Medium::Volatile => Durability::Never,
         };
-        Self { mapping, durability }
+        #[cfg(any(test, feature = "testing"))]
+        let is_quick = !TAKES_TIME.get();
+        #[cfg(not(any(test, feature = "testing")))]
+        let is_quick = true;
+        Self { mapping, durability, is_quick }
     }
 
     /// Maps a file or a device and locks it.
@@ -153,7 +164,7 @@ impl BlockMedium for Mapped {
     }
 
     fn is_quick(&self) -> bool {
-        true
+        self.is_quick
     }
 
     fn len(&self) -> u64 {

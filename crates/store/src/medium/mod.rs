@@ -20,6 +20,8 @@ use crate::address::FRAME;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use mapped::TAKES_TIME;
 pub(crate) use mapped::{InPlace, Mapped, Opening, PreparedWrite, Use, prepare_all, prepare_word};
 
 // The rest of what the store has of that crate: nobody else names it.

@@ -68,6 +68,8 @@ pub struct Shape {
     pub change_takes_ms: u64,
     /// What each sync of home takes.
     pub sync_takes_ms: u64,
+    /// The media are written as those that take their time are.
+    pub apart: bool,
 }
 
 impl Default for Shape {
@@ -81,6 +83,7 @@ impl Default for Shape {
             redo_keep: 8192,
             change_takes_ms: 1,
             sync_takes_ms: 0,
+            apart: false,
         }
     }
 }
@@ -165,9 +168,10 @@ impl Shape {
         let members = members.chunks(self.members).map(<[_]>::to_vec);
         let tiers = self.specs().into_iter().zip(members).collect();
         let options = Options { seed: Some(seed), ..self.options(planted) };
-        match lent {
+        let attach = || match lent {
             Some(lent) => testing::attach_simulated_lending(home, lent, tiers, &PROFILE, options),
             None => testing::attach_simulated(home, tiers, &PROFILE, options),
-        }
+        };
+        if self.apart { testing::apart(attach) } else { attach() }
     }
 }
