@@ -8,8 +8,11 @@
 //! Whoever waits for room reserves what becomes free ([`Allocator::reserve_for`]); without that, others would take it before the one who
 //! waits has a look, and a tier of few units could be called full while megabytes of it are free.
 //!
+//! A unit lies on one member, and is given to what that member holds only ([`Role`]): metadata and blocks never share a unit.
+//!
 //! **Invariant**: frames given out, plus frames in the lists, plus frames of free units, are all frames of the tier.
 
+use super::Role;
 use super::geometry::Geometry;
 use crate::address::{BlockSize, Frame};
 use crate::sync::Mutex;
@@ -81,6 +84,8 @@ struct Lists {
 pub(crate) struct Allocator {
     lists: Mutex<Lists>,
     unit_frames: u64,
+    /// Of the members, in their order.
+    roles: Box<[Role]>,
     free_frames: AtomicU64,
     total_frames: AtomicU64,
 }
@@ -88,6 +93,7 @@ pub(crate) struct Allocator {
 /// Collects, while the maps are read at open, which frames are in use; then becomes the allocator.
 pub(crate) struct Census {
     unit_frames: u64,
+    roles: Box<[Role]>,
     used: Vec<u64>,
     purposes: Vec<Option<Purpose>>,
 }
@@ -98,6 +104,7 @@ impl Census {
         let frames = units * geometry.unit_frames();
         Self {
             unit_frames: geometry.unit_frames(),
+            roles: geometry.roles.clone(),
             used: vec![0; frames.div_ceil(64) as usize],
             purposes: vec![None; units as usize],
         }
@@ -114,6 +121,10 @@ impl Census {
             return Err(format!("it points to frame {}, which is not a multiple of {count}", frame.0));
         }
         let unit = (frame.0 / self.unit_frames) as usize;
+        let role = self.roles[unit % self.roles.len()];
+        if !role.holds(purpose) {
+            return Err(format!("it points into unit {unit}, whose member holds no {purpose}"));
+        }
         match self.purposes[unit] {
             None => self.purposes[unit] = Some(purpose),
             Some(p) if p == purpose => {}
@@ -138,6 +149,7 @@ impl Census {
                 reserved: None,
             }),
             unit_frames: self.unit_frames,
+            roles: self.roles,
             free_frames: AtomicU64::new(0),
             total_frames: AtomicU64::new(0),
         };
@@ -214,7 +226,8 @@ impl Allocator {
     pub(crate) fn has_unit(&self) -> bool {
         let lists = self.lists.lock();
         let others = lists.reserved.as_ref().is_some_and(|r| r.thread != thread::current().id());
-        !others && (!lists.free_units.is_empty() || self.freed_unit(&lists, Purpose::Table).is_some())
+        let free = lists.free_units.iter().any(|unit| self.role_of(*unit).holds(Purpose::Table));
+        !others && (free || self.freed_unit(&lists, Purpose::Table).is_some())
     }
 
     /// Takes a whole unit for the file table; `None` when there is none, or when it is kept for
@@ -240,19 +253,27 @@ impl Allocator {
         self.free_frames.fetch_add(self.unit_frames, Ordering::Relaxed);
     }
 
+    /// What the member of a unit holds.
+    fn role_of(&self, unit: u64) -> Role {
+        self.roles[(unit % self.roles.len() as u64) as usize]
+    }
+
     /// A unit of another purpose that is free as a whole.
     fn freed_unit(&self, lists: &Lists, purpose: Purpose) -> Option<usize> {
         (0..lists.units.len()).find(|n| {
             let unit = lists.units[*n];
-            unit.purpose
+            let fits = self.role_of(*n as u64).holds(purpose);
+            fits && unit
+                .purpose
                 .is_some_and(|p| p != purpose && u64::from(unit.free) * p.frames() == self.unit_frames)
         })
     }
 
     /// Gives a free unit, or one that has become free, to `purpose`.
     fn give_unit(&self, lists: &mut Lists, purpose: Purpose) -> bool {
-        let unit = match lists.free_units.pop() {
-            Some(unit) => unit,
+        let free = lists.free_units.iter().rposition(|unit| self.role_of(*unit).holds(purpose));
+        let unit = match free {
+            Some(at) => lists.free_units.remove(at),
             None => {
                 let Some(unit) = self.freed_unit(lists, purpose) else { return false };
                 let old = lists.units[unit].purpose.expect("BUG: a unit found by its purpose has one");
@@ -305,5 +326,52 @@ impl Allocator {
 
     pub(crate) fn total_frames(&self) -> u64 {
         self.total_frames.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Census, Purpose};
+    use crate::address::{BlockSize, Frame};
+    use crate::tier::Role;
+
+    const UNIT: u64 = 8;
+    const BLOCKS: Purpose = Purpose::Blocks(BlockSize::ALL[1]);
+
+    fn census(roles: &[Role], units: usize) -> Census {
+        Census {
+            unit_frames: UNIT,
+            roles: roles.into(),
+            used: vec![0; (units * UNIT as usize).div_ceil(64)],
+            purposes: vec![None; units],
+        }
+    }
+
+    #[test]
+    fn metadata_and_blocks_get_units_of_members_that_hold_them_only() {
+        let allocator = census(&[Role::Metadata, Role::Blocks, Role::Both], 9).into_allocator();
+        let taken = |purpose: Purpose| {
+            let mut frames = Vec::new();
+            allocator.take(purpose, usize::MAX, &mut frames);
+            let mut members: Vec<u64> = frames.iter().map(|f| f.0 / UNIT % 3).collect();
+            members.dedup();
+            members.sort_unstable();
+            members.dedup();
+            allocator.give(purpose, frames);
+            members
+        };
+        assert_eq!(taken(BLOCKS), [1, 2]);
+        assert_eq!(taken(Purpose::Pages), [0, 2], "what is free again goes where it may only");
+        assert_eq!(taken(BLOCKS), [1, 2]);
+        assert_eq!(allocator.free_frames(), 9 * UNIT);
+    }
+
+    #[test]
+    fn an_entry_into_a_member_that_does_not_hold_such_frames_is_damage() {
+        let mut census = census(&[Role::Metadata, Role::Blocks], 4);
+        assert!(census.claim(Frame(0), Purpose::Pages).is_ok());
+        let why = census.claim(Frame(16), BLOCKS).unwrap_err();
+        assert!(why.contains("whose member holds no blocks of 8192 bytes"), "{why}");
+        assert!(census.claim(Frame(8), BLOCKS).is_ok());
     }
 }

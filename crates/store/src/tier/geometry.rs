@@ -3,6 +3,7 @@
 //! Unit `n` of the tier is unit `n / members` of member `n % members`, so neighbouring units are on different members
 //! (striping). The superblock's numbers never change but the length; all members have the same.
 
+use super::Role;
 use crate::address::{FRAME, Frame};
 use crate::format::record::BATCH_RECORD;
 use crate::format::slot::SLOT;
@@ -13,6 +14,8 @@ use crate::format::superblock::{LANES_AT, Superblock};
 pub(crate) struct Geometry {
     pub(crate) seed: u64,
     pub(crate) members: u64,
+    /// What each member holds.
+    pub(crate) roles: Box<[Role]>,
     pub(crate) unit: u64,
     /// Log2 of the frames in a unit.
     unit_shift: u32,
@@ -30,6 +33,7 @@ impl Geometry {
         Self {
             seed: first.seed,
             members: u64::from(first.members),
+            roles: superblocks.iter().map(|_| Role::Both).collect(),
             unit: first.unit,
             unit_shift: (first.unit / FRAME as u64).trailing_zeros(),
             data_start: superblocks.iter().map(|s| s.data_start).collect(),

@@ -22,12 +22,36 @@ use crate::plain::LentDir;
 use crate::planted::Planted;
 use crate::sync::Mutex;
 use crate::sync::atomic::{Ordering, fence};
-use alloc::Allocator;
+use alloc::{Allocator, Purpose};
 use geometry::Geometry;
 use smallvec::SmallVec;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::FileTable;
+
+/// What a member of a tier holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Map pages, overflow pages of batches, slots; on member 0 lanes and batch records too.
+    #[cfg(test)]
+    Metadata,
+    /// Blocks of files.
+    #[cfg(test)]
+    Blocks,
+    Both,
+}
+
+impl Role {
+    pub(crate) fn holds(self, purpose: Purpose) -> bool {
+        match self {
+            #[cfg(test)]
+            Role::Metadata => matches!(purpose, Purpose::Pages | Purpose::Table),
+            #[cfg(test)]
+            Role::Blocks => matches!(purpose, Purpose::Blocks(_)),
+            Role::Both => matches!(purpose, Purpose::Pages | Purpose::Table | Purpose::Blocks(_)),
+        }
+    }
+}
 
 /// One backing of a tier.
 pub(crate) struct Member {
