@@ -52,6 +52,8 @@ pub enum Planted {
     ElementCountedLater,
     /// A full node of a sequence is split, and its parent learns of it, in two commits.
     NodeSplitInTwo,
+    /// A member leaves one set and comes into the other in two commits.
+    MovedInTwo,
     /// FLUSHDB empties the database before the trash has its index.
     FlushForgetsTrash,
 }
@@ -80,6 +82,7 @@ impl Planted {
         Planted::IndexGoesFirst,
         Planted::ElementCountedLater,
         Planted::NodeSplitInTwo,
+        Planted::MovedInTwo,
         Planted::FlushForgetsTrash,
     ];
 

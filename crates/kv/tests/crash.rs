@@ -72,6 +72,7 @@ fn likely(bug: Planted) -> &'static str {
         Planted::ExecOneByOne => "several",
         Planted::SplitInTwo => "index grows",
         Planted::ElementCountedLater | Planted::NodeSplitInTwo => "lists with a sequence",
+        Planted::MovedInTwo => "sets",
         Planted::IndexGoesFirst => "hashes with an index",
         Planted::FlushForgetsTrash => "flush",
         _ => "strings",

@@ -60,8 +60,11 @@ impl Choice {
         // Keys that are lists most of the time, and elements that are equal now and then.
         let (l, k) = (format!("l{}", self.0.u8(..4)), format!("l{}", self.0.u8(..4)));
         let (e, f) = (format!("e{}", self.0.u8(..9)), format!("e{}", self.0.u8(..9)));
+        let set = |choice: &mut Choice| format!("s{}", choice.0.u8(..4));
+        let (q, r, t2) = (set(self), set(self), set(self));
+        let q = if self.0.u8(..40) == 0 { self.key() } else { q };
         let l = if self.0.u8(..40) == 0 { self.key() } else { l };
-        let words: Vec<String> = match self.0.u8(..112) {
+        let words: Vec<String> = match self.0.u8(..136) {
             0..=4 => vec![s("SET"), a, v],
             5 => vec![s("SET"), a, v, s(self.of(&["NX", "XX", "GET", "KEEPTTL", "zz"]))],
             6 => vec![s("SET"), a, v, s(self.of(&["EX", "PX"])), t],
@@ -163,6 +166,27 @@ impl Choice {
             },
             105..=108 => vec![s("RPUSH"), l, e, f],
             109 => vec![s(self.of(&["RENAME", "COPY", "LPOS", "LMOVE", "BLPOP"])), l, k],
+            111..=114 => vec![s("SADD"), q, e, f],
+            115 => vec![s("SADD"), q, n, v],
+            116..=117 => vec![s("SREM"), q, e, f],
+            118 => {
+                vec![s(self.of(&["SCARD", "SMEMBERS", "SPOP", "SRANDMEMBER"])), self.0.u8(..12).to_string()]
+            }
+            119 => vec![s(self.of(&["SCARD", "SMEMBERS"])), q],
+            120 => vec![s("SISMEMBER"), q, e],
+            121 => vec![s("SMISMEMBER"), q, e, f, n],
+            122 => vec![s("SMOVE"), q, r, e],
+            123 => vec![s("SPOP"), q, s(self.of(&["0", "100000", "-1", "x"]))],
+            124 => vec![s("SRANDMEMBER"), q, s(self.of(&["0", "100000", "x", "-9223372036854775808"]))],
+            125 => vec![s(self.of(&["SINTER", "SUNION", "SDIFF"])), q, r],
+            126 => vec![s(self.of(&["SINTER", "SUNION", "SDIFF"])), q, r, a],
+            127..=128 => vec![s(self.of(&["SINTERSTORE", "SUNIONSTORE", "SDIFFSTORE"])), q, r, t2],
+            129 => vec![s("SINTERCARD"), s(self.of(&["2", "1", "0", "5", "x"])), q, r],
+            130 => vec![s("SINTERCARD"), s("2"), q, r, s(self.of(&["LIMIT", "x"])), n],
+            131 => vec![s("SSCAN"), q, s(self.of(&["0", "x"])), s("COUNT"), s(self.of(&["1000", "0"]))],
+            132 => vec![s(self.of(&["RENAME", "COPY", "SADD"])), q, r],
+            133 => vec![s(self.of(&["EXPIRE", "PERSIST", "TYPE", "DEL"])), q],
+            134 => vec![s("HSCAN"), a, s("0"), s("COUNT"), s("1000")],
             110 => vec![s(self.of(&["EXPIRE", "PERSIST", "TYPE", "DEL"])), l],
             _ => vec![s(self.of(&["EXPIRETIME", "PTTL"])), c],
         };
@@ -182,7 +206,10 @@ fn same(words: &[String], ours: &Value, theirs: &Value) -> bool {
         }
         // Which one Redis has depends on what the key was before.
         ("OBJECT", Value::Text(ours), Value::Text(theirs)) if ours != "quicklist" => theirs != "quicklist",
-        ("HGETALL" | "HKEYS" | "HVALS", ours, theirs) => sorted(ours) == sorted(theirs),
+        ("HGETALL" | "HKEYS" | "HVALS" | "SMEMBERS" | "SPOP" | "SRANDMEMBER", ours, theirs)
+        | ("SINTER" | "SUNION" | "SDIFF" | "SSCAN" | "HSCAN", ours, theirs) => {
+            deep_sorted(ours) == deep_sorted(theirs)
+        }
         _ => ours == theirs,
     }
 }
@@ -195,6 +222,12 @@ fn sorted(value: &Value) -> Value {
     Value::List(list)
 }
 
+/// The same for lists in lists.
+fn deep_sorted(value: &Value) -> Value {
+    let Value::List(list) = value else { return value.clone() };
+    sorted(&Value::List(list.iter().map(deep_sorted).collect()))
+}
+
 fn contents(client: &mut served::Client) -> Vec<(Value, Value)> {
     let mut all = Vec::new();
     for db in 0..2 {
@@ -205,6 +238,7 @@ fn contents(client: &mut served::Client) -> Vec<(Value, Value)> {
             let Value::Text(name) = &key else { panic!("no key") };
             let value = match client.say(&format!("TYPE {name}")) {
                 Value::Text(kind) if kind == "hash" => sorted(&client.say(&format!("HGETALL {name}"))),
+                Value::Text(kind) if kind == "set" => sorted(&client.say(&format!("SMEMBERS {name}"))),
                 Value::Text(kind) if kind == "list" => client.say(&format!("LRANGE {name} 0 -1")),
                 _ => client.say(&format!("GET {name}")),
             };

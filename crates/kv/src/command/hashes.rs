@@ -27,7 +27,7 @@ fn put(context: &mut Context<'_>, args: &Arguments<'_>, name: &str) -> Result<u6
     }
     let found = hash(context, args[1])?;
     let pairs: Vec<(&[u8], &[u8])> = args[2..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    Ok(context.keys.set_fields(context.session.db, args[1], found.as_ref(), &pairs)?)
+    Ok(context.keys.set_fields(context.session.db, args[1], (found.as_ref(), kind::HASH), &pairs)?)
 }
 
 pub(crate) fn hset(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
@@ -127,7 +127,12 @@ pub(crate) fn hvals(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 fn set_one(context: &mut Context<'_>, args: &Arguments<'_>, value: &[u8]) -> Done {
     let found = hash(context, args[1])?;
-    context.keys.set_fields(context.session.db, args[1], found.as_ref(), &[(args[2], value)])?;
+    context.keys.set_fields(
+        context.session.db,
+        args[1],
+        (found.as_ref(), kind::HASH),
+        &[(args[2], value)],
+    )?;
     Ok(())
 }
 
@@ -159,8 +164,25 @@ pub(crate) fn hincrbyfloat(context: &mut Context<'_>, args: &Arguments<'_>) -> D
 }
 
 pub(crate) fn hscan(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    scan(context, args, hash, |value| Some(value.to_vec()))
+}
+
+/// One step of a walk over the fields or members of what `find` finds; `shown` is what is said of a
+/// value.
+pub(crate) fn scan(
+    context: &mut Context<'_>,
+    args: &Arguments<'_>,
+    find: fn(&mut Context<'_>, &[u8]) -> Result<Option<Found>, Refusal>,
+    shown: impl Fn(&[u8]) -> Option<Vec<u8>>,
+) -> Done {
     let cursor = std::str::from_utf8(args[2]).ok().and_then(|text| text.parse::<u64>().ok());
     let mut cursor = cursor.ok_or(Refusal::Said("ERR invalid cursor"))?;
+    let Some(found) = find(context, args[1])? else {
+        context.reply.list(2);
+        context.reply.bulk(b"0");
+        context.reply.list(0);
+        return Ok(());
+    };
     let (mut count, mut pattern) = (10, None);
     for option in args[3..].chunks(2) {
         match option {
@@ -173,26 +195,21 @@ pub(crate) fn hscan(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         return Err(SYNTAX);
     }
     let mut fields = Vec::new();
-    if let Some(found) = hash(context, args[1])? {
-        for _ in 0..count.saturating_mul(10) {
-            let (next, some) = context.keys.scan_fields(&found, cursor);
-            cursor = next;
-            fields.extend(some);
-            if cursor == 0 || fields.len() as i64 >= count {
-                break;
-            }
+    for _ in 0..count.saturating_mul(10) {
+        let (next, some) = context.keys.scan_fields(&found, cursor);
+        cursor = next;
+        fields.extend(some);
+        if cursor == 0 || fields.len() as i64 >= count {
+            break;
         }
-    } else {
-        cursor = 0;
     }
     fields.retain(|(name, _)| pattern.is_none_or(|pattern| glob(pattern, name, false)));
+    let parts: Vec<Vec<u8>> =
+        fields.into_iter().flat_map(|(name, value)| std::iter::once(name).chain(shown(&value))).collect();
     context.reply.list(2);
     context.reply.bulk(cursor.to_string().as_bytes());
-    context.reply.list(fields.len() * 2);
-    for (name, value) in &fields {
-        context.reply.bulk(name);
-        context.reply.bulk(value);
-    }
+    context.reply.list(parts.len());
+    parts.iter().for_each(|part| context.reply.bulk(part));
     Ok(())
 }
 

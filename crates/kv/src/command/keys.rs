@@ -13,6 +13,7 @@ fn type_name(kind_of: u8) -> &'static str {
         kind::STRING => "string",
         kind::HASH | kind::HASH_NODE => "hash",
         kind::LIST | kind::LIST_NODE => "list",
+        kind::SET | kind::SET_NODE => "set",
         _ => "none",
     }
 }
@@ -208,12 +209,17 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         ("encoding", Some(found)) if matches!(found.header.kind, kind::LIST | kind::LIST_NODE) => {
             context.reply.bulk(b"quicklist");
         }
+        ("encoding", Some(found)) if found.header.kind == kind::SET => {
+            let members = context.keys.fields(&found);
+            let numbers = members.len() <= 512 && members.iter().all(|(member, _)| integer(member).is_some());
+            context.reply.bulk(if numbers { b"intset" } else { b"hashtable" });
+        }
         ("encoding", Some(found)) if found.header.kind == kind::HASH => {
             let fields = context.keys.fields(&found);
             let small = fields.len() <= 128 && fields.iter().all(|(f, v)| f.len().max(v.len()) <= 64);
             context.reply.bulk(if small { b"listpack" } else { b"hashtable" });
         }
-        ("encoding", Some(found)) if found.header.kind == kind::HASH_NODE => {
+        ("encoding", Some(found)) if kind::has_node(found.header.kind) => {
             context.reply.bulk(b"hashtable");
         }
         ("encoding", Some(found)) => {

@@ -271,7 +271,8 @@ pub(crate) fn lpos(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if let Some(found) = list(context, args[1])? {
         let len = context.keys.list_len(&found);
         let looked_at = if most == 0 { len } else { most.min(len) };
-        let mut skip = rank.unsigned_abs() - 1;
+        // The smallest number has no positive one, and is -1 to Redis.
+        let mut skip = if rank == i64::MIN { 0 } else { rank.unsigned_abs() - 1 };
         let mut note = |at: u64, element: &[u8]| {
             if element == args[2] {
                 if skip == 0 {

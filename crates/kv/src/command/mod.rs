@@ -17,6 +17,7 @@ mod lists;
 mod pubsub;
 mod reply;
 mod session;
+mod sets;
 mod step;
 mod strings;
 mod table;

@@ -84,6 +84,11 @@ impl Reply<'_> {
         self.number(b'*', elements as i64);
     }
 
+    /// A set of so many elements follows.
+    pub(crate) fn set(&mut self, elements: usize) {
+        self.number(if self.resp3 { b'~' } else { b'*' }, elements as i64);
+    }
+
     /// So many pairs follow.
     pub(crate) fn map(&mut self, pairs: usize) {
         if self.resp3 {

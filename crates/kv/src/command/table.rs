@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::{Arguments, Context, Done};
 use super::{
     bits as b, configuration as cf, connection as c, hashes as h, information as i, keys as k, lists as l,
-    pubsub as p, strings as s, transactions as t,
+    pubsub as p, sets as e, strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -178,6 +178,25 @@ rows! {
         "rpoplpush" 3 W, [1 2 1], l::rpoplpush, "Move the last element to the front of a list";
         "rpush" -3 WF, [1 1 1], l::rpush, "Put elements behind the last one";
         "rpushx" -3 WF, [1 1 1], l::rpushx, "Put elements behind the last one, if there is one";
+    }
+    "set" {
+        "sadd" -3 WF, [1 1 1], e::sadd, "Add members";
+        "scard" 2 RF, [1 1 1], e::scard, "How many members there are";
+        "sdiff" -2 R, [1 -1 1], e::sdiff, "Members that other sets do not have";
+        "sdiffstore" -3 W, [1 -1 1], e::sdiffstore, "Store what SDIFF says";
+        "sinter" -2 R, [1 -1 1], e::sinter, "Members that all sets have";
+        "sintercard" -3 R, [0 0 0], e::sintercard, "How many members all sets have";
+        "sinterstore" -3 W, [1 -1 1], e::sinterstore, "Store what SINTER says";
+        "sismember" 3 RF, [1 1 1], e::sismember, "Whether a member is there";
+        "smembers" 2 R, [1 1 1], e::smembers, "All members";
+        "smismember" -3 RF, [1 1 1], e::smismember, "Which members are there";
+        "smove" 4 WF, [1 2 1], e::smove, "Move a member to another set";
+        "spop" -2 WFX, [1 1 1], e::spop, "Take some members";
+        "srandmember" -2 R, [1 1 1], e::srandmember, "Some members";
+        "srem" -3 WFX, [1 1 1], e::srem, "Remove members";
+        "sscan" -3 R, [1 1 1], e::sscan, "Walk over the members";
+        "sunion" -2 R, [1 -1 1], e::sunion, "Members that some set has";
+        "sunionstore" -3 W, [1 -1 1], e::sunionstore, "Store what SUNION says";
     }
     "generic" {
         "copy" -3 W, [1 2 1], k::copy, "Copy a key";

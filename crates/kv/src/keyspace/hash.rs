@@ -1,4 +1,5 @@
-//! Hashes: the fields are in the value while they are small, else in an index of their own.
+//! Hashes and sets: the fields are in the value while they are small, else in an index of their own.
+//! A set is a hash whose values are empty.
 //!
 //! A small hash is written anew with each change, at most [`PACKED_MAX`] bytes. A larger one has a
 //! node with the form of a database: its fields are found, put, split and walked over by the same
@@ -62,7 +63,7 @@ impl Keyspace {
 
     /// The value of a field.
     pub fn field(&self, found: &Found, field: &[u8]) -> Option<Vec<u8>> {
-        if found.header.kind == kind::HASH_NODE {
+        if kind::has_node(found.header.kind) {
             return Some(self.value(&self.field_entry(found, field)?));
         }
         let bytes = self.value(found);
@@ -81,7 +82,7 @@ impl Keyspace {
 
     /// All fields of a hash.
     pub(crate) fn fields(&self, found: &Found) -> Fields {
-        if found.header.kind == kind::HASH_NODE {
+        if kind::has_node(found.header.kind) {
             let mut all = Vec::new();
             self.for_each_in(self.node_of(found), |field, entry| {
                 all.push((field.to_vec(), self.value(entry)));
@@ -94,7 +95,7 @@ impl Keyspace {
 
     /// One step of a walk over the fields; a small hash is walked over in one.
     pub(crate) fn scan_fields(&self, found: &Found, cursor: u64) -> (u64, Fields) {
-        if found.header.kind != kind::HASH_NODE {
+        if !kind::has_node(found.header.kind) {
             return (0, self.fields(found));
         }
         let mut entries = Vec::new();
@@ -103,7 +104,7 @@ impl Keyspace {
         (next, fields.collect())
     }
 
-    /// Sets fields of a hash, which is made if it is not there; how many of them are new.
+    /// Sets fields of a value that is, or is made, of the type `of`; how many of them are new.
     ///
     /// # Errors
     /// There is no space.
@@ -111,10 +112,10 @@ impl Keyspace {
         &mut self,
         db: u8,
         key: &[u8],
-        found: Option<&Found>,
+        (found, of): (Option<&Found>, u8),
         pairs: &[(&[u8], &[u8])],
     ) -> Result<u64, Full> {
-        if let Some(found) = found.filter(|found| found.header.kind == kind::HASH_NODE) {
+        if let Some(found) = found.filter(|found| kind::has_node(found.header.kind)) {
             let node = self.node_of(found);
             let before = self.heap.word(node + 8);
             for (field, value) in pairs {
@@ -130,7 +131,7 @@ impl Keyspace {
         let more: usize = pairs.iter().map(|(field, value)| field.len() + value.len() + 8).sum();
         if old_len + more > PACKED_MAX {
             // Not one by one into a list that is searched from its begin.
-            let node = self.put_indexed(db, key, &fields, expires)?;
+            let node = self.put_indexed(db, key, of + 1, &fields, expires)?;
             for (field, value) in pairs {
                 self.put_field(node, field, value)?;
             }
@@ -143,7 +144,7 @@ impl Keyspace {
             }
         }
         let added = (fields.len() - before) as u64;
-        self.put(db, key, kind::HASH, &pack(&fields), expires)?;
+        self.put(db, key, of, &pack(&fields), expires)?;
         Ok(added)
     }
 
@@ -153,7 +154,7 @@ impl Keyspace {
     /// There is no space: a small hash is written anew.
     pub fn remove_fields(&mut self, db: u8, key: &[u8], found: &Found, names: &[&[u8]]) -> Result<u64, Full> {
         let removed;
-        if found.header.kind == kind::HASH_NODE {
+        if kind::has_node(found.header.kind) {
             let node = self.node_of(found);
             let before = self.heap.word(node + 8);
             for name in names {
@@ -176,10 +177,32 @@ impl Keyspace {
             if fields.is_empty() {
                 self.unlink(db, key, found);
             } else if removed > 0 {
-                self.put(db, key, kind::HASH, &pack(&fields), found.header.expires)?;
+                self.put(db, key, found.header.kind, &pack(&fields), found.header.expires)?;
             }
         }
         Ok(removed)
+    }
+
+    /// Puts a set, in place of whatever is there.
+    ///
+    /// # Errors
+    /// There is no space.
+    pub fn put_set(&mut self, db: u8, key: &[u8], members: &[Vec<u8>]) -> Result<(), Full> {
+        let fields: Fields = members.iter().map(|member| (member.clone(), Vec::new())).collect();
+        let bytes: usize = members.iter().map(|member| member.len() + 8).sum();
+        if bytes > PACKED_MAX {
+            return self.put_indexed(db, key, kind::SET_NODE, &fields, None).map(|_| ());
+        }
+        self.put(db, key, kind::SET, &pack(&fields), None)
+    }
+
+    /// Some field of a value.
+    pub fn random_field(&self, found: &Found) -> Option<Vec<u8>> {
+        if kind::has_node(found.header.kind) {
+            return self.random_in(self.node_of(found));
+        }
+        let mut fields = self.fields(found);
+        if fields.is_empty() { None } else { Some(fields.swap_remove(fastrand::usize(..fields.len())).0) }
     }
 
     /// Copies a key, in place of whatever is there.
@@ -191,9 +214,9 @@ impl Keyspace {
             let elements = self.elements(found, 0, u64::MAX);
             return self.put_list(db, key, &elements, found.header.expires);
         }
-        if found.header.kind == kind::HASH_NODE {
+        if kind::has_node(found.header.kind) {
             let fields = self.fields(found);
-            self.put_indexed(db, key, &fields, found.header.expires)?;
+            self.put_indexed(db, key, found.header.kind, &fields, found.header.expires)?;
             return Ok(());
         }
         let value = self.value(found);
@@ -214,11 +237,12 @@ impl Keyspace {
         Ok(node)
     }
 
-    /// Puts a hash with an index and these fields; returns the index's place.
+    /// Puts a value of the type `of`, which has an index, with these fields; returns the index's place.
     fn put_indexed(
         &mut self,
         db: u8,
         key: &[u8],
+        of: u8,
         fields: &Fields,
         expires: Option<u64>,
     ) -> Result<u64, Full> {
@@ -226,7 +250,7 @@ impl Keyspace {
         for (field, value) in fields {
             self.put_field(node, field, value)?;
         }
-        self.put(db, key, kind::HASH_NODE, &node.to_le_bytes(), expires)?;
+        self.put(db, key, of, &node.to_le_bytes(), expires)?;
         Ok(node)
     }
 }

@@ -80,20 +80,25 @@ impl Keyspace {
 
     /// Some key that has not expired.
     pub fn random_key(&self, db: u8) -> Option<Vec<u8>> {
-        let buckets = self.buckets(database_at(db));
-        if self.is_empty(db) || buckets == 0 {
+        self.random_in(database_at(db))
+    }
+
+    /// Some key of the index at `base`.
+    pub(super) fn random_in(&self, base: u64) -> Option<Vec<u8>> {
+        let buckets = self.buckets(base);
+        if buckets == 0 || self.heap.word(base + 8) == 0 {
             return None;
         }
         let mut keys = Vec::new();
         for _ in 0..1000 {
-            self.keys_of_bucket(database_at(db), fastrand::u64(..buckets), &mut keys);
+            self.keys_of_bucket(base, fastrand::u64(..buckets), &mut keys);
             if !keys.is_empty() {
                 return Some(keys.swap_remove(fastrand::usize(..keys.len())).0);
             }
         }
         // Nearly empty, or nearly all expired.
         (0..buckets).find_map(|bucket| {
-            self.keys_of_bucket(database_at(db), bucket, &mut keys);
+            self.keys_of_bucket(base, bucket, &mut keys);
             keys.pop().map(|(key, _)| key)
         })
     }

@@ -11,6 +11,11 @@ fn numbers(from: u32, to: u32) -> String {
     all.join(" ")
 }
 
+fn long_numbers(from: u32, to: u32) -> String {
+    let all: Vec<String> = (from..to).map(|n| format!("{n}*400")).collect();
+    all.join(" ")
+}
+
 pub(crate) fn all() -> Vec<Script> {
     vec![
         Script {
@@ -122,6 +127,26 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["!tidy", "!tidy"]),
                 batch(&["!tidy", "SET h string"]),
                 batch(&["!tidy", "!tidy", "FLUSHALL"]),
+            ],
+        },
+        Script {
+            name: "sets",
+            units: 18,
+            before: vec![
+                batch(&["SADD s a b c", "SADD t c d"]),
+                vec![format!("SADD u {}", long_numbers(0, 40))],
+            ],
+            batches: vec![
+                batch(&["SADD s e", "SREM s a", "SMOVE s t b"]),
+                vec![format!("SADD v {}", long_numbers(0, 50))],
+                batch(&["SREM u 7777777*100", "SADD u new"]),
+                batch(&["SINTERSTORE w u v", "SUNIONSTORE x s t"]),
+                batch(&["SDIFFSTORE v v v", "COPY u y"]),
+                batch(&["SREM s c e", "SREM x b c d"]),
+                batch(&["DEL u"]),
+                batch(&["!tidy", "!tidy"]),
+                batch(&["FLUSHALL"]),
+                batch(&["!tidy", "!tidy", "!tidy"]),
             ],
         },
         Script {
