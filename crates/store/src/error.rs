@@ -23,6 +23,10 @@ pub enum Error {
     /// A member of a tier could not be opened or mapped.
     #[error(transparent)]
     Medium(#[from] MediumError),
+    /// A device that holds the blocks of a tier failed.
+    #[cfg(feature = "testing")]
+    #[error(transparent)]
+    Device(#[from] tiersmith_block::Error),
     /// Another process owns the home or the tier.
     #[error("{what} is in use by {owner}; stop that process or detach there first")]
     Owned {

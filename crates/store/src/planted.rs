@@ -81,6 +81,8 @@ pub enum Planted {
     PartOverMoved,
     /// A block that was admitted without its lane goes over a version that came meanwhile.
     AdmitUnasked,
+    /// What was written to a device of sectors is called durable before its sync.
+    DeviceNotSynced,
 }
 
 impl Planted {
@@ -124,6 +126,9 @@ impl Planted {
 
     /// Those that show between threads, on a medium that takes its time (`tests/apart.rs`).
     pub const APART: [Planted; 2] = [Planted::PartOverMoved, Planted::AdmitUnasked];
+
+    /// Those that show where blocks are on a device of sectors.
+    pub const ON_SECTORS: [Planted; 1] = [Planted::DeviceNotSynced];
 
     /// Those that one thread does not show, because it fences a moment later itself.
     pub const BETWEEN_THREADS: [Planted; 2] = [Planted::MapPageShownEarly, Planted::SizeShownEarly];

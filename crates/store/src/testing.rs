@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
 use crate::home::{Home, RealHome};
 use crate::ledger::map::Kept;
-use crate::medium::{Backing, Mapped, TAKES_TIME};
+use crate::medium::{Backing, Mapped, Medium, OnSectors, TAKES_TIME};
 use crate::plain::LentDir;
 use crate::plain::in_home::InHome;
 use crate::profile::{FileClass, Profile};
@@ -17,9 +17,38 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use tiersmith_block::Device;
 use tiersmith_pmem::Mapping;
 
-/// [`crate::attach()`] for a home and media that exist already, the simulated ones above all. `mappings`: the members of each tier.
+/// Opens the device that has the blocks of a member, at every attach.
+pub type OpenDevice = Arc<dyn Fn() -> Device + Send + Sync>;
+
+/// A member that exists already.
+#[derive(Clone)]
+pub struct TestMember {
+    /// Its metadata, and its blocks when they are not on a device.
+    pub mapping: Arc<Mapping>,
+    /// What has its blocks, as long as the mapping.
+    pub blocks: Option<OpenDevice>,
+}
+
+impl From<Arc<Mapping>> for TestMember {
+    fn from(mapping: Arc<Mapping>) -> Self {
+        Self { mapping, blocks: None }
+    }
+}
+
+impl TestMember {
+    fn backing(self, kind: Medium) -> Backing {
+        let mapped = Mapped::new(self.mapping, kind);
+        match self.blocks {
+            None => Backing::Mapped(mapped),
+            Some(open) => Backing::OnSectors(OnSectors::new(mapped, open())),
+        }
+    }
+}
+
+/// [`crate::attach()`] for a home and media that exist already, the simulated ones above all. `tiers`: each with its members.
 ///
 /// # Errors
 /// As [`crate::attach()`].
@@ -28,7 +57,7 @@ use tiersmith_pmem::Mapping;
 /// As [`crate::attach()`].
 pub fn attach_simulated(
     home: Arc<dyn Home>,
-    tiers: Vec<(TierSpec, Vec<Arc<Mapping>>)>,
+    tiers: Vec<(TierSpec, Vec<impl Into<TestMember>>)>,
     profile: &Profile,
     options: Options,
 ) -> Result<AttachedHome> {
@@ -37,19 +66,19 @@ pub fn attach_simulated(
 
 fn attach_in(
     home: Arc<dyn Home>,
-    tiers: Vec<(TierSpec, Vec<Arc<Mapping>>)>,
+    tiers: Vec<(TierSpec, Vec<impl Into<TestMember>>)>,
     lent_dir: &dyn Fn(&TierSpec) -> Option<Arc<dyn LentDir>>,
     profile: &Profile,
     options: Options,
 ) -> Result<AttachedHome> {
     let mapped = tiers
         .into_iter()
-        .map(|(spec, mappings)| {
-            let members = mappings
+        .map(|(spec, members): (TierSpec, Vec<_>)| {
+            let members = members
                 .into_iter()
                 .zip(&spec.members)
-                .map(|(mapping, path)| Member {
-                    medium: Backing::Mapped(Mapped::new(mapping, spec.medium)),
+                .map(|(member, path)| Member {
+                    medium: member.into().backing(spec.medium),
                     path: path.clone(),
                 })
                 .collect();
@@ -69,7 +98,7 @@ fn attach_in(
 pub fn attach_simulated_lending(
     home: Arc<dyn Home>,
     lent: Arc<dyn Home>,
-    tiers: Vec<(TierSpec, Vec<Arc<Mapping>>)>,
+    tiers: Vec<(TierSpec, Vec<impl Into<TestMember>>)>,
     profile: &Profile,
     options: Options,
 ) -> Result<AttachedHome> {
@@ -87,7 +116,7 @@ pub fn attach_simulated_lending(
 /// As [`crate::attach()`].
 pub fn attach_simulated_at(
     home: &Path,
-    tiers: Vec<(TierSpec, Vec<Arc<Mapping>>)>,
+    tiers: Vec<(TierSpec, Vec<impl Into<TestMember>>)>,
     profile: &Profile,
     options: Options,
 ) -> Result<AttachedHome> {

@@ -5,7 +5,7 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Run, Shape, explore_after_kill, script};
+use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, script};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tiersmith_store::Planted;
 
@@ -88,7 +88,7 @@ fn few_words() -> Vec<Op> {
 }
 
 /// Whether the suite notices the bug: a violation after some cut, or a run that fails by itself.
-fn caught(bug: Planted) -> Option<String> {
+fn caught(bug: Planted, tiers: Tiers) -> Option<String> {
     let files: &[(&'static str, usize)] =
         &[("a.db", 16384), ("b.big", 16384), ("r.redo", 0), ("w.redo", 4096)];
     let written = [everything(), few_words(), full_table(), full_of_maps()].map(|ops| (files.to_vec(), ops));
@@ -98,7 +98,7 @@ fn caught(bug: Planted) -> Option<String> {
     for (n, (files, ops)) in tries.enumerate().skip(first) {
         let lanes = if n == 1 { 1 } else { 2 };
         let units = if n == 3 { 4 } else { 5 };
-        let shape = Shape { units, max_units: units, redo_keep: 4096, lanes, ..Shape::default() };
+        let shape = Shape { tiers, units, max_units: units, redo_keep: 4096, lanes, ..Shape::default() };
         let found = catch_unwind(AssertUnwindSafe(|| {
             let run = Run::new(shape, &files, &ops, bug);
             let seed = n as u64 + 1;
@@ -123,10 +123,22 @@ fn caught(bug: Planted) -> Option<String> {
 
 #[test]
 fn the_crash_suite_catches_every_planted_bug() {
+    all_are_caught(&of_one_thread(), Tiers::One);
+}
+
+#[test]
+fn the_crash_suite_catches_every_planted_bug_with_the_blocks_on_a_device() {
+    all_are_caught(&[&Planted::ON_SECTORS[..], &of_one_thread()].concat(), Tiers::OnSectors);
+}
+
+fn of_one_thread() -> Vec<Planted> {
+    Planted::ALL.into_iter().filter(|bug| !Planted::BETWEEN_THREADS.contains(bug)).collect()
+}
+
+fn all_are_caught(bugs: &[Planted], tiers: Tiers) {
     let mut missed = Vec::new();
-    let bugs: Vec<_> = Planted::ALL.into_iter().filter(|b| !Planted::BETWEEN_THREADS.contains(b)).collect();
-    for &bug in &bugs {
-        match caught(bug) {
+    for &bug in bugs {
+        match caught(bug, tiers) {
             Some(how) => println!(
                 "{bug:?}: caught: {}",
                 how.lines().next().unwrap_or_default().chars().take(160).collect::<String>()

@@ -8,12 +8,11 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Shape, UNIT, pattern, read_all};
+use crash_support::{Media, Shape, Tiers, forget_claims, pattern, read_all};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use tiersmith_pmem::Mapping;
 use tiersmith_store::crash::{Budget, Recorder, explore_one_by_one};
 use tiersmith_store::{AttachedHome, OpenMode, Planted, testing};
 
@@ -89,16 +88,16 @@ fn action() -> impl Strategy<Value = Action> {
 struct World {
     shape: Shape,
     recorder: Recorder,
-    members: Vec<Arc<Mapping>>,
+    members: Vec<Media>,
     attached: Option<AttachedHome>,
 }
 
 impl World {
     fn new(shape: Shape) -> Self {
-        let spec = shape.spec();
-        let images = vec![vec![0; spec.size as usize]; shape.members];
-        let mut world = Self { shape, recorder: Recorder::new(), members: Vec::new(), attached: None };
-        world.power_on(images);
+        let recorder = Recorder::new();
+        let members = shape.blank(recorder.simulator());
+        let mut world = Self { shape, recorder, members, attached: None };
+        world.attach();
         for name in NAMES {
             drop(world.home().open(name, OpenMode::CREATE).unwrap());
         }
@@ -106,9 +105,7 @@ impl World {
     }
 
     fn power_on(&mut self, images: Vec<Vec<u8>>) {
-        let max = self.shape.spec().max_size;
-        self.members =
-            images.into_iter().map(|image| Arc::new(self.recorder.simulator().mapping(image, max))).collect();
+        self.members = self.shape.recorded(self.recorder.simulator(), images);
         self.attach();
     }
 
@@ -224,7 +221,7 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
             }
             Action::Restart => {
                 world.attached = None;
-                testing::forget_claims(&world.members, UNIT);
+                forget_claims(&world.members);
                 world.attach();
                 compare = true;
             }
@@ -234,7 +231,7 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
                     let plain = world.recorder.home().contents(Path::new(name)).unwrap();
                     prop_assert!(*plain == *bytes, "{name} after detach");
                 }
-                testing::forget_claims(&world.members, UNIT);
+                forget_claims(&world.members);
                 world.attach();
                 compare = true;
             }
@@ -268,6 +265,16 @@ proptest! {
     ) {
         // 5 units: less than half of what the files can hold.
         live(Shape { units: 5, max_units: 5, lanes, redo_keep, ..Shape::default() }, &actions)?;
+    }
+
+    #[test]
+    fn a_life_with_power_cuts_equals_the_model_with_the_blocks_on_a_device_of_sectors(
+        actions in prop::collection::vec(action(), 1..60),
+        lanes in prop_oneof![Just(1u32), Just(2), Just(8)],
+        redo_keep in prop_oneof![Just(0u64), Just(8192), Just(1 << 20)],
+    ) {
+        let tiers = Tiers::OnSectors;
+        live(Shape { tiers, units: 5, max_units: 6, lanes, redo_keep, ..Shape::default() }, &actions)?;
     }
 
     #[test]

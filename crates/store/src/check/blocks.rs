@@ -114,7 +114,7 @@ impl Reader<'_, '_> {
         let [mut space, mut home_space] = std::mem::take(&mut self.checker.space);
         let tier = self.checker.tier;
         let at = tier.spot(frame);
-        match tier.source(at.member).and_then(|s| s.view(at.offset, bytes as usize, &mut space)) {
+        match tier.source(at.member).and_then(|s| s.block(at.offset, bytes as usize, &mut space)) {
             Ok(block) => {
                 let (data, rest) = block.split_at(inside);
                 if tail && !all_zero(rest) {

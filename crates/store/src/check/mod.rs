@@ -214,11 +214,29 @@ pub fn check_images_with(
     options: &CheckOptions,
 ) -> CheckReport {
     let sources: Vec<&dyn Source> = images.iter().map(|image| image as &dyn Source).collect();
+    check_sources(&sources, home, options)
+}
+
+/// [`check_images`] of members whose blocks may be on devices of their own: the mapped bytes and those.
+#[cfg(feature = "testing")]
+#[must_use]
+pub fn check_images_apart(images: &[(&[u8], Option<&[u8]>)], home: Option<&dyn HomeView>) -> CheckReport {
+    let apart: Vec<_> =
+        images.iter().map(|(mapped, blocks)| source::Apart { mapped, blocks: *blocks }).collect();
+    let sources: Vec<&dyn Source> = apart.iter().map(|image| image as &dyn Source).collect();
+    check_sources(&sources, home, &CheckOptions::default())
+}
+
+fn check_sources(
+    sources: &[&dyn Source],
+    home: Option<&dyn HomeView>,
+    options: &CheckOptions,
+) -> CheckReport {
     let mut report = CheckReport::default();
     let refused = if sources.is_empty() {
         CheckError::NoMembers
     } else {
-        match superblock::open(&sources, options, &mut report) {
+        match superblock::open(sources, options, &mut report) {
             Ok(Opened::Nothing) => return report,
             Ok(Opened::Tier { layout, order }) => {
                 let sources = order.iter().filter_map(|n| sources.get(*n).copied()).collect();

@@ -258,7 +258,7 @@ impl Checker<'_> {
     fn block_hash(&self, frame: u64, len: usize) -> Option<u64> {
         let mut space = Vec::new();
         let spot = self.tier.spot(frame);
-        let bytes = self.tier.source(spot.member).ok()?.view(spot.offset, len, &mut space).ok()?;
+        let bytes = self.tier.source(spot.member).ok()?.block(spot.offset, len, &mut space).ok()?;
         Some(hash_bytes(bytes, self.tier.layout.seed))
     }
 

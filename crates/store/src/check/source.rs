@@ -26,6 +26,33 @@ pub(super) trait Source {
 
     /// `len` bytes from `at`. A source that has no memory to point into reads them into `space`.
     fn view<'a>(&'a self, at: u64, len: usize, space: &'a mut Vec<u8>) -> io::Result<&'a [u8]>;
+
+    /// The same of the bytes of a block, which may lie elsewhere.
+    fn block<'a>(&'a self, at: u64, len: usize, space: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+        self.view(at, len, space)
+    }
+}
+
+/// An image of a member whose blocks may be on a device of their own.
+#[cfg(feature = "testing")]
+pub(super) struct Apart<'i> {
+    pub(super) mapped: &'i [u8],
+    pub(super) blocks: Option<&'i [u8]>,
+}
+
+#[cfg(feature = "testing")]
+impl Source for Apart<'_> {
+    fn len(&self) -> u64 {
+        self.mapped.len() as u64
+    }
+
+    fn view<'a>(&'a self, at: u64, len: usize, space: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+        self.mapped.view(at, len, space)
+    }
+
+    fn block<'a>(&'a self, at: u64, len: usize, space: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+        self.blocks.as_ref().unwrap_or(&self.mapped).view(at, len, space)
+    }
 }
 
 impl Source for &[u8] {

@@ -14,12 +14,16 @@
 //! **Invariant**: a call that writes asserts that the caller holds the write latch of each frame it changes.
 //! **Deliberately absent**: which frame is free ([`crate::tier`]), and which block it holds.
 
+#[cfg(feature = "testing")]
+mod block;
 mod mapped;
 
 use crate::address::FRAME;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "testing")]
+pub(crate) use block::OnSectors;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use mapped::TAKES_TIME;
 pub(crate) use mapped::{InPlace, Mapped, Opening, PreparedWrite, Use, prepare_all, prepare_word};
@@ -173,13 +177,19 @@ pub(crate) trait BlockMedium {
 /// Frames that stay as they are.
 pub(crate) enum Pin<'a> {
     Mapped(InPlace<'a>),
+    /// The frames are kept, and their bytes are not in memory.
+    #[cfg(feature = "testing")]
+    Elsewhere(InPlace<'a>),
 }
 
 impl<'a> Pin<'a> {
     /// The bytes where they are, if the medium can show them: no copy is made.
     pub(crate) fn in_place(self) -> Option<InPlace<'a>> {
-        let Pin::Mapped(bytes) = self;
-        Some(bytes)
+        match self {
+            Pin::Mapped(bytes) => Some(bytes),
+            #[cfg(feature = "testing")]
+            Pin::Elsewhere(_) => None,
+        }
     }
 }
 
@@ -187,14 +197,19 @@ impl<'a> Pin<'a> {
 /// branch here, always the same for a tier.
 pub(crate) enum Backing {
     Mapped(Mapped),
+    #[cfg(feature = "testing")]
+    OnSectors(OnSectors),
 }
 
 impl Backing {
     /// The medium as one that can hold metadata.
     #[inline]
     pub(crate) fn mapped(&self) -> &Mapped {
-        let Backing::Mapped(medium) = self;
-        medium
+        match self {
+            Backing::Mapped(medium) => medium,
+            #[cfg(feature = "testing")]
+            Backing::OnSectors(medium) => &medium.meta,
+        }
     }
 }
 
@@ -207,6 +222,8 @@ macro_rules! of_any_kind {
                 fn $name(&self, $($arg: $type),*) $(-> $answer)? {
                     match self {
                         Backing::Mapped(medium) => medium.$name($($arg),*),
+                        #[cfg(feature = "testing")]
+                        Backing::OnSectors(medium) => medium.$name($($arg),*),
                     }
                 }
             )*

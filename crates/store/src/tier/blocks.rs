@@ -9,6 +9,7 @@ use super::{Few, Tier};
 use crate::address::{BlockSize, FRAME, Frame, WordAt};
 use crate::error::Result;
 use crate::medium::{Backing, BlockMedium, Pin, PreparedWrite, Ticket, Use, Written};
+use crate::planted::Planted;
 
 impl Tier {
     #[inline]
@@ -32,7 +33,7 @@ impl Tier {
 
     /// Reads metadata that may be unreadable: an error, where other reads would end the process.
     pub(crate) fn read_checked(&self, at: WordAt, into: &mut [u8]) -> Result<()> {
-        self.members[at.member()].medium.read_checked(at.offset(), into)
+        self.words(at.member()).read_checked(at.offset(), into)
     }
 
     /// The same for one word.
@@ -76,7 +77,7 @@ impl Tier {
     /// What the ticket stands for is durable on return, or with that fence.
     #[inline]
     pub(crate) fn wait_apart(&self, frame: Frame, ticket: Ticket) -> Result<()> {
-        if ticket == Ticket::NEXT_FENCE {
+        if ticket == Ticket::NEXT_FENCE || self.planted.is(Planted::DeviceNotSynced) {
             return Ok(());
         }
         self.medium_of(frame).0.wait(ticket)
@@ -131,8 +132,11 @@ impl Tier {
     /// What can be found out of a block's write before its lane is locked, where the medium can tell.
     #[inline]
     pub(crate) fn prepare_block(&self, frame: Frame, inner: usize, len: usize) -> Option<PreparedWrite<'_>> {
-        let (Backing::Mapped(medium), at) = self.medium_of(frame);
-        Some(medium.prepare_write(at + inner as u64, len))
+        match self.medium_of(frame) {
+            (Backing::Mapped(medium), at) => Some(medium.prepare_write(at + inner as u64, len)),
+            #[cfg(feature = "testing")]
+            (Backing::OnSectors(_), _) => None,
+        }
     }
 
     /// Looks at a piece that is about to be filled ([`BlockMedium::prepare`]).

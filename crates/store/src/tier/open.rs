@@ -109,7 +109,7 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
             .iter()
             .map(|at| {
                 let mut bytes = [0; SUPERBLOCK];
-                match medium.read_checked(*at, &mut bytes) {
+                match medium.mapped().read_checked(*at, &mut bytes) {
                     Ok(()) => (bytes, Superblock::decode(&bytes)),
                     Err(e) => {
                         let why = e.to_string();
@@ -373,7 +373,7 @@ fn newest_last(member: &Member) -> [u64; 2] {
     let [first, second] = COPY_AT;
     let [a, b] = COPY_AT.map(|at| {
         let mut bytes = [0; SUPERBLOCK];
-        member.medium.read_checked(at, &mut bytes).ok()?;
+        member.medium.mapped().read_checked(at, &mut bytes).ok()?;
         Superblock::decode(&bytes).ok().map(|sb| sb.seq)
     });
     // A copy that is not whole is older than any.

@@ -2,7 +2,6 @@
 
 use super::{Run, count};
 use std::sync::Arc;
-use tiersmith_pmem::Mapping;
 use tiersmith_pmem::sim::Event;
 use tiersmith_store::Planted;
 use tiersmith_store::crash::{Budget, Recorder, Report, explore};
@@ -13,12 +12,7 @@ pub fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Re
     let total = std::sync::Mutex::new(None::<Report>);
     let report = explore(&run.recording(), &outer, |found| {
         let recorder = Recorder::resume_with(found.home, found.lent);
-        let spec = run.shape.spec();
-        let members: Vec<Arc<Mapping>> = found
-            .tiers
-            .iter()
-            .map(|image| Arc::new(recorder.simulator().mapping(image.clone(), spec.max_size)))
-            .collect();
+        let members = run.shape.recorded(recorder.simulator(), found.tiers.to_vec());
         recorder.rebase();
         let attached = run
             .shape
@@ -27,11 +21,7 @@ pub fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Re
         drop(attached);
         let budget = Budget { images_per_cut: second, seed, threads: 2, stop_after: 1 };
         let inner = explore(&recorder.recording(), &budget, |again| {
-            let members = again
-                .tiers
-                .iter()
-                .map(|i| Arc::new(Mapping::in_memory(i, spec.max_size)))
-                .collect::<Vec<_>>();
+            let members = run.shape.found(again.tiers);
             let deep = again.id.tier.is_multiple_of(8);
             let (home, lent) = (Arc::new(again.home), Arc::new(again.lent));
             run.check_opened(&home, &lent, members, found.acked, deep, Planted::None)
@@ -87,9 +77,7 @@ pub fn explore_after_kill(run: &Run, images_per_cut: usize, seed: u64, planted: 
         let mut images = Vec::new();
         media.image_into(&media.everything(), &mut images);
         let recorder = Recorder::resume_with(home.killed().home(), lent.killed().home());
-        let max = run.shape.spec().max_size;
-        let members: Vec<Arc<Mapping>> =
-            images.into_iter().map(|image| Arc::new(recorder.simulator().mapping(image, max))).collect();
+        let members = run.shape.recorded(recorder.simulator(), images);
         recorder.simulator().rebase();
         match run.shape.attach_lending(recorder.home(), recorder.lent(), members, planted) {
             Ok(attached) => drop(attached),
@@ -97,8 +85,7 @@ pub fn explore_after_kill(run: &Run, images_per_cut: usize, seed: u64, planted: 
         }
         let budget = Budget { images_per_cut, seed, threads: 2, stop_after: 1 };
         let report = explore(&recorder.recording(), &budget, |again| {
-            let members =
-                again.tiers.iter().map(|i| Arc::new(Mapping::in_memory(i, max))).collect::<Vec<_>>();
+            let members = run.shape.found(again.tiers);
             let (home, lent) = (Arc::new(again.home), Arc::new(again.lent));
             run.check_opened(&home, &lent, members, acked, again.id.tier == 0, planted)
                 .map_err(|e| format!("killed before trace event {cut}, then: {e}"))

@@ -19,7 +19,6 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use tiersmith_pmem::Mapping;
 use tiersmith_pmem::sim::Event;
 use tiersmith_store::crash::{Budget, CutState, Recorder, Recording, Report, explore};
 use tiersmith_store::{AttachedHome, FileClass, OpenMode, Planted};
@@ -66,10 +65,7 @@ impl Pair {
             start.names.insert(name, id);
             start.bytes.insert(id, Arc::new(bytes));
         }
-        let spec = shape.spec();
-        let members: Vec<Arc<Mapping>> = (0..shape.mappings())
-            .map(|_| Arc::new(recorder.simulator().mapping(vec![0; spec.size as usize], spec.max_size)))
-            .collect();
+        let members = shape.blank(recorder.simulator());
         let home = shape
             .attach_lending(recorder.home(), recorder.lent(), members, planted)
             .expect("a first attach works");
@@ -114,9 +110,7 @@ impl Pair {
     }
 
     fn check(&self, found: CutState<'_>, planted: Planted) -> Result<(), String> {
-        let max = self.shape.spec().max_size;
-        let members: Vec<Arc<Mapping>> =
-            found.tiers.iter().map(|image| Arc::new(Mapping::in_memory(image, max))).collect();
+        let members = self.shape.found(found.tiers);
         let (home, lent) = (Arc::new(found.home), Arc::new(found.lent));
         let attached = self
             .shape

@@ -18,8 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use tiersmith_pmem::Mapping;
-use tiersmith_store::check::{AnyHome, check_images};
+use tiersmith_store::check::{AnyHome, check_images_apart};
 use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
 use tiersmith_store::home::sim::{Door, SimOptions};
 use tiersmith_store::home::{Home, SimHome};
@@ -33,7 +32,7 @@ pub use {
     beside::Pair,
     plain::explore_plain,
     script::script,
-    shape::{Shape, Tiers, UNIT},
+    shape::{Media, Shape, Tiers, UNIT},
 };
 
 /// One step of a script. Offsets and lengths are bytes; `fill` makes contents that differ by operation and place.
@@ -238,10 +237,7 @@ impl Run {
             start.names.insert(name, id);
             start.bytes.insert(id, Arc::new(bytes));
         }
-        let spec = shape.spec();
-        let members: Vec<Arc<Mapping>> = (0..shape.mappings())
-            .map(|_| Arc::new(recorder.simulator().mapping(vec![0; spec.size as usize], spec.max_size)))
-            .collect();
+        let members = shape.blank(recorder.simulator());
         let mut attached = None;
         if !matches!(ops.first(), Some(Op::Attach)) {
             attached = Some(
@@ -272,7 +268,7 @@ impl Run {
         op: &Op,
         attached: &mut Option<AttachedHome>,
         held: &mut Held,
-        members: &[Arc<Mapping>],
+        members: &[Media],
         planted: Planted,
     ) {
         // Mappings of the same bytes: claims and views of the last attach are gone, as after a restart.
@@ -288,13 +284,13 @@ impl Run {
             }
             Op::Reopen => {
                 *attached = None;
-                testing::forget_claims(members, UNIT);
+                forget_claims(members);
                 *attached = Some(again());
                 return;
             }
             Op::Detach => {
                 attached.take().expect("attached").detach().expect("detach works");
-                testing::forget_claims(members, UNIT);
+                forget_claims(members);
                 return;
             }
             _ => {}
@@ -334,11 +330,7 @@ impl Run {
 
     /// What is found after a cut.
     pub fn check(&self, found: CutState<'_>, planted: Planted) -> Result<(), String> {
-        let members: Vec<Arc<Mapping>> = found
-            .tiers
-            .iter()
-            .map(|image| Arc::new(Mapping::in_memory(image, self.shape.spec().max_size)))
-            .collect();
+        let members = self.shape.found(found.tiers);
         self.check_door(&found.home, found.acked)?;
         let (home, lent) = (Arc::new(found.home), Arc::new(found.lent));
         self.check_opened(&home, &lent, members, found.acked, found.id.tier.is_multiple_of(8), planted)
@@ -370,7 +362,7 @@ impl Run {
         &self,
         home: &Arc<SimHome>,
         lent: &Arc<SimHome>,
-        members: Vec<Arc<Mapping>>,
+        members: Vec<Media>,
         acked: usize,
         deep: bool,
         planted: Planted,
@@ -721,18 +713,17 @@ fn only_lent_files_have_plain_ones(attached: &AttachedHome, lent: &SimHome) -> R
     }
 }
 
+/// What the end of a process does.
+pub fn forget_claims(members: &[Media]) {
+    let mappings: Vec<_> = members.iter().map(|member| member.mapping.clone()).collect();
+    testing::forget_claims(&mappings, UNIT);
+}
+
 /// The second reader's opinion of what recovery left.
-fn offline_check(members: &[Arc<Mapping>], home: &SimHome) -> Result<(), String> {
-    let images: Vec<Vec<u8>> = members
-        .iter()
-        .map(|m| {
-            let mut image = vec![0; m.len() as usize];
-            m.read(0, &mut image);
-            image
-        })
-        .collect();
-    let images: Vec<&[u8]> = images.iter().map(|i| &i[..]).collect();
-    let report = check_images(&images, Some(&AnyHome(home)));
+fn offline_check(members: &[Media], home: &SimHome) -> Result<(), String> {
+    let images: Vec<(Vec<u8>, Option<Vec<u8>>)> = members.iter().map(Media::images).collect();
+    let images: Vec<_> = images.iter().map(|(mapped, blocks)| (&mapped[..], blocks.as_deref())).collect();
+    let report = check_images_apart(&images, Some(&AnyHome(home)));
     if report.is_sound() { Ok(()) } else { Err(format!("the offline check found: {report}")) }
 }
 

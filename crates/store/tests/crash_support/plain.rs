@@ -5,7 +5,6 @@
 use super::{Op, Run, count, difference};
 use std::path::Path;
 use std::sync::Arc;
-use tiersmith_pmem::Mapping;
 use tiersmith_store::Planted;
 use tiersmith_store::crash::{Budget, CutState, Report, explore};
 use tiersmith_store::home::sim::{Door, SimOptions};
@@ -42,8 +41,7 @@ impl Run {
                 return Err(format!("{name} of the plain home: {}", difference(expected, &plain)));
             }
         }
-        let max = self.shape.spec().max_size;
-        let members = found.tiers.iter().map(|image| Arc::new(Mapping::in_memory(image, max))).collect();
+        let members = self.shape.found(found.tiers);
         let another = SimHome::new(None);
         another.set_options(SimOptions { directory_ino: 77, ..SimOptions::default() });
         let lent = Arc::new(SimHome::new(None));

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
+use tiersmith_block::Device;
 use tiersmith_pmem::Mapping;
+use tiersmith_pmem::sim::{self, Simulator};
 use tiersmith_store::home::SimHome;
+use tiersmith_store::testing::TestMember;
 use tiersmith_store::{AttachedHome, Medium, Options, Planted, Profile, TierSpec, testing};
 
 /// Files by name ending: `.redo` (those that begin with `w` may be lent), `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
@@ -51,7 +54,43 @@ pub enum Tiers {
     RedoBesideData,
     /// One that loses what it holds with the power: clean copies only, and all files pass or are written through.
     Volatile,
+    /// One whose metadata is mapped and whose blocks are on a device of sectors.
+    OnSectors,
 }
+
+/// A member: mapped memory, and a device where its blocks are not in that.
+#[derive(Clone)]
+pub struct Media {
+    pub mapping: Arc<Mapping>,
+    pub device: Option<sim::Device>,
+}
+
+impl From<Media> for TestMember {
+    fn from(media: Media) -> Self {
+        let Media { mapping, device } = media;
+        let open = |device: sim::Device| -> Arc<dyn Fn() -> Device + Send + Sync> {
+            Arc::new(move || Device::simulated(device.clone()))
+        };
+        Self { mapping, blocks: device.map(open) }
+    }
+}
+
+impl Media {
+    /// The bytes of the mapping, and those of the device.
+    pub fn images(&self) -> (Vec<u8>, Option<Vec<u8>>) {
+        let mut mapped = vec![0; self.mapping.len() as usize];
+        self.mapping.read(0, &mut mapped);
+        let blocks = self.device.as_ref().map(|device| {
+            let mut bytes = vec![0; device.len() as usize];
+            device.read(0, &mut bytes).expect("no read is to fail");
+            bytes
+        });
+        (mapped, blocks)
+    }
+}
+
+/// Of the device that has the blocks.
+const SECTOR: usize = 512;
 
 /// The shape of the tier, or of each.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +148,7 @@ impl Shape {
     fn specs(&self) -> Vec<TierSpec> {
         let one = self.spec();
         match self.tiers {
-            Tiers::One => vec![one],
+            Tiers::One | Tiers::OnSectors => vec![one],
             Tiers::Volatile => vec![TierSpec { medium: Medium::Volatile, ..one }],
             Tiers::RedoBesideData => {
                 let members = (0..self.members).map(|n| PathBuf::from(format!("/redo{n}"))).collect();
@@ -119,9 +158,42 @@ impl Shape {
         }
     }
 
-    /// The members of all tiers together.
-    pub fn mappings(&self) -> usize {
-        self.specs().len() * self.members
+    /// New members of all tiers together, of the recorded machine.
+    pub fn blank(&self, machine: &Simulator) -> Vec<Media> {
+        let each = if self.tiers == Tiers::OnSectors { 2 } else { 1 };
+        let count = self.specs().len() * self.members * each;
+        self.recorded(machine, vec![vec![0; self.spec().size as usize]; count])
+    }
+
+    /// Members of the recorded machine with these contents.
+    pub fn recorded(&self, machine: &Simulator, images: Vec<Vec<u8>>) -> Vec<Media> {
+        let max = self.spec().max_size;
+        let mapping = |image| Arc::new(machine.mapping(image, max));
+        self.each(images, mapping, |image| machine.device(image, SECTOR))
+    }
+
+    /// Members as they are found after a cut.
+    pub fn found(&self, images: &[Vec<u8>]) -> Vec<Media> {
+        let max = self.spec().max_size;
+        let mapping = |image: &Vec<u8>| Arc::new(Mapping::in_memory(image, max));
+        self.each(images, mapping, |image| Simulator::new().device(image.clone(), SECTOR))
+    }
+
+    /// A member of each image, or of two: its mapping's and its device's.
+    fn each<I>(
+        &self,
+        images: impl IntoIterator<Item = I>,
+        mapping: impl Fn(I) -> Arc<Mapping>,
+        device: impl Fn(I) -> sim::Device,
+    ) -> Vec<Media> {
+        let (mut images, mut members) = (images.into_iter(), Vec::new());
+        while let Some(image) = images.next() {
+            let mapping = mapping(image);
+            let has_device = self.tiers == Tiers::OnSectors;
+            let device = if has_device { images.next().map(&device) } else { None };
+            members.push(Media { mapping, device });
+        }
+        members
     }
 
     fn options(&self, planted: Planted) -> Options {
@@ -139,7 +211,7 @@ impl Shape {
     pub fn attach(
         &self,
         home: Arc<SimHome>,
-        members: Vec<Arc<Mapping>>,
+        members: Vec<Media>,
         planted: Planted,
     ) -> tiersmith_store::Result<AttachedHome> {
         self.attach_with(home, None, members, planted, 7)
@@ -150,7 +222,7 @@ impl Shape {
         &self,
         home: Arc<SimHome>,
         lent: Arc<SimHome>,
-        members: Vec<Arc<Mapping>>,
+        members: Vec<Media>,
         planted: Planted,
     ) -> tiersmith_store::Result<AttachedHome> {
         self.attach_with(home, Some(lent), members, planted, 7)
@@ -161,7 +233,7 @@ impl Shape {
         &self,
         home: Arc<SimHome>,
         lent: Option<Arc<SimHome>>,
-        members: Vec<Arc<Mapping>>,
+        members: Vec<Media>,
         planted: Planted,
         seed: u64,
     ) -> tiersmith_store::Result<AttachedHome> {
