@@ -1,11 +1,14 @@
 //! What the daemon gives up, so that whoever takes it over through a bug gains less.
 //!
 //! - Before its first thread ([`drop_capabilities`]): the capabilities it has no use for, in every set
-//!   and in the bounding set. They are a thread's own, and inherited.
-//! - When the mount is up ([`confine`]): new privileges, core dumps and debuggers, and the calls it
-//!   has no use for ([`DENIED`]). The filter is laid on all threads at once.
+//!   and in the bounding set, and new privileges. They are a thread's own, and inherited.
+//! - When the mount is up ([`confine`]): core dumps and debuggers, and the calls it has no use for
+//!   ([`DENIED`], and [`RINGS`] where the mount has none). The filter is laid on all threads at once.
 //!
 //! A denied call fails with EPERM and ends nothing. Of sockets only local ones are left.
+//!
+//! What is left is much all the same: with its capabilities the daemon can read and write every file.
+//! A mount over io_uring keeps that interface, which has operations of its own for sockets.
 //!
 //! Without root there is nothing to give up: the daemon has its user's rights, and `fusermount3`,
 //! which gains root's to mount and unmount, is what no-new-privileges would stop.
@@ -19,6 +22,7 @@ use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    sock_filter,
 };
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +97,10 @@ const DENIED: [libc::c_long; 42] = [
     libc::SYS_seccomp,
 ];
 
+/// Calls through which others can be made past the filter. A mount over io_uring makes them.
+const RINGS: [libc::c_long; 3] =
+    [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+
 /// What holds for the daemon, for `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confined {
@@ -133,7 +141,8 @@ impl fmt::Display for Confined {
     }
 }
 
-/// Gives up the capabilities that are not needed; of this thread, and those it starts.
+/// Gives up the capabilities that are not needed, and the way to new ones; of this thread, and those
+/// it starts.
 pub(super) fn drop_capabilities() {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -154,21 +163,21 @@ pub(super) fn drop_capabilities() {
         };
         rustix::thread::set_capabilities(None, sets)
     });
+    let dropped = rustix::thread::set_no_new_privs(true).and(dropped);
     if let Err(e) = dropped {
         log::warn!("the daemon keeps capabilities it has no use for: {e}");
     }
 }
 
-/// Gives up the rest, of all threads, and says what holds now.
-pub(super) fn confine() -> Confined {
+/// Gives up the rest, of all threads, and says what holds now. `rings`: the mount is over io_uring.
+pub(super) fn confine(rings: bool) -> Confined {
     if !rustix::process::geteuid().is_root() {
         let why = "not root: it has its user's rights, and unmounts with fusermount3";
         return Confined { why_not: Some(why.into()), ..Confined::default() };
     }
     let not_dumpable = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok();
-    let denied =
-        filter().and_then(|filter| seccompiler::apply_filter_all_threads(&filter).map_err(|e| e.to_string()));
-    // The filter brings this with it, for all threads.
+    let denied = filter(rings)
+        .and_then(|filter| seccompiler::apply_filter_all_threads(&filter).map_err(|e| e.to_string()));
     let no_new_privileges = rustix::thread::no_new_privs().unwrap_or(false);
     let left = rustix::thread::capabilities(None).map(|sets| sets.permitted);
     Confined {
@@ -184,7 +193,7 @@ fn names(set: CapabilitySet) -> Vec<String> {
     set.iter_names().map(|(name, _)| name.to_lowercase()).collect()
 }
 
-fn filter() -> Result<BpfProgram, String> {
+fn filter(rings: bool) -> Result<BpfProgram, String> {
     let unless = |argument, value: libc::c_int| -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
         let value = u64::from(value.unsigned_abs());
         let other = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value)?;
@@ -194,13 +203,33 @@ fn filter() -> Result<BpfProgram, String> {
         let mut rules: std::collections::BTreeMap<_, _> =
             DENIED.iter().map(|call| (*call, Vec::new())).collect();
         // A thread's own umask, and nothing else.
+        if !rings {
+            rules.extend(RINGS.map(|call| (call, Vec::new())));
+        }
         let _ = rules.insert(libc::SYS_unshare, unless(0, libc::CLONE_FS)?);
         let _ = rules.insert(libc::SYS_socket, unless(0, libc::AF_UNIX)?);
         let denied = SeccompAction::Errno(libc::EPERM.unsigned_abs());
         let machine = std::env::consts::ARCH.try_into()?;
         SeccompFilter::new(rules, SeccompAction::Allow, denied, machine)?.try_into()
     };
-    made().map_err(|e| e.to_string())
+    let made: BpfProgram = made().map_err(|e| e.to_string())?;
+    Ok(without_second_numbers().into_iter().chain(made).collect())
+}
+
+/// Instructions that deny each call by its other number. On x86-64 a kernel may have the interface
+/// x32: the same calls, under numbers with a bit set of which a list of calls knows nothing.
+fn without_second_numbers() -> Vec<sock_filter> {
+    const X32: u32 = 0x4000_0000;
+    if !cfg!(target_arch = "x86_64") {
+        return Vec::new();
+    }
+    let instruction = |code: u32, jt, k| sock_filter { code: code as u16, jt, jf: 0, k };
+    vec![
+        // The number of the call is the first field.
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        sock_filter { jf: 1, ..instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, X32) },
+        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),
+    ]
 }
 
 #[cfg(test)]
@@ -212,7 +241,7 @@ mod tests {
     fn the_filter_denies_what_it_says_and_leaves_the_rest() {
         // A thread's filter ends with it.
         std::thread::spawn(|| {
-            seccompiler::apply_filter(&filter().unwrap()).unwrap();
+            seccompiler::apply_filter(&filter(false).unwrap()).unwrap();
             let refused = std::process::Command::new("/bin/true").status().unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
             let refused = std::net::UdpSocket::bind("127.0.0.1:0").unwrap_err();
@@ -222,5 +251,72 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_starts_before_the_filter_gains_no_privileges_either() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: what a daemon of root gives up, because this is not root");
+            return;
+        }
+        let begin = || {
+            drop_capabilities();
+            let status = || std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            std::thread::spawn(status).join().unwrap()
+        };
+        let status = std::thread::spawn(begin).join().unwrap();
+        assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+    }
+
+    /// What a filter says to a call: its instructions, as the kernel would take them.
+    fn said(program: &[sock_filter], call: i64, argument: u32) -> u32 {
+        let (load, and, jump) = (libc::BPF_LD | libc::BPF_W, libc::BPF_ALU | libc::BPF_AND, libc::BPF_JMP);
+        let (mut at, mut held) = (0, 0);
+        loop {
+            let now = &program[at];
+            at += 1;
+            let to = |is_so: bool| usize::from(if is_so { now.jt } else { now.jf });
+            match u32::from(now.code) {
+                code if code == load | libc::BPF_ABS => {
+                    held = match now.k {
+                        0 => call as u32,
+                        // The audit's number of a machine of 64 bits, little-endian.
+                        4 if cfg!(target_arch = "x86_64") => 0xc000_003e,
+                        4 => 0xc000_00b7,
+                        16 => argument,
+                        _ => 0,
+                    }
+                }
+                code if code == and => held &= now.k,
+                code if code == jump | libc::BPF_JA => at += now.k as usize,
+                code if code == jump | libc::BPF_JEQ => at += to(held == now.k),
+                code if code == jump | libc::BPF_JGE => at += to(held >= now.k),
+                code if code == jump | libc::BPF_JGT => at += to(held > now.k),
+                code if code == libc::BPF_RET => return now.k,
+                code => panic!("an instruction {code:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn no_second_number_and_no_ring_leads_past_the_filter() {
+        const DENY: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+        let (without, with) = (filter(false).unwrap(), filter(true).unwrap());
+        for call in DENIED {
+            assert_eq!(said(&without, call, 0), DENY, "{call}");
+            assert_eq!(said(&with, call, 0), DENY, "{call}");
+        }
+        for call in RINGS {
+            assert_eq!(said(&without, call, 0), DENY, "{call}");
+            assert_eq!(said(&with, call, 0), libc::SECCOMP_RET_ALLOW, "{call}");
+        }
+        for call in [libc::SYS_openat, libc::SYS_write, libc::SYS_mount] {
+            assert_eq!(said(&without, call, 0), libc::SECCOMP_RET_ALLOW, "{call}");
+            if cfg!(target_arch = "x86_64") {
+                assert_eq!(said(&without, call | 0x4000_0000, 0), DENY, "{call}");
+            }
+        }
+        assert_eq!(said(&without, libc::SYS_socket, libc::AF_INET as u32), DENY);
+        assert_eq!(said(&without, libc::SYS_socket, libc::AF_UNIX as u32), libc::SECCOMP_RET_ALLOW);
     }
 }

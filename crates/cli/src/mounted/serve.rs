@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tiersmith_mount::{Mounted, Reporter};
+use tiersmith_mount::{Mounted, Reporter, Transport};
 use tiersmith_store::{AttachedHome, Medium, SigbusWatch, Stats, TierSpec, attachment};
 
 use super::answer::{self, LOOK_EVERY, Order, Shared};
@@ -231,7 +231,7 @@ fn mount(
     plan.remarks.extend(OutsideHome::of_attached(&home, &place.aside()).lines());
     let mounted = mount_at(&place, home.clone(), &plan.at, &plan.mount)?;
     let door = door(&mounted, plan);
-    let confined = confine();
+    let confined = confine(mounted.report().transport == Transport::Uring);
     let reporter = Arc::new(Mutex::new(mounted.reporter()));
     let known = Known {
         home: place.path().into(),
