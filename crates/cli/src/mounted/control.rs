@@ -10,15 +10,17 @@
 //! **Deliberately absent**: what the requests do (`answer.rs`).
 
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tiersmith_awr::Snapshot;
-use tiersmith_dir::Kind;
+use tiersmith_dir::{Found, Kind};
 
 use super::live::Live;
 use super::place::Place;
@@ -344,12 +346,16 @@ fn connect_to(path: &Path) -> std::io::Result<UnixStream> {
 
 fn connect(place: &Place) -> Result<Option<UnixStream>> {
     let cannot = |source| Error::Io { what: "ask the daemon at", path: place.control(), source };
-    // A pipe or a file there is nobody's socket; a link is not followed.
-    if !has_socket(place) {
-        return Ok(None);
-    }
-    // The path leads through the open directory: a socket's may have a hundred bytes, a home's more.
-    let stream = match connect_to(&place.dir().through(place.control_name())) {
+    // A pipe or a file there is nobody's socket; a link is not followed, to another home's daemon
+    // for one. So the socket itself is held, and connected to by the kernel's name of it, which is
+    // short besides: a socket's path may have a hundred bytes, a home's more.
+    let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let socket = match rustix::fs::openat(place.dir(), place.control_name(), handle, Mode::empty()) {
+        Ok(socket) if Found::of(&socket).map_err(cannot)?.kind == Kind::Socket => socket,
+        Ok(_) | Err(Errno::NOENT) => return Ok(None),
+        Err(e) => return Err(cannot(e.into())),
+    };
+    let stream = match connect_to(Path::new(&format!("/proc/self/fd/{}", socket.as_raw_fd()))) {
         Ok(stream) => stream,
         Err(e) if e.kind() == ErrorKind::WouldBlock => return Err(silent(place, None)),
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
@@ -526,6 +532,40 @@ mod tests {
     }
 
     #[test]
+    fn a_link_that_is_put_in_the_sockets_place_leads_no_command_to_another_daemon() {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let dir = tempfile::tempdir().unwrap();
+        let (home, others) = (dir.path().join("db"), dir.path().join("others"));
+        std::fs::create_dir(&home).unwrap();
+        let place = Place::find(&home).unwrap();
+        let socket = dir.path().join(place.control_name());
+        let ours = UnixListener::bind(&socket).unwrap();
+        let other = UnixListener::bind(&others).unwrap();
+        other.set_nonblocking(true).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&others, &link).unwrap();
+        drop(std::thread::spawn(move || while ours.accept().is_ok() {}));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let swap = || {
+                while !stop.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &socket, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+            };
+            let _ = scope.spawn(swap);
+            let began = Instant::now();
+            let mut asked = false;
+            while !asked && began.elapsed() < Duration::from_secs(3) {
+                let _ = connect(&place);
+                asked = other.accept().is_ok();
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(!asked, "another home's daemon was asked");
+        });
+    }
+
+    #[test]
     fn an_answer_that_comes_byte_by_byte_is_not_waited_for() {
         let mut ours = other_side(|mut theirs| {
             let _ = theirs.write_all(&REPLY_MAX.to_le_bytes());
@@ -536,7 +576,7 @@ mod tests {
         let until = Instant::now() + Duration::from_millis(200);
         let mut from = Patient { stream: &mut ours, silence: ANSWER, until };
         let error = receive::<Reply>(&mut from, REPLY_MAX);
-        assert_eq!(error.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(is_timeout(&error.unwrap_err()));
     }
 
     /// A stream whose other side does this.
