@@ -7,16 +7,13 @@
 //! | field | meaning |
 //! |---|---|
 //! | `kind` | always `tiersmith snapshot`, so that other JSON is told apart |
-//! | `format` | the lowest of 1, 2 and 3 that has a place for what is in it. A program refuses a format it does not know |
+//! | `format` | 1. A program refuses a format it does not know |
 //! | `xxh3` | XXH3 (64 bits, sixteen hexadecimal digits) of the bytes of the body as they stand in the file |
 //! | `snapshot` | the body: the fields of [`Snapshot`], times in nanoseconds, sizes in bytes |
 //!
 //! Invariant: a text in which one byte was changed or the end is missing is refused, with the place and what
-//! to do; no text makes the reader panic. A changed field of the body means a new format number.
-//!
-//! Format 2 adds to the body: `missing`, `resets`, `statements`, `files`, `sampling`, and to the host `boot`, `queue`, `pressure`; each may be
-//! left out. Format 3 adds to the host's disks: `flushes`, `flush_ms`; each may be left out. What was written as an earlier format reads as
-//! before, and what needs no more is still written as one. For a few builds flushes were written as format 2: that is read too.
+//! to do; no text makes the reader panic. Once format 1 is released, a changed field of the body means
+//! a new format number.
 //!
 //! Deliberately absent: compression, and reading formats of other programs.
 
@@ -26,11 +23,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result, Snapshot};
 
-/// The newest format this program writes and reads.
-pub const FORMAT: u32 = 3;
-
-/// What flushes of disks, which need format 3, may be read as.
-const FLUSHES_AS: u32 = 2;
+/// The format this program writes and reads.
+pub const FORMAT: u32 = 1;
 
 const KIND: &str = "tiersmith snapshot";
 
@@ -52,7 +46,7 @@ impl Snapshot {
         let xxh3 = checksum(&body);
         let snapshot: &RawValue =
             serde_json::from_str(&body).expect("BUG: what was written as JSON reads as JSON");
-        let file = File { kind: KIND, format: u64::from(self.format()), xxh3: &xxh3, snapshot };
+        let file = File { kind: KIND, format: u64::from(FORMAT), xxh3: &xxh3, snapshot };
         let mut text =
             serde_json::to_string(&file).expect("BUG: four fields of text and numbers write as JSON");
         text.push('\n');
@@ -62,7 +56,7 @@ impl Snapshot {
     /// Reads the text form. `place` says in errors where the text came from.
     ///
     /// # Errors
-    /// If the text is not a snapshot, is of a later format, or is damaged.
+    /// If the text is not a snapshot, is of another format, or is damaged.
     pub fn from_json(text: &str, place: &str) -> Result<Snapshot> {
         let foreign = |reason: String| Error::Foreign { place: place.to_owned(), reason };
         let damaged = |reason: String| Error::Damaged { place: place.to_owned(), reason };
@@ -73,11 +67,8 @@ impl Snapshot {
         if file.kind != KIND {
             return Err(foreign(format!("its kind is `{}`, not `{KIND}`", file.kind.escape_default())));
         }
-        if file.format > u64::from(FORMAT) {
+        if file.format != u64::from(FORMAT) {
             return Err(Error::Format { place: place.to_owned(), found: file.format, known: FORMAT });
-        }
-        if file.format == 0 {
-            return Err(damaged(format!("there is no format {}", file.format)));
         }
         let body = file.snapshot.get();
         let found = checksum(body);
@@ -86,9 +77,6 @@ impl Snapshot {
             return Err(damaged(format!("the checksum of its body is {found}, the file says {recorded}")));
         }
         let snapshot: Snapshot = serde_json::from_str(body).map_err(|error| damaged(error.to_string()))?;
-        if u64::from(snapshot.format().min(FLUSHES_AS)) > file.format {
-            return Err(damaged(format!("it holds what format {} has no place for", file.format)));
-        }
         snapshot.check().map_err(damaged)?;
         Ok(snapshot)
     }

@@ -34,10 +34,10 @@ pub enum Error {
         /// What was found.
         reason: String,
     },
-    /// The snapshot was written by a later program.
+    /// The snapshot was written by a program of another format.
     #[error(
         "cannot read {}: it is a snapshot of format {found}, this program knows format {known}. \
-         Use a newer tiersmith",
+         Use the tiersmith that recorded it",
         visible(place)
     )]
     Format {
@@ -45,7 +45,7 @@ pub enum Error {
         place: String,
         /// The format in it.
         found: u64,
-        /// The newest format this program knows.
+        /// The format this program knows.
         known: u32,
     },
     /// A snapshot whose contents contradict each other or its checksum.

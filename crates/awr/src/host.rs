@@ -212,17 +212,6 @@ fn parse_pressure(text: &str, kind: &str) -> Option<u64> {
 }
 
 impl HostStat {
-    /// The oldest format of a snapshot that has a place for what is in it.
-    pub(crate) fn format(&self) -> u32 {
-        if self.disks.iter().flatten().any(|disk| disk.flushes.is_some() || disk.flush_ms.is_some()) {
-            3
-        } else if self.boot.is_some() || self.queue.is_some() || self.pressure.is_some() {
-            2
-        } else {
-            1
-        }
-    }
-
     /// Whether the contents fit together.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some(load) = &self.load

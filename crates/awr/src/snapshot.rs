@@ -240,19 +240,6 @@ impl Snapshot {
         self.partial.extend(lists.iter().map(|list| (*list).to_owned()));
     }
 
-    /// The oldest format of the text form that holds this snapshot.
-    pub(crate) fn format(&self) -> u32 {
-        let plain = self.missing.is_empty()
-            && self.resets.is_empty()
-            && self.statements.is_empty()
-            && self.files.is_empty()
-            && self.sampling.is_none()
-            && self.partial.is_empty()
-            && self.source.remote.is_none()
-            && !self.io.iter().any(|io| io.untimed);
-        self.host.format().max(if plain { 1 } else { 2 })
-    }
-
     /// Adds the wait events of a registry. Events that are there already are added up: a source may have
     /// several registries, one per database file for instance.
     pub fn add_waits(&mut self, totals: &Totals) {

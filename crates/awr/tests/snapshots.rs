@@ -34,6 +34,17 @@ fn a_snapshot_of_format_1_stays_readable() {
 }
 
 #[test]
+fn a_snapshot_of_another_format_is_refused_by_name() {
+    let text = on_tier().1.to_json();
+    for other in [0, 2, 3, u64::MAX] {
+        let text = text.replacen("\"format\":1,", &format!("\"format\":{other},"), 1);
+        let error = Snapshot::from_json(&text, "here").unwrap_err();
+        assert!(matches!(error, Error::Format { found, known: 1, .. } if found == other), "{error}");
+        assert!(error.to_string().contains("Use the tiersmith that recorded it"), "{error}");
+    }
+}
+
+#[test]
 fn numbers_of_any_size_make_no_panic() {
     let (begin, end) = on_tier();
     let end = serde_json::to_value(&end).unwrap();

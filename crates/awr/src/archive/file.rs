@@ -9,15 +9,8 @@
 //! | `gap` | an instant at which a source could not be asked, why, and the newest snapshot of the source then |
 //! | `recorder` | who is recording a source now (`lease.rs`): two at once would write every figure twice |
 //!
-//! `application_id` is `TSAW`, `user_version` the format. A file with another id is refused and not touched, one of a later format too.
-//!
-//! | format | what is new |
-//! |---|---|
-//! | 1 | bodies as text; no table `brief`, no column `gap.after` |
-//! | 2 | bodies compressed; both |
-//!
-//! A file of format 1 is read as it is. The first write makes it one of format 2, in one transaction: its snapshots get briefs, their bodies
-//! stay text. A row without a brief (a program of format 1 that had the file open wrote it) is read from its body.
+//! `application_id` is `TSWR`, `user_version` the format, 1. A file with another id or another format is
+//! refused and not touched. Development builds wrote the id `TSAW`: their format 1 was another one.
 //!
 //! Deliberately absent: SQL about a server (`server.rs`), and what either may decide (`mod.rs`).
 
@@ -28,14 +21,15 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
 use super::lease::{Holder, Who};
-use super::packed::{pack, unpack};
 use super::{Baseline, Behind, Gap, Keeper, New, Verdict, now_unix_ns};
 use crate::{Entry, Error, Result, SnapshotId, private};
 
-/// `TSAW` in ASCII.
-const APPLICATION_ID: i32 = 0x5453_4157;
-/// The format this program writes, and the newest it reads.
-const FORMAT: i32 = 2;
+/// `TSWR` in ASCII.
+const APPLICATION_ID: i32 = 0x5453_5752;
+/// `TSAW` in ASCII: the files of development builds.
+const DEVELOPMENT_ID: i32 = 0x5453_4157;
+/// The format this program writes and reads.
+const FORMAT: i32 = 1;
 
 const TABLES: &str = "
 CREATE TABLE snapshot (
@@ -44,16 +38,23 @@ CREATE TABLE snapshot (
     source TEXT NOT NULL,
     database TEXT NOT NULL,
     instance TEXT NOT NULL,
-    body TEXT NOT NULL
+    body BLOB NOT NULL
 );
 CREATE INDEX snapshot_of_source ON snapshot (source, id);
+CREATE TABLE brief (id INTEGER PRIMARY KEY NOT NULL, body BLOB NOT NULL);
 CREATE TABLE baseline (
     name TEXT PRIMARY KEY NOT NULL,
     first INTEGER NOT NULL,
     last INTEGER NOT NULL,
     made_unix_ns INTEGER NOT NULL
 );
-CREATE TABLE gap (source TEXT NOT NULL, at_unix_ns INTEGER NOT NULL, reason TEXT NOT NULL);
+CREATE TABLE gap (
+    source TEXT NOT NULL,
+    at_unix_ns INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    after INTEGER
+);
+CREATE INDEX gap_of_source ON gap (source);
 CREATE TABLE recorder (
     source TEXT PRIMARY KEY NOT NULL,
     token TEXT NOT NULL,
@@ -65,13 +66,6 @@ CREATE TABLE recorder (
 );
 ";
 
-/// From format 1 to format 2. The words are SQLite's own for a column that may be empty.
-const TO_FORMAT_2: &str = "
-CREATE TABLE brief (id INTEGER PRIMARY KEY NOT NULL, body BLOB NOT NULL);
-ALTER TABLE gap ADD COLUMN after INTEGER;
-CREATE INDEX gap_of_source ON gap (source);
-";
-
 /// How long a writer waits for another one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -80,7 +74,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct InFile {
     path: PathBuf,
     connection: Connection,
-    format: i32,
     may_pass: bool,
 }
 
@@ -98,7 +91,6 @@ impl InFile {
         let made = file.make_tables();
         made.map_err(|error| file.failed("open", &error))?;
         file.check()?;
-        file.migrate()?;
         Ok(file)
     }
 
@@ -121,7 +113,7 @@ impl InFile {
         // By the name of SQLite's own way to files: a program that has Tiersmith's as its default keeps its repository on plain files.
         let connection = Connection::open_with_flags_and_vfs(&path, flags, "unix")
             .map_err(|error| failed("open", &path, &error))?;
-        let file = InFile { path, connection, format: FORMAT, may_pass: false };
+        let file = InFile { path, connection, may_pass: false };
         let set = || {
             file.connection.busy_timeout(PATIENCE)?;
             file.connection.pragma_update(None, "synchronous", "EXTRA")
@@ -144,7 +136,6 @@ impl InFile {
         let id: i32 = change.pragma_query_value(None, "application_id", |row| row.get(0))?;
         if tables == 0 && id == 0 {
             change.execute_batch(TABLES)?;
-            change.execute_batch(TO_FORMAT_2)?;
             change.pragma_update(None, "application_id", APPLICATION_ID)?;
             change.pragma_update(None, "user_version", FORMAT)?;
         }
@@ -161,49 +152,21 @@ impl InFile {
             reason,
             remedy: remedy.to_owned(),
         };
+        if id == DEVELOPMENT_ID {
+            let reason = format!("a development build made it, before format {FORMAT}");
+            return Err(refused(
+                reason,
+                "Read it with that build (all up to commit ffd5d09), or record anew",
+            ));
+        }
         if id != APPLICATION_ID {
             let remedy = "Give a file that `tiersmith awr record` made, or a name that is not there yet";
             return Err(refused("it is a database of something else".to_owned(), remedy));
         }
-        if format > FORMAT {
+        if format != FORMAT {
             let reason = format!("it is of format {format}, this program knows format {FORMAT}");
-            return Err(refused(reason, "Use a newer tiersmith"));
+            return Err(refused(reason, "Use the tiersmith that recorded it"));
         }
-        self.format = format;
-        Ok(())
-    }
-
-    /// Makes a file of format 1 one of format 2, whole or not at all. Before every write.
-    fn migrate(&mut self) -> Result<()> {
-        if self.format == FORMAT {
-            return Ok(());
-        }
-        let path = self.path.clone();
-        let mut step = || -> rusqlite::Result<()> {
-            let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            // Another program may have done it while this one waited.
-            let format: i32 = change.pragma_query_value(None, "user_version", |row| row.get(0))?;
-            if format < FORMAT {
-                change.execute_batch(TO_FORMAT_2)?;
-                let mut whole = change.prepare("SELECT id, body FROM snapshot ORDER BY id")?;
-                let mut keep = change.prepare("INSERT INTO brief (id, body) VALUES (?1, ?2)")?;
-                let mut rows = whole.query([])?;
-                while let Some(row) = rows.next()? {
-                    let id: i64 = row.get(0)?;
-                    // A damaged one has no brief, and says so when it is asked for.
-                    if let Ok(snapshot) = unpack(bytes(row.get_ref(1)?), &path.display().to_string()) {
-                        keep.execute(params![id, pack(&snapshot.brief())])?;
-                    }
-                }
-                drop(rows);
-                drop((whole, keep));
-                change.pragma_update(None, "user_version", FORMAT)?;
-            }
-            change.commit()
-        };
-        let done = step();
-        done.map_err(|error| self.failed("bring to the newest format", &error))?;
-        self.format = FORMAT;
         Ok(())
     }
 
@@ -214,7 +177,6 @@ impl InFile {
         change: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
         self.may_pass = false;
-        self.migrate()?;
         let all = || -> rusqlite::Result<T> {
             let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = change(&transaction)?;
@@ -290,25 +252,16 @@ impl Keeper for InFile {
         last: SnapshotId,
         each: &mut dyn FnMut(SnapshotId, &[u8]),
     ) -> Result<()> {
-        // The body, which may be large, is looked at only where there is no brief.
-        let query = match self.format {
-            1 => "SELECT id, NULL, body FROM snapshot",
-            _ => {
-                "SELECT snapshot.id, brief.body, CASE WHEN brief.body IS NULL THEN snapshot.body END \
-                 FROM snapshot LEFT JOIN brief ON brief.id = snapshot.id"
-            }
-        };
-        let query = format!(
-            "{query} WHERE snapshot.id BETWEEN ?1 AND ?2 AND source = (SELECT source FROM snapshot WHERE id = ?1) \
-             ORDER BY snapshot.id"
-        );
+        // A row whose brief is gone is damaged, and must not be left out without a word.
         self.read(|connection| {
-            let mut query = connection.prepare(&query)?;
+            let mut query = connection.prepare(
+                "SELECT snapshot.id, brief.body FROM snapshot LEFT JOIN brief ON brief.id = snapshot.id \
+                 WHERE snapshot.id BETWEEN ?1 AND ?2 AND source = (SELECT source FROM snapshot WHERE id = ?1) \
+                 ORDER BY snapshot.id",
+            )?;
             let mut rows = query.query([signed(first.number()), signed(last.number())])?;
             while let Some(row) = rows.next()? {
-                let brief = row.get_ref(1)?;
-                let found = if brief == ValueRef::Null { row.get_ref(2)? } else { brief };
-                each(id_of(row.get(0)?), bytes(found));
+                each(id_of(row.get(0)?), bytes(row.get_ref(1)?));
             }
             Ok(())
         })
@@ -390,12 +343,11 @@ impl Keeper for InFile {
     }
 
     fn gaps(&mut self, source: Option<&str>) -> Result<Vec<Gap>> {
-        let after = if self.format == 1 { "NULL" } else { "after" };
-        let query = format!(
-            "SELECT source, at_unix_ns, reason, {after} FROM gap WHERE ?1 IS NULL OR source = ?1 ORDER BY at_unix_ns, rowid"
-        );
         self.read(|connection| {
-            let mut query = connection.prepare(&query)?;
+            let mut query = connection.prepare(
+                "SELECT source, at_unix_ns, reason, after FROM gap WHERE ?1 IS NULL OR source = ?1 \
+                 ORDER BY at_unix_ns, rowid",
+            )?;
             let rows = query.query_map([source], |row| {
                 Ok(Gap {
                     source: row.get(0)?,
@@ -511,6 +463,7 @@ fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::packed::{pack, unpack};
     use super::*;
     use crate::{Snapshot, Source};
 

@@ -105,7 +105,7 @@ trait Keeper: Send {
     fn take(&mut self, all: &[New<'_>], gaps: &[Behind]) -> Result<Vec<SnapshotId>>;
     fn entries(&mut self) -> Result<Vec<Entry>>;
     fn body(&mut self, id: SnapshotId) -> Result<Option<Vec<u8>>>;
-    /// The brief bodies from `first` to `last` of the source of `first`, in order; a whole body where there is no brief one.
+    /// The brief bodies from `first` to `last` of the source of `first`, in order.
     fn briefs(
         &mut self,
         first: SnapshotId,
@@ -140,7 +140,7 @@ impl Archive {
     /// The repository at `path`, a file or `postgresql://USER@HOST/DB`, made if it is not there.
     ///
     /// # Errors
-    /// If it is something else, of a later format, damaged, or cannot be written.
+    /// If it is something else, of another format, damaged, or cannot be written.
     ///
     /// # Durability
     /// A new file is durable with its first snapshot.

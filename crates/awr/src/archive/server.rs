@@ -13,7 +13,7 @@
 //! Who changes what baselines keep, or a lease, locks that table first: a snapshot is not removed while it is being named, and two recorders
 //! that begin at the same instant are one and a refusal. Silence is measured by the server's clock, so the recorders' need not agree.
 //!
-//! A schema `tiersmith` that holds something else is refused and not touched, one of a later format too. Who may not create a schema in the
+//! A schema `tiersmith` that holds something else is refused and not touched, one of another format too. Who may not create a schema in the
 //! database can be given an empty one. Reading asks for nothing but `SELECT`.
 //!
 //! Deliberately absent: partitions. How the connection is encrypted is in `sources/tls/settings.rs`. How long an answer is waited for is in `session.rs`.
@@ -34,7 +34,7 @@ use crate::sources::tls::Refusal;
 use crate::sources::{Address, Asking, Product, Surroundings};
 use crate::{Entry, Error, Result, SnapshotId};
 
-/// The format this program writes, and the newest it reads.
+/// The format this program writes and reads.
 const FORMAT: i32 = 1;
 
 /// The lock of whoever makes the tables: `TSAW` in ASCII.
@@ -231,10 +231,10 @@ impl OnServer {
 
     fn check(&mut self) -> Result<()> {
         match self.run("open", Twice::Harmless, OnServer::found)? {
-            Found::Format(format) if format <= FORMAT => Ok(()),
+            Found::Format(FORMAT) => Ok(()),
             Found::Format(format) => Err(self.refused(
                 format!("it is of format {format}, this program knows format {FORMAT}"),
-                "Use a newer tiersmith",
+                "Use the tiersmith that recorded it",
             )),
             Found::Foreign => {
                 Err(self
