@@ -20,24 +20,22 @@
 //! | 5 | the superblocks say `detached` | the same |
 
 use crate::address::{FRAME, WordAt};
-use crate::attached::{AttachedHome, Inner, Running, spawn_background};
+use crate::api::{AttachedHome, Running, spawn_background};
+use crate::detach::people_note;
 use crate::environment::Environment;
 use crate::error::{Error, MediumError, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
-use crate::homeward::Homeward;
-use crate::known::files::Files;
-use crate::ledger::Ledger;
 use crate::medium::Medium;
-use crate::mover::Mover;
+use crate::names::slots::FileCounts;
 use crate::note::Note;
 use crate::plain::{BesideMember, LentDir};
 use crate::planted::Planted;
 use crate::profile::Profile;
-use crate::slots::FileCounts;
 use crate::stats::RecoveryReport;
+use crate::store::Store;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64};
+use crate::sync::atomic::AtomicBool;
 use crate::tier::held::Held;
 use crate::tier::open::{self, Found};
 use crate::tier::{Member, Tier};
@@ -396,47 +394,21 @@ fn take(
         write_owner(tier);
     }
     let env = Arc::new(Environment::new(home, path, events, options));
-    let homeward = Arc::new(Homeward { env: env.clone() });
-    let files = Arc::new(Files::default());
-    let inner = Arc::new(Inner {
-        mover: Mover::new(&env, &homeward, &files, &tiers),
-        homeward,
-        home_files,
-        tiers,
-        profile,
-        files,
-        dev: identity.dev,
-        owner: identity.uid,
-        names: Mutex::new(()),
-        events: env.events.clone(),
-        closes: AtomicU64::new(1),
-        departed: Mutex::default(),
-        recovery: report,
-        lending: Mutex::default(),
-        env,
-    });
-    let mut report = inner.recovery.clone();
-    crate::recover::finish(&inner, recovered, &mut report)?;
+    let mut store = Store::new(env, tiers, profile, home_files, &identity);
+    crate::recover::finish(&store, recovered, &mut report)?;
     report.time = started.elapsed();
-    let _ = inner.events.record(waits::RECOVERY, recovery_started);
-    let inner = with_report(inner, report);
-    inner.know_sentinels();
-    log::info!("{}: {}", path.display(), inner.recovery);
+    let _ = store.env.events.record(waits::RECOVERY, recovery_started);
+    store.recovery = report;
+    store.names.know_sentinels();
+    log::info!("{}: {}", path.display(), store.recovery);
+    let store = Arc::new(store);
     let stop = Arc::new(AtomicBool::new(false));
-    let running = Arc::new(Running { inner: inner.clone(), thread: Mutex::new(None), stop: stop.clone() });
-    if inner.env.options.background {
-        let thread = spawn_background(&inner, &stop).map_err(Error::io("cannot start a thread for", path))?;
+    let running = Arc::new(Running { store: store.clone(), thread: Mutex::new(None), stop: stop.clone() });
+    if store.env.options.background {
+        let thread = spawn_background(&store, &stop).map_err(Error::io("cannot start a thread for", path))?;
         *running.thread.lock() = Some(thread);
     }
-    Ok(AttachedHome { inner, _running: running })
-}
-
-/// Puts the finished report in; nobody else holds the new home yet.
-fn with_report(mut inner: Arc<Inner>, report: RecoveryReport) -> Arc<Inner> {
-    if let Some(inner) = Arc::get_mut(&mut inner) {
-        inner.recovery = report;
-    }
-    inner
+    Ok(AttachedHome { store, _running: running })
 }
 
 /// Whether this home and these tiers belong together already; an error when they belong to others.
@@ -597,23 +569,6 @@ fn refuse_unnoted(sb: &Superblock, note: Option<&[u8; 16]>, path: &Path) -> Resu
     )))
 }
 
-fn people_note(path: &Path, tiers: &[Arc<Ledger>]) -> String {
-    let mut text = format!(
-        "The directory {} is attached to fast storage by Tiersmith.\n\
-         The newest version of some of its blocks is on that storage only, so the plain files are not a usable\n\
-         database at the moment. They are in {}.\n\n\
-         To use the database, mount it with Tiersmith. To have the plain directory back, detach it.\n\n",
-        path.display(),
-        crate::home::files_aside(path).display()
-    );
-    for tier in tiers {
-        for member in &tier.members {
-            text += &format!("fast storage: tier {}, {}\n", tier.name, member.path.display());
-        }
-    }
-    text
-}
-
 /// Who has the tier, for the message a second owner gets. Only text: nothing depends on it.
 fn write_owner(tier: &Tier) {
     let program = std::env::current_exe()
@@ -624,48 +579,6 @@ fn write_owner(tier: &Tier) {
     note.resize(OWNER_NOTE, 0);
     tier.write_meta(WordAt::new(0, OWNER_AT), &note[..OWNER_NOTE]);
     tier.fence();
-}
-
-/// Back to attached after a detach that could not open the door or remove the note.
-pub(crate) fn undo_detach(inner: &Arc<Inner>) {
-    if inner.env.options.guard == Guard::MoveAside
-        && let Err(e) = inner.env.home.close_door(&people_note(inner.env.home_path(), &inner.tiers))
-    {
-        log::error!(
-            "{}: the door could not be closed again: {e}; do not use the directory before it is attached",
-            inner.env.home_path().display()
-        );
-    }
-    for tier in &inner.tiers {
-        tier.update_superblocks(|sb| sb.state = TierState::Attached);
-    }
-}
-
-/// Steps 2 to 5 of detaching; step 1 is done.
-pub(crate) fn detach(inner: &Arc<Inner>) -> Result<()> {
-    for tier in &inner.tiers {
-        // The next attach makes another tier of it, which leaves plain files of this one alone: those given back must be gone for good.
-        if let Some(Err(e)) = tier.lent_dir.as_ref().map(|dir| dir.sync())
-            && e.kind() != std::io::ErrorKind::NotFound
-        {
-            log::warn!("plain files that were given back may stay after a power cut: {e}");
-        }
-        tier.update_superblocks(|sb| sb.state = TierState::Detaching);
-    }
-    let failed =
-        |e: std::io::Error| Error::Home { path: inner.env.home_path().to_path_buf(), reason: e.to_string() };
-    if inner.env.home.door_closed().map_err(failed)? {
-        inner.env.home.open_door().map_err(failed)?;
-    }
-    inner.env.home.remove_attachment().map_err(failed)?;
-    inner.env.set_closed(true);
-    for tier in &inner.tiers {
-        tier.update_superblocks(|sb| sb.state = TierState::Detached);
-        if let Some(dir) = &tier.lent_dir {
-            dir.tidy();
-        }
-    }
-    Ok(())
 }
 
 /// Uuids and seeds: from the operating system, or a repeatable sequence from a seed (SplitMix64).

@@ -32,19 +32,17 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod api;
 mod attach;
-mod attached;
 mod cache;
 pub mod check;
 #[cfg(any(test, feature = "testing"))]
 pub mod crash;
-mod departed;
-mod door;
+mod detach;
 mod environment;
 mod error;
 mod file;
 mod format;
-mod handle;
 pub mod home;
 mod homeward;
 mod known;
@@ -59,8 +57,8 @@ mod plain;
 mod planted;
 pub mod profile;
 mod recover;
-mod slots;
 mod stats;
+mod store;
 mod sync;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -68,16 +66,17 @@ mod tier;
 pub mod waits;
 
 pub use address::BlockSize;
+pub use api::lend::LentFile;
+pub use api::list::{Candidate, FileInTier};
+pub use api::open::HomeDescriptor;
+pub use api::{AttachedHome, BlockRef, File, OpenMode};
 pub use attach::{Bound, Guard, Options, TierSpec, attach};
-pub use attached::{AttachedHome, BlockRef, File, OpenMode};
-pub use door::list::{Candidate, FileInTier};
-pub use door::open::HomeDescriptor;
 pub use error::{Error, HomeStamp, Result};
 pub use format::entry::State;
 pub use home::model::HomeModel;
 pub use home::{FileTime, Named, RenameFlags};
 pub use known::times::{Overlay, SetTime};
-pub use lend::{LendingStats, LentFile, holders::LentInUse};
+pub use lend::{LendingStats, holders::LentInUse};
 /// A handler of SIGBUS that says what it was about ([`AttachedHome::watch_sigbus`]).
 pub use medium::SigbusWatch;
 /// Whether an open file is open anywhere else, for doors that keep files of their own.

@@ -16,7 +16,6 @@
 //! (two a lane at most, and those of a batch).
 
 use crate::address::{BlockIndex, FRAME, Frame, WordAt};
-use crate::attached::Inner;
 use crate::error::{Error, HomeStamp, Result};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value};
 use crate::format::get_u64;
@@ -33,6 +32,7 @@ use crate::plain::{LentDir, Plain, PlainName, path_beside};
 use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
 use crate::stats::RecoveryReport;
+use crate::store::Store;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::tier::Tier;
@@ -498,11 +498,11 @@ fn others_than(dir: &dyn LentDir, name: PlainName) -> Option<String> {
 
 /// Removes plain files of no lent file: what a cut in the middle of lending or giving back left. What is of another tier, or of a newer state of
 /// this one, stays: somebody may bring the tier that it belongs to.
-fn remove_orphans(inner: &Inner) {
-    for tier in &inner.tiers {
+fn remove_orphans(store: &Store) {
+    for tier in &store.tiers {
         let Some(dir) = &tier.lent_dir else { continue };
         let (uuid, count) = (tier.uuid(), tier.superblocks.lock()[0].attach_count);
-        let files = inner.files.all();
+        let files = store.files.all();
         let ours = files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier));
         let lent: HashSet<PlainName> = ours.filter_map(|p| Some(p.loan.plain()?.name)).collect();
         let names = dir.names().unwrap_or_else(|e| {
@@ -528,18 +528,14 @@ fn remove_orphans(inner: &Inner) {
 
 // --- step 4 ---
 
-/// Completes what was under way and makes the files known to `inner`.
-pub(crate) fn finish(
-    inner: &Arc<Inner>,
-    recovered: Vec<Recovered>,
-    report: &mut RecoveryReport,
-) -> Result<()> {
+/// Completes what was under way and makes the files known to `store`.
+pub(crate) fn finish(store: &Store, recovered: Vec<Recovered>, report: &mut RecoveryReport) -> Result<()> {
     for file in recovered {
         let differs = changed(&file).is_some();
         let Recovered { placed, flags, home, plain, .. } = file;
         let Some(AtHome { path, stat, file: home }) = home.filter(|_| !differs) else {
             // Removed as asked, or nothing but clean copies of something else.
-            inner.free_slot(&placed);
+            placed.free_slot();
             if flags & UNLINKING != 0 {
                 report.files_freed += 1
             } else {
@@ -565,41 +561,41 @@ pub(crate) fn finish(
         let size = placed.size();
         match plain {
             Some(plain) => {
-                finish_lent(inner, &state, placed, plain)?;
+                finish_lent(store, &state, placed, plain)?;
                 report.files_lent += 1;
-                if let Some(held) = inner.lent_in_use(&state, placed) {
+                if let Some(held) = store.lender.lent_in_use(&state, placed) {
                     log::warn!("{held}");
                     report.lent_in_use.push(held);
                 }
             }
-            None => report.entries_dropped += finish_file(inner, &state, placed, size)?,
+            None => report.entries_dropped += finish_file(store, &state, placed, size)?,
         }
         if flags & TRUNCATING != 0 {
             report.truncations_finished += 1;
         }
-        if inner.profile.placement(&path).class != placed.class {
+        if store.profile.placement(&path).class != placed.class {
             state.replace.store(true, std::sync::atomic::Ordering::Release);
         }
-        inner.files.insert(state);
+        store.files.insert(state);
     }
-    remove_orphans(inner);
+    remove_orphans(store);
     Ok(())
 }
 
-fn finish_lent(inner: &Inner, state: &FileState, placed: &Placed, plain: Plain) -> Result<()> {
-    inner.adopt_plain(state, placed, plain)?;
+fn finish_lent(store: &Store, state: &FileState, placed: &Placed, plain: Plain) -> Result<()> {
+    placed.adopt_plain(state, plain)?;
     let mut meta = placed.meta.lock();
     if meta.line.flags & (DESTAGING | UNLINKING | TRUNCATING) != 0 {
         meta.line.flags &= !(UNLINKING | TRUNCATING);
-        inner.homeward.fingerprint(state, placed, &mut meta)?;
+        store.homeward.fingerprint(state, placed, &mut meta)?;
     }
     Ok(())
 }
 
-fn finish_file(inner: &Inner, state: &FileState, placed: &Placed, size: u64) -> Result<u64> {
+fn finish_file(store: &Store, state: &FileState, placed: &Placed, size: u64) -> Result<u64> {
     let flags = placed.meta.lock().line.flags;
     if flags & TRUNCATING != 0 {
-        inner.finish_cut(state, placed, size, None, true)?;
+        store.io.finish_cut(state, placed, size, None, true)?;
     }
     let mut past_end = Vec::new();
     let first = size.div_ceil(placed.block_size.bytes() as u64);
@@ -621,7 +617,7 @@ fn finish_file(inner: &Inner, state: &FileState, placed: &Placed, size: u64) -> 
     if flags & (DESTAGING | UNLINKING) != 0 {
         let mut meta = placed.meta.lock();
         meta.line.flags &= !UNLINKING;
-        inner.homeward.fingerprint(state, placed, &mut meta)?;
+        store.homeward.fingerprint(state, placed, &mut meta)?;
     }
     Ok(dropped)
 }

@@ -1,16 +1,11 @@
 //! What an attached home says of itself: sizes, states, waits, and what recovery found.
 
-use crate::address::FRAME;
-use crate::attached::Inner;
-use crate::error::Error;
-use crate::known::FileState;
 use crate::lend::LendingStats;
 use crate::lend::holders::LentInUse;
-use crate::medium::{BlockMedium, Durability};
-use crate::waits;
+use crate::medium::Durability;
 use std::path::PathBuf;
 use std::time::Duration;
-use tiersmith_events::{Registry, Totals};
+use tiersmith_events::Totals;
 
 /// What attaching found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,77 +140,4 @@ pub struct Stats {
     pub background_error: Option<String>,
     /// Files of which home took no blocks when it was last tried.
     pub refused_files: u64,
-}
-
-impl Stats {
-    /// In a forked child: nothing but why. It takes no lock, for the thread that held one may not be there.
-    pub(crate) fn of_another_process(inner: &Inner, why: &Error) -> Self {
-        Self {
-            tiers: Vec::new(),
-            waits: Registry::new(waits::EVENTS, waits::COUNTERS).read(),
-            recovery: inner.recovery.clone(),
-            profile: inner.profile.name().to_owned(),
-            home_model: inner.env.options.home_model.as_ref().map(|model| model.name().to_owned()),
-            lending: LendingStats::default(),
-            background_error: Some(why.to_string()),
-            refused_files: 0,
-        }
-    }
-
-    pub(crate) fn of(inner: &Inner) -> Self {
-        let files = inner.files.all();
-        let tiers = inner
-            .tiers
-            .iter()
-            .map(|tier| {
-                let table = tier.table_counts();
-                let mut stats = TierStats {
-                    name: tier.name.clone(),
-                    emulated: tier.emulated,
-                    durability: tier.durability,
-                    bytes: tier.len(),
-                    usable_bytes: tier.allocator.total_frames() * FRAME as u64,
-                    free_bytes: tier.allocator.free_frames() * FRAME as u64,
-                    dirty_bytes: 0,
-                    cached_bytes: 0,
-                    map_bytes: 0,
-                    table_bytes: table.extent_bytes,
-                    files: 0,
-                    file_slots: table.slots,
-                    file_slots_most: table.most,
-                    file_slots_kept: if inner.owner == 0 { 0 } else { table.not_guests },
-                    mapped_files_most: table.most.min(table.maps_most / 2),
-                    files_outside: 0,
-                    slot_refused: tier.table.lock().refusal().map(|r| r.message.clone()),
-                    media: tier.members.iter().map(|m| m.medium.report()).collect(),
-                };
-                for placed in files.iter().filter_map(|f| f.placed.as_ref()) {
-                    if std::sync::Arc::ptr_eq(&placed.tier, tier) {
-                        let (dirty, cached) = placed.map.counts();
-                        stats.dirty_bytes += dirty * placed.block_size.bytes() as u64;
-                        stats.cached_bytes += cached * placed.block_size.bytes() as u64;
-                        stats.map_bytes += placed.map.page_count() as u64 * FRAME as u64;
-                        stats.files += u64::from(placed.has_slot());
-                        stats.files_outside += u64::from(!placed.has_slot());
-                    }
-                }
-                let here = |file: &FileState| {
-                    let class = inner.profile.placement(&file.path.lock()).class;
-                    inner.tier_of(class).is_some_and(|t| std::sync::Arc::ptr_eq(t, tier))
-                };
-                stats.files_outside += files.iter().filter(|f| f.outside && here(f)).count() as u64;
-                stats
-            })
-            .collect();
-        Self {
-            tiers,
-            waits: inner.events.read(),
-            recovery: inner.recovery.clone(),
-            profile: inner.profile.name().to_owned(),
-            home_model: inner.env.options.home_model.as_ref().map(|model| model.name().to_owned()),
-            lending: inner.lending_stats(),
-            background_error: inner.mover.refused.message(),
-            refused_files: inner.mover.refused.count(),
-        }
-    }
 }

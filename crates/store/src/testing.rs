@@ -1,8 +1,8 @@
 //! For tests and benchmarks: attaching simulated homes and media.
 
 use crate::address::{BlockIndex, FRAME};
+use crate::api::{AttachedHome, File};
 use crate::attach::{Options, TierSpec, attach_mapped};
-use crate::attached::{AttachedHome, File};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
 use crate::home::{Home, RealHome};
@@ -149,7 +149,7 @@ pub fn kernel_write(lent: &crate::LentFile, at: u64, data: &[u8]) -> std::io::Re
 /// Where every frame of a home's tiers is: free, in use by blocks and map pages, and all of them. What lanes hold ready is handed back first, so
 /// the first two must add up to the third.
 pub fn accounting(home: &AttachedHome) -> (u64, u64, u64) {
-    for tier in &home.inner.tiers {
+    for tier in &home.store.tiers {
         tier.reclaim_lanes();
     }
     let frame = crate::address::FRAME as u64;

@@ -39,42 +39,26 @@ const ROOMS: &[&str] = &[
     "mover",
     "file",
     "lend",
-    "departed",
-    "slots",
     "names",
     "stats",
-    "attached",
-    "handle",
-    "door",
+    "store",
     "recover",
+    "detach",
+    "api",
     "attach",
     "check",
 ];
 
 /// Imports of a room above.
 const UPWARD: &[(&str, &[&str])] = &[
-    ("attached.rs", &["attach"]),
-    ("departed.rs", &["attached"]),
-    ("file/batch.rs", &["attached"]),
-    ("file/read.rs", &["attached"]),
-    ("file/redo.rs", &["attached"]),
-    ("file/resize.rs", &["attached"]),
-    ("file/times.rs", &["attached"]),
-    ("file/write.rs", &["attached"]),
     ("home/real.rs", &["medium"]),
-    ("lend/contents.rs", &["attached"]),
-    ("lend/holders.rs", &["attached"]),
-    ("lend/mod.rs", &["attached"]),
-    ("names.rs", &["attached", "handle"]),
     ("note.rs", &["attach"]),
-    ("slots.rs", &["attached"]),
-    ("stats.rs", &["attached"]),
     ("tier/label.rs", &["note"]),
     ("tier/mod.rs", &["plain"]),
 ];
 
 /// Files of a part that import each other, more than two at a time.
-const FILES_IN_CYCLES: &[(&str, usize)] = &[("awr", 15), ("lab", 8), ("sqlite", 12), ("store", 17)];
+const FILES_IN_CYCLES: &[(&str, usize)] = &[("awr", 15), ("lab", 8), ("sqlite", 12), ("store", 6)];
 
 /// Folders of the other parts that import each other.
 const ROOMS_IN_CYCLES: &[(&str, &str)] = &[
@@ -99,32 +83,6 @@ const IMPLS_ELSEWHERE: &[(&str, &str)] = &[
     ("awr/series.rs", "Snapshot"),
     ("dir/file.rs", "Dir"),
     ("pmem/kernel/mod.rs", "Report"),
-    ("store/departed.rs", "Inner"),
-    ("store/door/list.rs", "AttachedHome"),
-    ("store/door/media_errors.rs", "AttachedHome"),
-    ("store/door/names.rs", "AttachedHome"),
-    ("store/door/names.rs", "Inner"),
-    ("store/door/open.rs", "AttachedHome"),
-    ("store/door/open.rs", "File"),
-    ("store/door/range.rs", "File"),
-    ("store/door/range.rs", "Inner"),
-    ("store/door/times.rs", "AttachedHome"),
-    ("store/door/times.rs", "File"),
-    ("store/file/batch.rs", "Inner"),
-    ("store/file/read.rs", "Inner"),
-    ("store/file/redo.rs", "Inner"),
-    ("store/file/resize.rs", "Inner"),
-    ("store/file/times.rs", "Inner"),
-    ("store/file/write.rs", "Inner"),
-    ("store/handle.rs", "Inner"),
-    ("store/lend/contents.rs", "Inner"),
-    ("store/lend/holders.rs", "File"),
-    ("store/lend/holders.rs", "Inner"),
-    ("store/lend/mod.rs", "AttachedHome"),
-    ("store/lend/mod.rs", "File"),
-    ("store/lend/mod.rs", "Inner"),
-    ("store/names.rs", "Inner"),
-    ("store/slots.rs", "Inner"),
 ];
 
 /// How often `tiersmith_pmem` or `tiersmith_block` is named outside the rooms that may know it.

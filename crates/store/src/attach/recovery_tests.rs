@@ -3,7 +3,7 @@
 
 use super::{Medium, Options, TierSpec};
 use crate::address::{BlockIndex, WordAt};
-use crate::attached::{AttachedHome, File, OpenMode};
+use crate::api::{AttachedHome, File, OpenMode};
 use crate::error::{Error, Result};
 use crate::format::entry::{Place, seal};
 use crate::format::slot::{LINE, SLOT, StateLine};

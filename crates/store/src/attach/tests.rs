@@ -1,7 +1,7 @@
 //! A tier that a cut left between the states, given to another home, and to its own in another place.
 
 use super::{Medium, Options, TierSpec, attach};
-use crate::attached::AttachedHome;
+use crate::api::AttachedHome;
 use crate::error::Result;
 use crate::format::superblock::{COPY_AT, SUPERBLOCK, Superblock, TierState};
 use crate::profile::Profile;

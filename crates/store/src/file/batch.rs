@@ -1,6 +1,6 @@
 //! Writing several whole blocks of a data file, all or none ([`crate::ledger::batch`]).
 
-use crate::attached::Inner;
+use super::FileIo;
 use crate::error::{Error, Result};
 use crate::known::{FileState, Placed};
 use crate::ledger::map::Kept;
@@ -10,7 +10,7 @@ use crate::tier::alloc::Purpose;
 use crate::waits;
 use std::sync::atomic::Ordering;
 
-impl Inner {
+impl FileIo {
     /// Writes whole, aligned, distinct blocks of a data file. The file grows to the end of the last one.
     ///
     /// # Durability

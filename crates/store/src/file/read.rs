@@ -6,8 +6,8 @@
 //! from home is good when the entry still says `Home` and nothing became `Home` meanwhile
 //! (otherwise the block may have been written, destaged and evicted during the read); else it is read again.
 
+use super::FileIo;
 use crate::address::BlockIndex;
-use crate::attached::Inner;
 use crate::cache::scan::ADMIT_BLOCKS_MAX;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
@@ -38,7 +38,7 @@ impl std::ops::Deref for BlockRef<'_> {
     }
 }
 
-impl Inner {
+impl FileIo {
     /// Reads up to `into.len()` bytes at `offset`; fewer at the end of the file.
     pub(crate) fn read(&self, file: &FileState, offset: u64, into: &mut [u8]) -> Result<usize> {
         let Some(placed) = &file.placed else {

@@ -18,8 +18,8 @@
 //!
 //! Frames of redo blocks stay claimed, so they are never lent as references; readers copy.
 
+use super::FileIo;
 use crate::address::{BlockIndex, Frame, WordAt};
-use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Meta, Placed};
@@ -39,7 +39,7 @@ const FRESH_MOST: usize = 32;
 type Fresh = Few<(BlockIndex, Frame)>;
 
 /// A write within one block that is `Dirty` already, as most appends are. What is found out about it before the locks are had holds if the entry
-/// is the same afterwards. Why before: [`Inner::switch_whole`].
+/// is the same afterwards. Why before: [`FileIo::switch_whole`].
 struct InBlock<'a> {
     block: BlockIndex,
     leaf: &'a Leaf,
@@ -106,7 +106,7 @@ fn finish_redo_write(placed: &Placed, meta: &mut Meta, end: u64) {
     }
 }
 
-impl Inner {
+impl FileIo {
     /// Writes to a redo file, in place.
     ///
     /// # Durability

@@ -13,8 +13,8 @@
 //!
 //! So what a cut file had past its end never shows again when it grows.
 
+use super::FileIo;
 use crate::address::Frame;
-use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::Entry;
 use crate::format::slot::TRUNCATING;
@@ -36,7 +36,7 @@ pub(crate) enum Resize {
     AtLeast,
 }
 
-impl Inner {
+impl FileIo {
     /// Makes the file `size` bytes long.
     ///
     /// # Durability

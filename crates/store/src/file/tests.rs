@@ -2,8 +2,8 @@
 //! are called one after the other.
 
 use crate::address::BlockIndex;
+use crate::api::{AttachedHome, OpenMode};
 use crate::attach::{Options, TierSpec};
-use crate::attached::{AttachedHome, OpenMode};
 use crate::check::{AnyHome, check_images};
 use crate::format::entry::Entry;
 use crate::home::SimHome;
@@ -50,7 +50,7 @@ fn a_block_that_waits_for_admission_is_not_admitted_into_a_file_that_is_gone() {
     let other = attached.open("b.db", OpenMode::CREATE).unwrap();
     let placed = state.placed.as_ref().unwrap();
     assert_eq!(placed.slot, other.state.placed.as_ref().unwrap().slot);
-    attached.inner.mover.admit_again(&state, placed, Run::of(&state, BlockIndex(0), 2));
+    attached.store.mover.admit_again(&state, placed, Run::of(&state, BlockIndex(0), 2));
     assert_eq!(placed.map.counts(), (0, 0));
     other.write(0, &[1; B]).unwrap();
     let (free, used, all) = accounting(&attached);
@@ -71,11 +71,11 @@ fn an_overwrite_of_a_block_that_was_cut_off_before_its_lane_was_locked_goes_the_
     }
     let placed = file.state.placed.as_ref().unwrap();
     let at = 3 * B as u64;
-    assert!(attached.inner.switch_whole(placed, at, &[7; B]).is_some(), "the lane has a piece laid out");
+    assert!(attached.store.io.switch_whole(placed, at, &[7; B]).is_some(), "the lane has a piece laid out");
     // The writer has found the block within the file; then it is cut off.
     file.truncate(at).unwrap();
-    assert!(attached.inner.switch_whole(placed, at, &[8; B]).is_none());
-    assert!(attached.inner.switch_whole(placed, 0, &[8; B]).is_some(), "and it has one still");
+    assert!(attached.store.io.switch_whole(placed, at, &[8; B]).is_none());
+    assert!(attached.store.io.switch_whole(placed, 0, &[8; B]).is_some(), "and it has one still");
     file.extend(4 * B as u64).unwrap();
     let mut found = [1; B];
     file.read(at, &mut found).unwrap();
@@ -94,7 +94,7 @@ fn a_block_admitted_while_its_map_page_is_given_back_is_evicted_after_the_page_i
     assert_eq!((placed.map.counts(), placed.map.page_count()), ((0, 0), 1), "a page, all `Home`");
     let block = (1..64).map(BlockIndex).find(|block| tier.lane_of(placed.id, *block) == 0).unwrap();
     let (leaf, index) = placed.map.leaf(block).unwrap();
-    let inner = &attached.inner;
+    let store = &attached.store;
     std::thread::scope(|scope| {
         // Who gives the page back waits for both lanes, one after the other.
         let last = tier.lock_lane_number(1);
@@ -112,7 +112,7 @@ fn a_block_admitted_while_its_map_page_is_given_back_is_evicted_after_the_page_i
         tier.unlatch(frame, placed.block_size.frames());
         leaf.set(index, Entry::cached(frame));
         drop(admits);
-        let evicts = scope.spawn(|| inner.mover.evict(tier, u64::MAX));
+        let evicts = scope.spawn(|| store.mover.evict(tier, u64::MAX));
         std::thread::sleep(Duration::from_millis(50));
         drop(last);
         assert_eq!(gives.join().unwrap(), 0);

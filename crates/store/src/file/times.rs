@@ -1,13 +1,13 @@
 //! Setting the times of a file ([`crate::homeward`] shows and keeps them).
 
-use crate::attached::Inner;
+use super::FileIo;
 use crate::error::Result;
 use crate::format::slot::DESTAGING;
 use crate::known::FileState;
 use crate::known::times::SetTime;
 use crate::sync::atomic::Ordering;
 
-impl Inner {
+impl FileIo {
     /// Sets the time of the last access and of the last change of the contents.
     pub(crate) fn set_times(&self, file: &FileState, atime: SetTime, mtime: SetTime) -> Result<()> {
         if let Some(placed) = file.placed.as_ref().filter(|p| p.loan.is_lent())

@@ -3,8 +3,8 @@
 //! A write of part of a block reads the rest and writes the whole block. A write past the end makes its blocks durable first and
 //! then the size: a cut between leaves the old size, and recovery drops the entries past it.
 
+use super::FileIo;
 use crate::address::BlockIndex;
-use crate::attached::Inner;
 use crate::error::Result;
 use crate::format::entry::Entry;
 use crate::known::{FileState, Placed};
@@ -32,12 +32,12 @@ enum Overwritten {
     PastEnd,
 }
 
-impl Inner {
+impl FileIo {
     /// Writes `data` at `offset`.
     ///
     /// # Durability
     /// On a persistent medium durable on return, for both classes; each aligned block of a data file is all or nothing. On
-    /// a volatile medium, and for pass files, after [`Inner::sync`].
+    /// a volatile medium, and for pass files, after [`FileIo::sync`].
     pub(crate) fn write(&self, file: &FileState, offset: u64, data: &[u8]) -> Result<()> {
         if data.is_empty() {
             return Ok(());

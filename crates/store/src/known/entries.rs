@@ -5,6 +5,7 @@ use crate::address::BlockIndex;
 use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::planted::Planted;
 use crate::profile::FileClass;
+use crate::sync::atomic::Ordering;
 use crate::tier::alloc::Purpose;
 
 impl Placed {
@@ -110,5 +111,46 @@ impl Placed {
             meta.line.flags &= !flag;
         }
         self.persist_line(&mut meta);
+    }
+
+    /// Frees a file's slot, its blocks and its map pages.
+    ///
+    /// # Durability
+    /// The slot is free, durable, before a frame is.
+    pub(crate) fn free_slot(&self) {
+        let tier = &self.tier;
+        let _sizing = self.sizing.lock();
+        let _moving = self.moving.lock();
+        {
+            // Whoever writes the state line holds it: from here on nobody does.
+            let _meta = self.meta.lock();
+            if self.gone.swap(true, Ordering::AcqRel) {
+                return;
+            }
+        }
+        tier.forget_file(self.id);
+        if let Some(slot) = self.slot.get() {
+            tier.free_slot(*slot);
+        }
+        let mut frames = Vec::new();
+        self.map.for_each_leaf(|number, leaf| {
+            for index in 0..PAGE_WORDS as usize {
+                if leaf.get(index) == Entry::HOME {
+                    continue;
+                }
+                let spot = self.spot(BlockIndex(number * PAGE_WORDS + index as u64));
+                frames.extend(spot.and_then(|spot| tier.forget_block(spot)));
+            }
+        });
+        self.map.evictions.fetch_add(1, Ordering::AcqRel);
+        let purpose = Purpose::Blocks(self.block_size);
+        if self.class == FileClass::Redo {
+            tier.give_latched(purpose, frames);
+        } else {
+            tier.allocator.give(purpose, frames);
+        }
+        tier.give_latched(Purpose::Pages, self.map.take_pages());
+        self.forget_loan();
+        tier.table.lock().give(self.slot.get().map(|slot| slot.number), self.id);
     }
 }

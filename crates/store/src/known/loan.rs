@@ -1,7 +1,8 @@
 //! What is known of a file being lent ([`crate::lend`]).
 
-use super::Placed;
-use crate::plain::Plain;
+use super::{FileState, Placed};
+use crate::error::Result;
+use crate::plain::{Plain, PlainName};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, RwLock, RwLockReadGuard};
 
@@ -92,5 +93,31 @@ impl Placed {
                     |alone| !alone,
                 )
             })
+    }
+
+    /// Step 3, and the end of a removed file. One that stays is removed at the next attach.
+    pub(crate) fn remove_plain(&self, name: PlainName) {
+        if let Some(dir) = &self.tier.lent_dir
+            && let Err(e) = dir.remove(name)
+        {
+            log::warn!("{} stays until the next attach: {e}", dir.path(name).display());
+        }
+    }
+
+    /// The slot of a file is free: what was lent of it goes too.
+    pub(crate) fn forget_loan(&self) {
+        if let Some(plain) = self.loan.plain() {
+            self.loan.end();
+            self.remove_plain(plain.name);
+        }
+    }
+
+    /// Recovery: the file is lent, and this is its plain file.
+    pub(crate) fn adopt_plain(&self, file: &FileState, plain: Plain) -> Result<()> {
+        // What a killed process left is seen from now on, and must survive a power cut then.
+        plain.file.sync().map_err(file.io("cannot sync the lent"))?;
+        self.loan.begin(plain);
+        self.drop_map();
+        Ok(())
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Placed {
     /// The file's id on the tier.
     pub(crate) id: u64,
     /// Its slot in the file table. A file that was opened for reading only may have none, and is
-    /// home's alone then ([`crate::slots`]).
+    /// home's alone then ([`crate::names::slots`]).
     pub(crate) slot: OnceLock<Slot>,
     pub(crate) class: FileClass,
     pub(crate) block_size: BlockSize,

@@ -519,7 +519,7 @@ mod tests {
         let profile = Some(Profile::named("generic").unwrap());
         let options = Options { profile, background: false, ..Options::default() };
         let home = crate::attach(&dir.path().join("db"), &[tier], options).unwrap();
-        let tier = &home.inner.tiers[0];
+        let tier = &home.store.tiers[0];
         let held = tier.lock_lane_number(0);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {

@@ -6,8 +6,7 @@
 //! is said to be perhaps so. A program that has mapped it and closed it, that another user runs, or that only reads is not found. Deliberately not here:
 //! looking at what a name leads to, which a dead mount answers with an error and a hanging one not at all.
 
-use crate::attached::{File, Inner};
-use crate::error::Result;
+use super::Lender;
 use crate::known::{FileState, Placed};
 use crate::plain::Plain;
 use std::ffi::OsStr;
@@ -51,7 +50,7 @@ impl std::fmt::Display for LentInUse {
     }
 }
 
-impl Inner {
+impl Lender {
     /// Whether somebody beside this process has a lent file, and who.
     pub(crate) fn lent_in_use(&self, file: &FileState, placed: &Placed) -> Option<LentInUse> {
         let (plain, dir) = (placed.loan.plain()?, placed.tier.lent_dir.as_ref()?);
@@ -61,26 +60,6 @@ impl Inner {
         let (path, plain_path) = (file.path.lock().clone(), dir.path(plain.name));
         let sought = Sought::new(self.env.home_path(), &path, file.identity.key().1, &plain_path, &plain);
         Some(LentInUse { programs: sought.programs(), path, plain: plain_path })
-    }
-}
-
-impl File {
-    /// Ends the loan of the file, if that waits for nobody: home has all of it, no other loan is just begun or ended, and nobody has the plain file.
-    /// Whether it is lent no more.
-    ///
-    /// # Errors
-    /// As [`File::give_back`].
-    ///
-    /// # Durability
-    /// As [`File::give_back`].
-    pub fn give_back_at_once(&self) -> Result<bool> {
-        self.writable("give back")?;
-        let Some(placed) = self.state.placed.as_ref().filter(|p| p.loan.is_lent()) else { return Ok(true) };
-        let Some(_lending) = self.inner.lending.try_lock() else { return Ok(false) };
-        if !placed.loan.is_at_home() {
-            return Ok(false);
-        }
-        self.inner.give_back(&self.state)
     }
 }
 

@@ -2,7 +2,7 @@
 //! them itself (a door hands it the plain file) and no call goes through this process.
 //!
 //! The state line says it: while a file is lent its plain file is the truth, its map is empty, and home may be behind in any way. Every operation
-//! of the store on it acts on the plain file ([`contents`]); [`place`] is where plain files are.
+//! of the store on it acts on the plain file ([`crate::file::lent`]); [`place`] is where plain files are.
 //!
 //! # Lending, and what a power cut leaves
 //!
@@ -29,20 +29,25 @@
 //!
 //! Deliberately absent: who lends. A door does, when it opens a file that the kernel may take over.
 
-pub(crate) mod contents;
 pub(crate) mod holders;
 #[cfg(test)]
 mod tests;
 
-use crate::attached::{AttachedHome, File, Inner};
+use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::file::FileIo;
 use crate::format::slot::{DESTAGING, LENT, TIME_EXACT, with_loan};
+use crate::homeward::Homeward;
+use crate::known::files::Files;
 use crate::known::{FileState, Placed};
+use crate::ledger::Ledger;
+use crate::mover::Mover;
 use crate::plain::{LentDir, Plain, PlainName};
 use crate::planted::Planted;
 use crate::profile::FileClass;
+use crate::profile::Profile;
+use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 /// Bytes that are copied at a time, and compared with home's.
@@ -72,38 +77,22 @@ pub(crate) struct Lending {
     refused: Option<String>,
 }
 
-/// A lent file, for as long as the kernel has it.
-#[derive(Debug)]
-pub struct LentFile {
-    file: File,
-    pub(crate) plain: Plain,
+/// Lends files of a home, and takes them back.
+pub(crate) struct Lender {
+    pub(crate) env: Arc<Environment>,
+    pub(crate) homeward: Arc<Homeward>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) mover: Arc<Mover>,
+    pub(crate) io: Arc<FileIo>,
+    pub(crate) tiers: Vec<Arc<Ledger>>,
+    pub(crate) profile: Arc<Profile>,
+    /// One lends or gives back.
+    pub(crate) lending: Mutex<Lending>,
 }
 
-impl LentFile {
-    /// The plain file, for the kernel; `None` in a simulation.
-    #[must_use]
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.plain.descriptor.as_ref().map(|fd| fd.as_fd())
-    }
-}
-
-impl Drop for LentFile {
-    fn drop(&mut self) {
-        let Some(placed) = self.file.state.placed.as_ref().filter(|_| self.file.inner.env.is_ours()) else {
-            return;
-        };
-        placed.loan.idle_since_ns.store(self.file.inner.env.home.now_ns(), Ordering::Release);
-        placed.loan.changed();
-        placed.loan.borrowers.fetch_sub(1, Ordering::AcqRel);
-        if self.file.inner.env.options.background {
-            self.file.inner.env.wake_background();
-        }
-    }
-}
-
-impl Inner {
-    /// Lends a file, if it may be: see [`File::lend`].
-    fn lend(&self, file: &FileState) -> Result<Option<Plain>> {
+impl Lender {
+    /// Lends a file, if it may be: see [`crate::File::lend`].
+    pub(crate) fn lend(&self, file: &FileState) -> Result<Option<Plain>> {
         let Some(placed) =
             file.placed.as_ref().filter(|p| p.class == FileClass::Redo && p.tier.holds_dirty())
         else {
@@ -147,7 +136,7 @@ impl Inner {
         let said = |e: Error| e.to_string();
         let _ranging = file.ranging.lock();
         let _sizing = placed.sizing.lock();
-        self.finish_earlier_cut(file, placed).map_err(said)?;
+        self.io.finish_earlier_cut(file, placed).map_err(said)?;
         let _moving = placed.moving.lock();
         let size = placed.size();
         if placed.is_gone() || file.unlinked.load(Ordering::Acquire) {
@@ -218,7 +207,7 @@ impl Inner {
         let mut at = 0;
         while at < size {
             let len = (size - at).min(PART_BYTES as u64) as usize;
-            self.read(file, at, &mut part[..len]).map_err(|e| e.to_string())?;
+            self.io.read(file, at, &mut part[..len]).map_err(|e| e.to_string())?;
             // Zeros too: space that was only reserved would make the first write of each block slow.
             plain.file.write_at(at, &part[..len]).map_err(failed)?;
             at += len as u64;
@@ -281,7 +270,7 @@ impl Inner {
     }
 
     /// Ends a loan. `false`: somebody uses the file. Called with `lending` held.
-    fn give_back(&self, file: &FileState) -> Result<bool> {
+    pub(crate) fn give_back(&self, file: &FileState) -> Result<bool> {
         let Some(placed) = &file.placed else { return Ok(true) };
         let _ranging = file.ranging.lock();
         let _sizing = placed.sizing.lock();
@@ -307,25 +296,8 @@ impl Inner {
         placed.size.store(size, Ordering::Release);
         placed.map.evictions.fetch_add(1, Ordering::AcqRel);
         placed.loan.end();
-        self.remove_plain(placed, plain.name);
+        placed.remove_plain(plain.name);
         Ok(true)
-    }
-
-    /// Step 3, and the end of a removed file. One that stays is removed at the next attach.
-    pub(crate) fn remove_plain(&self, placed: &Placed, name: PlainName) {
-        if let Some(dir) = &placed.tier.lent_dir
-            && let Err(e) = dir.remove(name)
-        {
-            log::warn!("{} stays until the next attach: {e}", dir.path(name).display());
-        }
-    }
-
-    /// The slot of a file is free: what was lent of it goes too.
-    pub(crate) fn forget_loan(&self, placed: &Placed) {
-        if let Some(plain) = placed.loan.plain() {
-            placed.loan.end();
-            self.remove_plain(placed, plain.name);
-        }
     }
 
     /// Ends the loan of a file that leaves the tier. An error when it is in use.
@@ -425,62 +397,4 @@ fn plain_path(file: &FileState) -> String {
         Some(placed.tier.lent_dir.as_ref()?.path(placed.loan.plain()?.name).display().to_string())
     });
     path.unwrap_or_default()
-}
-
-impl File {
-    /// Lends the file: from here on its contents are in a plain file, which the kernel may be given for as long as the answer lives. `None` when it is
-    /// not one to be lent, or cannot be; [`crate::Stats`] says why.
-    ///
-    /// # Errors
-    /// [`Error::Detached`].
-    ///
-    /// # Durability
-    /// What was durable stays so. What the kernel writes to the plain file is durable when the write returns, except through a memory map: then
-    /// after `msync`.
-    pub fn lend(&self) -> Result<Option<LentFile>> {
-        self.writable("lend")?;
-        Ok(self.inner.lend(&self.state)?.map(|plain| LentFile { file: self.clone(), plain }))
-    }
-
-    /// Ends the loan of the file, if nobody has its plain file: see [`AttachedHome::give_back`]. `false`: somebody does.
-    ///
-    /// # Errors
-    /// As [`AttachedHome::give_back`].
-    ///
-    /// # Durability
-    /// The home file is synced on return.
-    pub fn give_back(&self) -> Result<bool> {
-        self.writable("give back")?;
-        let _lending = self.inner.lending.lock();
-        self.inner.give_back(&self.state)
-    }
-
-    /// Whether the file is lent now.
-    #[must_use]
-    pub fn is_lent(&self) -> bool {
-        self.state.placed.as_ref().is_some_and(|p| p.loan.is_lent())
-    }
-
-    /// Whether the profile lets the file be lent under the name it has.
-    #[must_use]
-    pub fn may_be_lent(&self) -> bool {
-        self.state.placed.as_ref().is_some_and(|p| p.class == FileClass::Redo && p.tier.holds_dirty())
-            && self.inner.profile.is_lent(&self.state.path.lock())
-    }
-}
-
-impl AttachedHome {
-    /// Ends the loan of a file that nobody uses. `false`: somebody does.
-    ///
-    /// # Errors
-    /// Home's error when it cannot be written; the file is lent still, and nothing is lost.
-    ///
-    /// # Durability
-    /// The home file is synced on return.
-    pub fn give_back(&self, path: impl AsRef<std::path::Path>) -> Result<bool> {
-        self.inner.env.usable()?;
-        let known = self.inner.known(path.as_ref())?;
-        let _lending = self.inner.lending.lock();
-        self.inner.give_back(&known)
-    }
 }

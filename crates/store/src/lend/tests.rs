@@ -1,7 +1,7 @@
 //! State lines that say `lent` where nothing can be: written by a defective program, or by hand, with right checksums.
 
+use crate::api::AttachedHome;
 use crate::attach::{Options, TierSpec};
-use crate::attached::AttachedHome;
 use crate::check::{AnyHome, Severity, check_images};
 use crate::error::Error;
 use crate::format::slot::{LENT, SLOT, StateLine, with_loan};
@@ -50,7 +50,7 @@ impl Machine {
 
 /// Closes the home, then writes a newer state line of the file, as it is but lent.
 fn close_saying_lent(home: AttachedHome, path: &str) {
-    let known = home.inner.known(Path::new(path)).unwrap();
+    let known = home.store.names.known(Path::new(path)).unwrap();
     let placed = known.placed.as_ref().unwrap();
     let tier = placed.tier.clone();
     let (seed, id, base) = (tier.seed, placed.id, placed.slot.get().unwrap().at);

@@ -71,7 +71,7 @@ pub(crate) struct Tier {
     pub(crate) superblocks: Mutex<Vec<Superblock>>,
     pub(crate) allocator: Allocator,
     pub(crate) table: Mutex<FileTable>,
-    /// Held by the one that sees to it that there are free slots ([`crate::slots`]).
+    /// Held by the one that sees to it that there are free slots ([`crate::names::slots`]).
     pub(crate) making_slots: Mutex<()>,
     /// Held by the one that makes room ([`crate::mover::room::Turn`]).
     pub(crate) room: Mutex<()>,

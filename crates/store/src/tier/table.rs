@@ -20,7 +20,7 @@
 //! 3. Files of guests ([`Wanted`]) leave some slots besides to the others, and some extents: a guest
 //!    who fills the table does not send the home's owner away.
 //!
-//! Deliberately not here: giving slots back and waiting for one ([`crate::slots`]).
+//! Deliberately not here: giving slots back and waiting for one ([`crate::names::slots`]).
 
 use super::Tier;
 use super::alloc::{Census, Purpose};

@@ -7,7 +7,7 @@
 //!
 //! **Invariant**: what is kept of a file is what home has, for as long as nobody changes the file.
 
-use crate::attached::Inner;
+use super::Namespace;
 use crate::home::{FileTime, HomeStat};
 use crate::known::times::Overlay;
 use std::collections::{HashMap, VecDeque};
@@ -49,7 +49,7 @@ pub(crate) fn as_home_says(stat: &HomeStat) -> Overlay {
     }
 }
 
-impl Inner {
+impl Namespace {
     /// To be called before the file is known no more.
     pub(crate) fn remember_departed(&self, stat: &HomeStat) {
         self.departed.lock().add(stat);

@@ -3,8 +3,9 @@
 //!
 //! Deliberately absent: which files are held open (`home/held.rs`).
 
-use crate::attached::{AttachedHome, File, OpenMode};
+use super::{AttachedHome, File};
 use crate::error::Result;
+use crate::home::OpenMode;
 use crate::home::{FileTime, HomeFile};
 use crate::known::Placed;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -29,7 +30,7 @@ impl File {
     /// Those of the home's file system: it may have to be opened for this.
     /// [`crate::Error::Forked`].
     pub fn home_descriptor(&self) -> Result<HomeDescriptor> {
-        self.inner.env.ours()?;
+        self.store.env.ours()?;
         let file = self.state.home.file().map_err(self.state.io("cannot open"))?;
         if file.descriptor().is_none() {
             return Err(self.state.invalid("use the descriptor of", "its home is a simulated one"));
@@ -46,11 +47,11 @@ impl AttachedHome {
     /// # Errors
     /// [`crate::Error::Detached`].
     pub fn open_known(&self, dev: u64, ino: u64, born: FileTime, mode: OpenMode) -> Result<Option<File>> {
-        self.inner.env.usable()?;
+        self.store.env.usable()?;
         // Files are opened and closed under this lock.
-        let _names = self.inner.names.lock();
-        self.inner.env.usable()?;
-        let known = self.inner.files.get((dev, ino));
+        let _names = self.store.names.changing.lock();
+        self.store.env.usable()?;
+        let known = self.store.files.get((dev, ino));
         let Some(state) = known.filter(|file| {
             let id = &file.identity;
             // Who opens it for writing gets it a slot first.
@@ -65,17 +66,17 @@ impl AttachedHome {
             return Ok(None);
         };
         state.handles.fetch_add(1, Ordering::AcqRel);
-        Ok(Some(File::new(self.inner.clone(), state, mode.read_only)))
+        Ok(Some(File::new(self.store.clone(), state, mode.read_only)))
     }
 
     /// Closes half of the home files that are open and not in use, for a door that has no
     /// descriptor left. They are opened again when they are needed. `false`: there was none.
     pub fn spare_descriptors(&self) -> bool {
-        self.inner.env.is_ours() && self.inner.home_files.spare()
+        self.store.env.is_ours() && self.store.names.home_files.spare()
     }
 
     /// How many home files are held open at most.
     pub fn home_files_open(&self) -> usize {
-        self.inner.home_files.most()
+        self.store.names.home_files.most()
     }
 }

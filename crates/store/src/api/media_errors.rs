@@ -12,8 +12,8 @@
 //! **Invariant**: an unreadable block is never replaced by an older version of itself unless the
 //! user said so.
 
+use super::AttachedHome;
 use crate::address::{FRAME, WordAt};
-use crate::attached::{AttachedHome, Inner};
 use crate::error::{Error, Result};
 use crate::format::entry::{PAGE_WORDS, State};
 use crate::known::Placed;
@@ -21,6 +21,7 @@ use crate::ledger::Ledger;
 use crate::ledger::map::Leaf;
 use crate::medium::{SigbusWatch, watch_sigbus};
 use crate::mover::unreadable::LostBlock;
+use crate::store::Store;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,12 +40,12 @@ impl AttachedHome {
     /// # Durability
     /// As [`AttachedHome::detach`], except for the blocks returned.
     pub fn detach_giving_up_unreadable(self) -> Result<Vec<LostBlock>> {
-        let inner = self.inner.clone();
-        inner.mover.given_up.allow(true);
+        let store = self.store.clone();
+        store.mover.given_up.allow(true);
         let detached = self.detach();
-        inner.mover.given_up.allow(false);
+        store.mover.given_up.allow(false);
         detached?;
-        let mut lost = inner.mover.given_up.take();
+        let mut lost = store.mover.given_up.take();
         lost.sort_by(|a, b| (&a.path, a.block).cmp(&(&b.path, b.block)));
         Ok(lost)
     }
@@ -57,23 +58,23 @@ impl AttachedHome {
     /// # Errors
     /// When no descriptor or thread is available.
     pub fn watch_sigbus(&self) -> Result<SigbusWatch> {
-        let inner = Arc::downgrade(&self.inner);
-        let explain = move |path: &Path, at: u64| what_is_at(&*inner.upgrade()?, path, at);
+        let store = Arc::downgrade(&self.store);
+        let explain = move |path: &Path, at: u64| what_is_at(&*store.upgrade()?, path, at);
         watch_sigbus(Arc::new(explain)).map_err(Error::io("cannot watch for SIGBUS in", "this process"))
     }
 }
 
 /// What lies at a byte of a member; `None` when the member is not this home's.
-fn what_is_at(inner: &Inner, path: &Path, at: u64) -> Option<String> {
+fn what_is_at(store: &Store, path: &Path, at: u64) -> Option<String> {
     let place = |tier: &Arc<Ledger>| tier.members.iter().position(|member| member.path == path);
-    let (tier, member) = inner.tiers.iter().find_map(|tier| Some((tier, place(tier)?)))?;
+    let (tier, member) = store.tiers.iter().find_map(|tier| Some((tier, place(tier)?)))?;
     if at < tier.geometry.data_start[member] {
         return Some("it is metadata of the tier (superblock, records or file table)".into());
     }
     if tier.is_in_extent(member, at, LOCK_PATIENCE) {
         return Some("it is metadata of the tier (a part that the file table has grown by)".into());
     }
-    let Some(files) = inner.files.all_within(LOCK_PATIENCE) else {
+    let Some(files) = store.files.all_within(LOCK_PATIENCE) else {
         return Some("`tiersmith check` tells which block that is".into());
     };
     for file in files {
@@ -145,9 +146,9 @@ mod tests {
         let open = |n| home.open(format!("{n}.db"), OpenMode::CREATE).unwrap();
         let files: Vec<_> = (0..20).map(open).collect();
         files.iter().for_each(|file| file.write(0, &[1; 8192]).unwrap());
-        let start = home.inner.tiers[0].geometry.data_start[0];
+        let start = home.store.tiers[0].geometry.data_start[0];
         let frames = (start..4 << 20).step_by(FRAME);
-        let said: Vec<String> = frames.filter_map(|at| what_is_at(&home.inner, &member, at)).collect();
+        let said: Vec<String> = frames.filter_map(|at| what_is_at(&home.store, &member, at)).collect();
         assert_eq!(said.iter().filter(|what| what.contains("file table")).count(), 8, "{said:?}");
         assert!(said.iter().any(|what| what.contains("block 0 of 1.db")), "{said:?}");
     }

@@ -1,6 +1,6 @@
 //! The times of files, as a door shows and sets them ([`crate::homeward`]).
 
-use crate::attached::{AttachedHome, File};
+use super::{AttachedHome, File};
 use crate::error::Result;
 use crate::known::times::{Overlay, SetTime};
 
@@ -15,8 +15,8 @@ impl File {
     /// # Errors
     /// Those of the home's file system.
     pub fn overlay(&self) -> Result<Option<Overlay>> {
-        self.inner.env.ours()?;
-        Ok(self.inner.homeward.overlay(&self.state)?.1)
+        self.store.env.ours()?;
+        Ok(self.store.homeward.overlay(&self.state)?.1)
     }
 
     /// Sets the times of the last access and of the last change of the contents.
@@ -28,8 +28,8 @@ impl File {
     /// The modification time of a file in a persistent tier is durable on return, unless the file is being destaged just then; else after
     /// [`File::sync`].
     pub fn set_times(&self, atime: SetTime, mtime: SetTime) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner.set_times(&self.state, atime, mtime)
+        self.store.env.usable()?;
+        self.store.io.set_times(&self.state, atime, mtime)
     }
 }
 
@@ -37,23 +37,23 @@ impl AttachedHome {
     /// Size and times of the file with this device and inode number, of which home said `seen`,
     /// where the tier knows better; `None`: it does not.
     pub fn overlay(&self, dev: u64, ino: u64, seen: Overlay) -> Option<Overlay> {
-        self.inner.env.ours().ok()?;
-        let known = self.inner.files.get((dev, ino));
+        self.store.env.ours().ok()?;
+        let known = self.store.files.get((dev, ino));
         match known {
-            Some(file) => self.inner.homeward.overlay(&file).ok()?.1,
-            None => self.inner.departed_since((dev, ino), &seen),
+            Some(file) => self.store.homeward.overlay(&file).ok()?.1,
+            None => self.store.names.departed_since((dev, ino), &seen),
         }
     }
 
     /// Says that mode, owner or extended attributes of this file were changed at home: its ctime is now.
     pub fn attributes_changed(&self, dev: u64, ino: u64) {
-        if self.inner.env.ours().is_err() {
+        if self.store.env.ours().is_err() {
             return;
         }
-        let file = self.inner.files.get((dev, ino));
+        let file = self.store.files.get((dev, ino));
         match file {
-            Some(file) => self.inner.homeward.mark_changed(&file),
-            None => self.inner.forget_departed((dev, ino)),
+            Some(file) => self.store.homeward.mark_changed(&file),
+            None => self.store.names.forget_departed((dev, ino)),
         }
     }
 
@@ -65,14 +65,14 @@ impl AttachedHome {
     /// # Durability
     /// As [`File::set_times`].
     pub fn set_times(&self, dev: u64, ino: u64, atime: SetTime, mtime: SetTime) -> Option<Result<()>> {
-        if let Err(e) = self.inner.env.ours() {
+        if let Err(e) = self.store.env.ours() {
             return Some(Err(e));
         }
-        let Some(file) = self.inner.known_as((dev, ino)) else {
-            self.inner.forget_departed((dev, ino));
+        let Some(file) = self.store.names.known_as((dev, ino)) else {
+            self.store.names.forget_departed((dev, ino));
             return None;
         };
         file.placed.as_ref()?;
-        Some(self.inner.env.usable().and_then(|()| self.inner.set_times(&file, atime, mtime)))
+        Some(self.store.env.usable().and_then(|()| self.store.io.set_times(&file, atime, mtime)))
     }
 }

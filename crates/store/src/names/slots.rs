@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | 1 | a cut that home refused is finished, dirty blocks go home, home is synced | the file, clean |
 //! | 2 | home gets the times that programs saw, and is synced | the same |
-//! | 3 | with `names` held: nobody has opened or changed it meanwhile, else it stays | the same |
+//! | 3 | with `changing` held: nobody has opened or changed it meanwhile, else it stays | the same |
 //! | 4 | records about the file are emptied, the slot becomes free, each with a fence | a file at home |
 //! | 5 | the frames of its clean copies and map pages are free in DRAM | the same |
 //!
@@ -36,7 +36,7 @@
 //! A tier's `making_slots`, then `names`, then those of a file ([`crate::file`]). A tier's `table` is
 //! taken last, for a look or a change in DRAM.
 
-use crate::attached::Inner;
+use super::Namespace;
 use crate::error::{Error, Result};
 use crate::format::slot::{DESTAGING, Identity, StateLine};
 use crate::home::{Home, HomeStat};
@@ -100,7 +100,7 @@ pub(crate) struct NoSlot {
     pub(crate) wanted: Wanted,
 }
 
-impl Inner {
+impl Namespace {
     /// The tier that a file of this class belongs to.
     pub(crate) fn tier_of(&self, class: FileClass) -> Option<&Arc<Ledger>> {
         self.tiers.iter().find(|t| match class {
@@ -288,7 +288,7 @@ impl Inner {
         // Steps 1 and 2 without `names`: home may be slow, and nobody else could open a file
         // meanwhile.
         self.bring_home(file, placed)?;
-        let _names = self.names.lock();
+        let _names = self.changing.lock();
         if self.env.is_closed() || placed.is_gone() || !self.may_leave(file, placed) {
             return Ok(false);
         }
@@ -300,7 +300,7 @@ impl Inner {
     pub(crate) fn bring_home(&self, file: &FileState, placed: &Placed) -> Result<()> {
         {
             let _sizing = placed.sizing.lock();
-            self.finish_earlier_cut(file, placed)?;
+            self.io.finish_earlier_cut(file, placed)?;
         }
         self.mover.destage_file(file, u64::MAX)?;
         {
@@ -317,10 +317,10 @@ impl Inner {
 
     /// [`Planted::SlotFreedBeforeHome`].
     fn leave_before_home(&self, file: &Arc<FileState>, placed: &Placed) -> Result<()> {
-        let _names = self.names.lock();
+        let _names = self.changing.lock();
         let mut bytes = vec![0; placed.size() as usize];
-        self.read(file, 0, &mut bytes)?;
-        self.free_slot(placed);
+        self.io.read(file, 0, &mut bytes)?;
+        placed.free_slot();
         file.home.write_at(0, &bytes).map_err(file.io("cannot write"))?;
         file.home.sync().map_err(file.io("cannot sync"))?;
         self.files.remove(file);
@@ -401,7 +401,7 @@ pub(crate) fn new_slot(
     Some(Placed::new(tier, id, Some(slot), identity, meta, Default::default()))
 }
 
-/// A file that is only read, from home, until it gets a slot ([`Inner::give_slot`]).
+/// A file that is only read, from home, until it gets a slot ([`Namespace::give_slot`]).
 pub(crate) fn without_slot(tier: &Arc<Ledger>, identity: &Identity, stat: &HomeStat) -> Placed {
     let id = tier.table.lock().new_id();
     let meta = Meta { line: first_line(stat), ..Meta::default() };

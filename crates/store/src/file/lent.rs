@@ -6,7 +6,7 @@
 //! Cutting: the state line gets the smaller size first, then the plain file is cut and synced. The line's size is the least that the plain file has,
 //! so a cut of the power between the two leaves the file as it was. Lengthening changes the plain file only.
 
-use crate::attached::Inner;
+use super::FileIo;
 use crate::error::{Error, Result};
 use crate::file::resize::Resize;
 use crate::home::Clear;
@@ -17,7 +17,7 @@ use crate::waits;
 /// Zeros that are written at a time.
 const ZEROS_BYTES: usize = 256 << 10;
 
-impl Inner {
+impl FileIo {
     pub(crate) fn read_lent(
         &self,
         file: &FileState,
@@ -160,14 +160,5 @@ impl Inner {
     /// Makes durable what was written through memory maps, too.
     pub(crate) fn sync_lent(&self, file: &FileState, plain: &Plain) -> Result<()> {
         plain.file.sync().map_err(file.io("cannot sync the lent"))
-    }
-
-    /// Recovery: the file is lent, and this is its plain file.
-    pub(crate) fn adopt_plain(&self, file: &FileState, placed: &Placed, plain: Plain) -> Result<()> {
-        // What a killed process left is seen from now on, and must survive a power cut then.
-        plain.file.sync().map_err(file.io("cannot sync the lent"))?;
-        placed.loan.begin(plain);
-        placed.drop_map();
-        Ok(())
     }
 }

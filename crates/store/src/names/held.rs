@@ -1,24 +1,24 @@
 //! A file held open for the length of one call, by calls that take a path.
 
-use crate::attached::Inner;
+use super::Namespace;
 use crate::known::FileState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Closes the file when it goes.
 pub(crate) struct Known<'a> {
-    pub(crate) inner: &'a Inner,
+    pub(crate) names: &'a Namespace,
     pub(crate) state: Arc<FileState>,
 }
 
-impl Inner {
+impl Namespace {
     /// The file with this device and inode number, if it is known; it does not leave the tier for
     /// as long as it is held.
     pub(crate) fn known_as(&self, key: (u64, u64)) -> Option<Known<'_>> {
-        let _names = self.names.lock();
+        let _names = self.changing.lock();
         let state = self.files.get(key)?;
         state.handles.fetch_add(1, Ordering::AcqRel);
-        Some(Known { inner: self, state })
+        Some(Known { names: self, state })
     }
 }
 
@@ -32,6 +32,6 @@ impl std::ops::Deref for Known<'_> {
 
 impl Drop for Known<'_> {
     fn drop(&mut self) {
-        self.inner.close(&self.state);
+        self.names.close(&self.state);
     }
 }

@@ -1,4 +1,4 @@
-//! Ranges of a file: making them zero, with or without giving their space back, reserving space, finding holes, appending.
+//! Ranges of a file: making them zero, with or without giving their space back, reserving space, finding holes.
 //!
 //! # Clearing whole blocks of a data file, and what a power cut leaves
 //!
@@ -14,8 +14,8 @@
 //! [`STEP_BYTES`]. Where home cannot do step 3, the zeros stay dirty and go home as any block. A block of less than the whole is written;
 //! a redo file is written in place.
 
+use super::FileIo;
 use crate::address::BlockIndex;
-use crate::attached::{File, Inner};
 use crate::error::{Error, Result};
 use crate::file::resize::Resize;
 use crate::format::entry::{Entry, PAGE_WORDS, State};
@@ -33,9 +33,16 @@ use std::sync::atomic::Ordering;
 /// Bytes that one step clears.
 const STEP_BYTES: u64 = (ROUND_BYTES / 4) as u64;
 
-impl Inner {
+impl FileIo {
     /// Makes `offset .. offset + len` zero. What lies past the end is left out, and the size stays, unless `grow`.
-    fn clear(&self, file: &FileState, offset: u64, len: u64, how: Clear, grow: bool) -> Result<()> {
+    pub(crate) fn clear(
+        &self,
+        file: &FileState,
+        offset: u64,
+        len: u64,
+        how: Clear,
+        grow: bool,
+    ) -> Result<()> {
         let Some(end) = offset.checked_add(len).filter(|_| len > 0) else {
             return Err(file.invalid("clear a range of", format!("{len} bytes at {offset} are no range")));
         };
@@ -234,7 +241,7 @@ impl Inner {
     }
 
     /// Reserves space at home.
-    fn allocate(&self, file: &FileState, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+    pub(crate) fn allocate(&self, file: &FileState, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let Some(end) = offset.checked_add(len).filter(|_| len > 0) else {
             return Err(file.invalid("reserve space for", format!("{len} bytes at {offset} are no range")));
         };
@@ -264,7 +271,7 @@ impl Inner {
         Ok(())
     }
 
-    fn next_data(&self, file: &FileState, offset: u64) -> Result<Option<u64>> {
+    pub(crate) fn next_data(&self, file: &FileState, offset: u64) -> Result<Option<u64>> {
         let Some(placed) = &file.placed else {
             return file.home.next_data(offset).map_err(file.io("cannot look for data in"));
         };
@@ -295,7 +302,7 @@ impl Inner {
         Ok(in_tier.into_iter().chain(at_home).min().filter(|at| *at < end))
     }
 
-    fn next_hole(&self, file: &FileState, offset: u64) -> Result<Option<u64>> {
+    pub(crate) fn next_hole(&self, file: &FileState, offset: u64) -> Result<Option<u64>> {
         let Some(placed) = &file.placed else {
             return file.home.next_hole(offset).map_err(file.io("cannot look for a hole in"));
         };
@@ -326,85 +333,5 @@ impl Inner {
             }
         }
         Ok(Some(end))
-    }
-}
-
-impl File {
-    /// Writes `data` at the end, and returns where that was. Appends to one file do not overlap.
-    ///
-    /// # Errors
-    /// As [`File::write`].
-    ///
-    /// # Durability
-    /// As [`File::write`].
-    pub fn append(&self, data: &[u8]) -> Result<u64> {
-        self.writable("append to")?;
-        let _ranging = self.state.ranging.lock();
-        let offset = self.len()?;
-        let written = self.inner.write(&self.state, offset, data);
-        self.inner.homeward.mark_written(&self.state);
-        written.map(|()| offset)
-    }
-
-    /// Makes a range zero. Its space stays reserved at home where it was. With `keep_size` what lies past the end is left out, else the
-    /// file becomes as long as the range.
-    ///
-    /// # Errors
-    /// As [`File::write`]; [`Error::Invalid`] for an empty range.
-    ///
-    /// # Durability
-    /// On a persistent tier durable on return, each aligned block of a data file old or zero; else after [`File::sync`].
-    pub fn zero(&self, offset: u64, len: u64, keep_size: bool) -> Result<()> {
-        self.writable("zero a range of")?;
-        let cleared = self.inner.clear(&self.state, offset, len, Clear::Zero, !keep_size);
-        self.inner.homeward.mark_written(&self.state);
-        cleared
-    }
-
-    /// Makes a range zero and gives its space back; the size stays.
-    ///
-    /// # Errors
-    /// As [`File::zero`].
-    ///
-    /// # Durability
-    /// As [`File::zero`].
-    pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
-        self.writable("punch a hole into")?;
-        let cleared = self.inner.clear(&self.state, offset, len, Clear::Punch, false);
-        self.inner.homeward.mark_written(&self.state);
-        cleared
-    }
-
-    /// Reserves space for a range at home, so that what is written there later finds room. Without `keep_size` the file becomes as long
-    /// as the range.
-    ///
-    /// # Errors
-    /// Home's error (`ENOSPC`, `EOPNOTSUPP`) now and not when blocks are destaged; nothing is changed then.
-    ///
-    /// # Durability
-    /// The size as with [`File::extend`]; the reservation after home's file was synced.
-    pub fn allocate(&self, offset: u64, len: u64, keep_size: bool) -> Result<()> {
-        self.writable("reserve space for")?;
-        self.inner.allocate(&self.state, offset, len, keep_size)?;
-        self.inner.homeward.mark_written(&self.state);
-        Ok(())
-    }
-
-    /// The first byte from `offset` on that is not in a hole (SEEK_DATA); `None` when there is none. Blocks in the tier are no holes.
-    ///
-    /// # Errors
-    /// Those of the home's file system.
-    pub fn next_data(&self, offset: u64) -> Result<Option<u64>> {
-        self.inner.env.usable()?;
-        self.inner.next_data(&self.state, offset)
-    }
-
-    /// The first byte from `offset` on that is in a hole, or the end of the file (SEEK_HOLE); `None` when `offset` is at the end or past it.
-    ///
-    /// # Errors
-    /// Those of the home's file system.
-    pub fn next_hole(&self, offset: u64) -> Result<Option<u64>> {
-        self.inner.env.usable()?;
-        self.inner.next_hole(&self.state, offset)
     }
 }

@@ -1,26 +1,31 @@
 //! An attached home and its open files: the API a door is built on.
 //!
+//! What a door needs beyond reading and writing is beside this file: a file of the tier is newer than its home file, so whatever a file system
+//! says of a file has to be said here, its size and [`times`], its holes ([`range`]), its [`names`], which files there are ([`list`]).
+//!
 //! All paths are relative to home. Handles are cheap to clone and may be used from many threads.
 
+pub(crate) mod lend;
+pub(crate) mod list;
+pub(crate) mod media_errors;
+pub(crate) mod names;
+pub(crate) mod open;
+pub(crate) mod range;
+pub(crate) mod times;
+
 use crate::address::BlockSize;
-use crate::departed::Departed;
-use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::file::resize::Resize;
-use crate::home::{Home, HomeFiles, HomeStat, Named, RenameFlags};
-use crate::homeward::Homeward;
+use crate::home::{Home, HomeStat, Named, RenameFlags};
 use crate::known::FileState;
-use crate::known::files::Files;
-use crate::ledger::Ledger;
-use crate::lend::Lending;
 use crate::medium::Durability;
 use crate::medium::process::{self};
-use crate::mover::Mover;
 use crate::planted::Planted;
-use crate::profile::{FileClass, Profile};
-use crate::stats::{RecoveryReport, Stats};
+use crate::profile::FileClass;
+use crate::stats::Stats;
+use crate::store::{STEP_INTERVAL, Store};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -29,70 +34,23 @@ use tiersmith_events::Registry;
 pub use crate::file::read::BlockRef;
 pub use crate::home::OpenMode;
 
-/// What all handles share.
-pub(crate) struct Inner {
-    pub(crate) env: Arc<Environment>,
-    /// The same as `env` has: recording a wait must not look it up there.
-    pub(crate) events: Registry,
-    pub(crate) homeward: Arc<Homeward>,
-    pub(crate) files: Arc<Files>,
-    pub(crate) mover: Mover,
-    /// The files of home that are open.
-    pub(crate) home_files: Arc<HomeFiles>,
-    pub(crate) tiers: Vec<Arc<Ledger>>,
-    pub(crate) profile: Profile,
-    /// Device number of home: files of another file system mounted below it pass.
-    pub(crate) dev: u64,
-    /// User id of the owner of home's directory when it was attached.
-    pub(crate) owner: u32,
-    /// Renames, links and unlinks, one at a time: each looks before it acts.
-    pub(crate) names: Mutex<()>,
-    /// Counts last handles that were closed, so that it can be told which file was closed longest
-    /// ago.
-    pub(crate) closes: AtomicU64,
-    /// Files that left the tier a moment ago.
-    pub(crate) departed: Mutex<Departed>,
-    /// One lends or gives back ([`crate::lend`]).
-    pub(crate) lending: Mutex<Lending>,
-    pub(crate) recovery: RecoveryReport,
-}
-
-/// How often background work looks whether there is something to do.
-pub(crate) const STEP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
-
-impl Inner {
-    /// One step of background work; see [`crate::AttachedHome::background_step`].
-    pub(crate) fn background_step(&self) -> Result<()> {
-        let mut failed = self.retry_unlinks().err();
-        failed = self.mover.retry_refused().err().or(failed);
-        self.mover.admit_waiting();
-        failed = self.lending_step().err().or(failed);
-        for tier in &self.tiers {
-            tier.settle_idle_lanes();
-            failed = self.keep_slots(tier).err().or(failed);
-            failed = self.mover.keep_free(tier).err().or(failed);
-        }
-        failed.map_or(Ok(()), Err)
-    }
-}
-
 /// A directory with a fast tier: what [`crate::attach()`] returns. Dropping it makes the tier quiescent and leaves the home attached; [`AttachedHome::detach`] takes
 /// the tier away.
 #[derive(Clone)]
 pub struct AttachedHome {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) store: Arc<Store>,
     pub(crate) _running: Arc<Running>,
 }
 
 impl std::fmt::Debug for AttachedHome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AttachedHome").field("home", &self.inner.env.home).finish_non_exhaustive()
+        f.debug_struct("AttachedHome").field("home", &self.store.env.home).finish_non_exhaustive()
     }
 }
 
 /// Ends the background thread when the last handle of the home goes.
 pub(crate) struct Running {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) store: Arc<Store>,
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -100,11 +58,11 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.inner.env.wake_background();
+        self.store.env.wake_background();
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {
-            let home = self.inner.env.home_path();
+            let home = self.store.env.home_path();
             log::error!("the background thread of {} had panicked", home.display());
         }
     }
@@ -114,12 +72,12 @@ impl Running {
     /// Goes on after a detach that could not write home.
     fn resume(&self) {
         self.stop.store(false, Ordering::Release);
-        self.inner.env.set_closed(false);
-        if self.inner.env.options.background {
-            match spawn_background(&self.inner, &self.stop) {
+        self.store.env.set_closed(false);
+        if self.store.env.options.background {
+            match spawn_background(&self.store, &self.stop) {
                 Ok(thread) => *self.thread.lock() = Some(thread),
                 Err(e) => {
-                    let home = self.inner.env.home_path();
+                    let home = self.store.env.home_path();
                     log::error!("cannot start a thread for the background work of {}: {e}", home.display());
                 }
             }
@@ -129,19 +87,19 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if !self.inner.env.is_ours() {
+        if !self.store.env.is_ours() {
             // The thread, the lanes and the times are the parent's.
             std::mem::forget(self.thread.get_mut().take());
             return;
         }
         self.stop();
-        if !self.inner.env.set_closed(true) {
-            for file in self.inner.files.all() {
-                if let Err(e) = self.inner.homeward.keep_times(&file) {
+        if !self.store.env.set_closed(true) {
+            for file in self.store.files.all() {
+                if let Err(e) = self.store.homeward.keep_times(&file) {
                     log::warn!("{e}; its modification time after the next attach will be a later one");
                 }
             }
-            for tier in &self.inner.tiers {
+            for tier in &self.store.tiers {
                 tier.quiesce_lanes();
             }
         }
@@ -157,9 +115,9 @@ impl AttachedHome {
     /// # Durability
     /// A file of class redo or data that is made here exists durably on return.
     pub fn open(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<File> {
-        self.inner.env.usable()?;
-        let state = self.inner.open(path.as_ref(), mode)?;
-        Ok(File::new(self.inner.clone(), state, mode.read_only))
+        self.store.env.usable()?;
+        let state = self.store.names.open(path.as_ref(), mode)?;
+        Ok(File::new(self.store.clone(), state, mode.read_only))
     }
 
     /// Makes a file that does not exist yet, and opens it.
@@ -178,8 +136,8 @@ impl AttachedHome {
     /// # Errors
     /// Those of the home's file system.
     pub fn stat(&self, path: impl AsRef<Path>) -> Result<HomeStat> {
-        self.inner.env.usable()?;
-        self.inner.stat(path.as_ref())
+        self.store.env.usable()?;
+        self.store.names.stat(path.as_ref())
     }
 
     /// Renames a file or directory; it keeps its blocks. A file that had the new name goes away with its blocks.
@@ -201,8 +159,8 @@ impl AttachedHome {
     /// # Durability
     /// After [`AttachedHome::sync_dir`].
     pub fn link(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner.link(from.as_ref(), to.as_ref())
+        self.store.env.usable()?;
+        self.store.names.link(from.as_ref(), to.as_ref())
     }
 
     /// Removes a name. With the last one the file's blocks go, as soon as no handle is open.
@@ -213,8 +171,8 @@ impl AttachedHome {
     /// # Durability
     /// After [`AttachedHome::sync_dir`]; durable on return when the file was known to the tier.
     pub fn unlink(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner.unlink(Named::by_path(path.as_ref()))
+        self.store.env.usable()?;
+        self.store.names.unlink(Named::by_path(path.as_ref()))
     }
 
     /// Makes the names in the directory of `path` durable.
@@ -225,8 +183,8 @@ impl AttachedHome {
     /// # Durability
     /// Every rename, link, unlink and creation in that directory that returned before the call survives a power cut.
     pub fn sync_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner
+        self.store.env.usable()?;
+        self.store
             .env
             .home
             .sync_dir(path.as_ref())
@@ -241,10 +199,10 @@ impl AttachedHome {
     /// # Durability
     /// The home files are synced on return.
     pub fn destage(&self, path: Option<&Path>) -> Result<u64> {
-        self.inner.env.usable()?;
+        self.store.env.usable()?;
         match path {
-            Some(path) => self.inner.mover.destage_file(&*self.inner.known(path)?, u64::MAX),
-            None => self.inner.mover.flush_all(),
+            Some(path) => self.store.mover.destage_file(&*self.store.names.known(path)?, u64::MAX),
+            None => self.store.mover.flush_all(),
         }
     }
 
@@ -265,10 +223,10 @@ impl AttachedHome {
     /// # Errors
     /// [`Error::Io`] when the file does not exist.
     pub fn evict(&self, path: Option<&Path>, blocks: u64) -> Result<u64> {
-        self.inner.env.usable()?;
+        self.store.env.usable()?;
         match path {
-            Some(path) => self.inner.mover.evict_file(&*self.inner.known(path)?),
-            None => Ok(self.inner.tiers.iter().map(|t| self.inner.mover.evict(t, blocks)).sum()),
+            Some(path) => self.store.mover.evict_file(&*self.store.names.known(path)?),
+            None => Ok(self.store.tiers.iter().map(|t| self.store.mover.evict(t, blocks)).sum()),
         }
     }
 
@@ -280,8 +238,8 @@ impl AttachedHome {
     /// # Durability
     /// The pin is durable on return.
     pub fn pin(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner.pin(&*self.inner.known(path.as_ref())?, true)
+        self.store.env.usable()?;
+        self.store.io.pin(&*self.store.names.known(path.as_ref())?, true)
     }
 
     /// Ends a pin; the blocks leave as others do.
@@ -292,8 +250,8 @@ impl AttachedHome {
     /// # Durability
     /// Durable on return.
     pub fn unpin(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner.pin(&*self.inner.known(path.as_ref())?, false)
+        self.store.env.usable()?;
+        self.store.io.pin(&*self.store.names.known(path.as_ref())?, false)
     }
 
     /// Grows a tier by one step. `false` when it is as large as it may be.
@@ -304,21 +262,21 @@ impl AttachedHome {
     /// # Durability
     /// The new size is durable on return.
     pub fn grow(&self, tier: &str) -> Result<bool> {
-        self.inner.env.usable()?;
-        let tier = self.inner.tiers.iter().find(|t| t.name == tier).ok_or_else(|| {
+        self.store.env.usable()?;
+        let tier = self.store.tiers.iter().find(|t| t.name == tier).ok_or_else(|| {
             let known = self.tier_names().join("`, `");
             Error::Options(format!("there is no tier `{tier}`; the tiers here are `{known}`"))
         })?;
-        let start = self.inner.events.start();
+        let start = self.store.env.events.start();
         let grown = tier.grow_step()?;
         if grown {
-            let _ = self.inner.events.record(crate::waits::GROW, start);
+            let _ = self.store.env.events.record(crate::waits::GROW, start);
         }
         Ok(grown)
     }
 
     fn tier_names(&self) -> Vec<&str> {
-        self.inner.tiers.iter().map(|t| t.name.as_str()).collect()
+        self.store.tiers.iter().map(|t| t.name.as_str()).collect()
     }
 
     /// Writes everything home and takes the tier away: a plain directory is left, at its own path.
@@ -329,35 +287,35 @@ impl AttachedHome {
     /// # Durability
     /// Durable on return. After a cut before that the home is attached still, or detached; the next attach knows.
     pub fn detach(self) -> Result<()> {
-        self.inner.env.ours()?;
+        self.store.env.ours()?;
         {
             // Files are opened and closed under this lock, so nothing is written between the last destage and the end.
-            let _names = self.inner.names.lock();
-            self.inner.env.usable()?;
-            let open: usize = self.inner.files.all().iter().map(|f| f.handles.load(Ordering::Acquire)).sum();
+            let _names = self.store.names.changing.lock();
+            self.store.env.usable()?;
+            let open: usize = self.store.files.all().iter().map(|f| f.handles.load(Ordering::Acquire)).sum();
             if open > 0 {
                 return Err(Error::Busy(open));
             }
-            self.inner.env.set_closed(true);
+            self.store.env.set_closed(true);
         }
         self._running.stop();
-        if self.inner.env.options.planted.is(Planted::DoorOpenedEarly) {
-            let _ = self.inner.env.home.open_door();
+        if self.store.env.options.planted.is(Planted::DoorOpenedEarly) {
+            let _ = self.store.env.home.open_door();
         }
         if let Err(e) = self
-            .inner
+            .store
             .mover
             .flush_all()
-            .and_then(|_| self.inner.give_all_back())
-            .and_then(|()| self.inner.mover.all_is_home())
+            .and_then(|_| self.store.lender.give_all_back())
+            .and_then(|()| self.store.mover.all_is_home())
         {
             self._running.resume();
             return Err(e);
         }
-        let detached = crate::attach::detach(&self.inner);
+        let detached = crate::detach::detach(&self.store);
         if detached.is_err() {
             // The note is still there: the home is attached, and usable through this object's clones.
-            crate::attach::undo_detach(&self.inner);
+            crate::detach::undo_detach(&self.store);
             self._running.resume();
         }
         detached
@@ -368,8 +326,8 @@ impl AttachedHome {
     /// # Errors
     /// Home's error when it cannot be written; nothing is lost.
     pub fn background_step(&self) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner.background_step()
+        self.store.env.usable()?;
+        self.store.background_step()
     }
 
     /// Whether this is the process that attached the home, and not a child that was forked later,
@@ -377,31 +335,31 @@ impl AttachedHome {
     #[inline]
     #[must_use]
     pub fn is_of_this_process(&self) -> bool {
-        self.inner.env.is_ours()
+        self.store.env.is_ours()
     }
 
     /// Sizes, block states and waits; in a forked child those of the moment of the fork.
     pub fn stats(&self) -> Stats {
-        match self.inner.env.ours() {
-            Ok(()) => Stats::of(&self.inner),
-            Err(e) => Stats::of_another_process(&self.inner, &e),
+        match self.store.env.ours() {
+            Ok(()) => self.store.stats(),
+            Err(e) => self.store.stats_of_another_process(&e),
         }
     }
 
     /// The wait events; reading them stops nobody.
     pub fn events(&self) -> &Registry {
-        &self.inner.events
+        &self.store.env.events
     }
 
     /// The home behind this one, for what passes through (directories, walking).
     pub fn home(&self) -> &Arc<dyn Home> {
-        &self.inner.env.home
+        &self.store.env.home
     }
 }
 
 /// An open file of an attached home.
 pub struct File {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) store: Arc<Store>,
     pub(crate) state: Arc<FileState>,
     read_only: bool,
 }
@@ -415,26 +373,26 @@ impl std::fmt::Debug for File {
 impl Clone for File {
     fn clone(&self) -> Self {
         self.state.handles.fetch_add(1, Ordering::AcqRel);
-        Self { inner: self.inner.clone(), state: self.state.clone(), read_only: self.read_only }
+        Self { store: self.store.clone(), state: self.state.clone(), read_only: self.read_only }
     }
 }
 
 impl Drop for File {
     fn drop(&mut self) {
-        if self.inner.env.is_ours() {
-            self.inner.close(&self.state);
+        if self.store.env.is_ours() {
+            self.store.names.close(&self.state);
         }
     }
 }
 
 impl File {
     /// A handle that is counted already.
-    pub(crate) fn new(inner: Arc<Inner>, state: Arc<FileState>, read_only: bool) -> Self {
-        Self { inner, state, read_only }
+    pub(crate) fn new(store: Arc<Store>, state: Arc<FileState>, read_only: bool) -> Self {
+        Self { store, state, read_only }
     }
 
     pub(crate) fn writable(&self, what: &'static str) -> Result<()> {
-        self.inner.env.usable()?;
+        self.store.env.usable()?;
         if self.read_only {
             return Err(self.state.invalid(what, "it was opened for reading only"));
         }
@@ -446,15 +404,15 @@ impl File {
     /// # Errors
     /// Those of the home's file system.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.inner.env.usable()?;
-        self.inner.read(&self.state, offset, into)
+        self.store.env.usable()?;
+        self.store.io.read(&self.state, offset, into)
     }
 
     /// Borrows the block at `offset` (a multiple of the block size) from the tier, without a copy. `None` when it is not there,
     /// or the file is of class redo: read it then. The last block of a file ends with the file.
     pub fn read_ref(&self, offset: u64) -> Option<BlockRef<'_>> {
-        self.inner.env.usable().ok()?;
-        self.inner.read_ref(&self.state, offset)
+        self.store.env.usable().ok()?;
+        self.store.io.read_ref(&self.state, offset)
     }
 
     /// Writes `data` at `offset`; a gap behind the old end reads as zeros.
@@ -467,8 +425,8 @@ impl File {
     /// volatile tier, and for pass files, durable after [`File::sync`].
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.writable("write")?;
-        let written = self.inner.write(&self.state, offset, data);
-        self.inner.homeward.mark_written(&self.state);
+        let written = self.store.io.write(&self.state, offset, data);
+        self.store.homeward.mark_written(&self.state);
         // Not as one value: to move all of an answer of which a word was just stored waits until that store is through, so for the medium.
         written?;
         Ok(())
@@ -484,8 +442,8 @@ impl File {
     /// On return all blocks survive a power cut; after a cut before that, all or none.
     pub fn write_batch(&self, blocks: &[(u64, &[u8])]) -> Result<()> {
         self.writable("write a batch to")?;
-        let written = self.inner.write_batch(&self.state, blocks);
-        self.inner.homeward.mark_written(&self.state);
+        let written = self.store.io.write_batch(&self.state, blocks);
+        self.store.homeward.mark_written(&self.state);
         // As in `write`.
         written?;
         Ok(())
@@ -515,8 +473,8 @@ impl File {
     pub fn truncate(&self, size: u64) -> Result<()> {
         self.writable("truncate")?;
         let _ranging = self.state.ranging.lock();
-        let resized = self.inner.resize(&self.state, size, Resize::Exactly);
-        self.inner.homeward.mark_written(&self.state);
+        let resized = self.store.io.resize(&self.state, size, Resize::Exactly);
+        self.store.homeward.mark_written(&self.state);
         resized
     }
 
@@ -529,8 +487,8 @@ impl File {
     /// As [`File::truncate`].
     pub fn extend(&self, size: u64) -> Result<()> {
         self.writable("extend")?;
-        let resized = self.inner.resize(&self.state, size, Resize::AtLeast);
-        self.inner.homeward.mark_written(&self.state);
+        let resized = self.store.io.resize(&self.state, size, Resize::AtLeast);
+        self.store.homeward.mark_written(&self.state);
         resized
     }
 
@@ -542,8 +500,8 @@ impl File {
     /// # Durability
     /// Every write that returned before the call survives a power cut.
     pub fn sync(&self) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner.sync(&self.state)
+        self.store.env.usable()?;
+        self.store.io.sync(&self.state)
     }
 
     /// Size in bytes.
@@ -551,7 +509,7 @@ impl File {
     /// # Errors
     /// Those of the home's file system (pass files).
     pub fn len(&self) -> Result<u64> {
-        self.inner.env.ours()?;
+        self.store.env.ours()?;
         match &self.state.placed {
             Some(placed) => self.state.size_of(placed),
             None => Ok(self.state.home.stat().map_err(self.state.io("cannot stat"))?.size),
@@ -571,8 +529,8 @@ impl File {
     /// # Errors
     /// Those of the home's file system.
     pub fn stat(&self) -> Result<HomeStat> {
-        self.inner.env.ours()?;
-        self.inner.stat_of(&self.state)
+        self.store.env.ours()?;
+        self.store.names.stat_of(&self.state)
     }
 
     /// The class of the file.
@@ -593,17 +551,17 @@ impl File {
 
 /// The background thread: a step every `interval`, or when woken.
 pub(crate) fn spawn_background(
-    inner: &Arc<Inner>,
+    store: &Arc<Store>,
     stop: &Arc<AtomicBool>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let (inner, stop) = (inner.clone(), stop.clone());
+    let (store, stop) = (store.clone(), stop.clone());
     process::spawn("tiersmith-tier", move || {
         while !stop.load(Ordering::Acquire) {
-            inner.env.wait_for_work(STEP_INTERVAL);
+            store.env.wait_for_work(STEP_INTERVAL);
             if stop.load(Ordering::Acquire) {
                 return;
             }
-            inner.mover.note_step(inner.background_step());
+            store.mover.note_step(store.background_step());
         }
     })
 }

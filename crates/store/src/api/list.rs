@@ -1,7 +1,7 @@
 //! Lists: the files of the tier, and the files of home that a pattern matches.
 
+use super::AttachedHome;
 use crate::address::BlockSize;
-use crate::attached::AttachedHome;
 use crate::error::{Error, Result};
 use crate::known::FileState;
 use crate::profile::FileClass;
@@ -58,12 +58,12 @@ impl AttachedHome {
         let is_dirty = |file: &Arc<FileState>| {
             file.placed.as_ref().is_some_and(|p| !p.is_gone() && p.map.counts().0 > 0)
         };
-        self.inner.files.all().iter().filter(|f| is_dirty(f)).map(|f| f.path.lock().clone()).collect()
+        self.store.files.all().iter().filter(|f| is_dirty(f)).map(|f| f.path.lock().clone()).collect()
     }
 
     /// The files that the tier knows, by path.
     pub fn files(&self) -> Vec<FileInTier> {
-        let files = self.inner.files.all();
+        let files = self.store.files.all();
         let known = files.iter().filter_map(|file| {
             let placed = file.placed.as_ref().filter(|p| !p.is_gone())?;
             let (dirty, cached) = placed.map.counts();
@@ -95,16 +95,16 @@ impl AttachedHome {
     /// # Errors
     /// [`Error::Options`] for a pattern that cannot be read; home's error when it cannot be walked.
     pub fn candidates(&self, pattern: &str) -> Result<Vec<Candidate>> {
-        self.inner.env.usable()?;
+        self.store.env.usable()?;
         let anywhere = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
         let glob = GlobBuilder::new(anywhere.trim_start_matches('/')).literal_separator(true).build();
         let glob = glob
             .map_err(|e| Error::Options(format!("the pattern `{pattern}` cannot be read: {e}")))?
             .compile_matcher();
         let mut found = Vec::new();
-        let walked = self.inner.env.home.walk(&mut |path, stat| {
+        let walked = self.store.env.home.walk(&mut |path, stat| {
             if glob.is_match(path) {
-                let known = self.inner.find(stat);
+                let known = self.store.names.find(stat);
                 let placed = known.as_ref().and_then(|file| file.placed.as_ref());
                 found.push(Candidate {
                     path: path.to_path_buf(),
@@ -113,7 +113,7 @@ impl AttachedHome {
                         .zip(placed)
                         .and_then(|(f, p)| f.size_of(p).ok())
                         .unwrap_or(stat.size),
-                    class: placed.map_or_else(|| self.inner.profile.placement(path).class, |p| p.class),
+                    class: placed.map_or_else(|| self.store.profile.placement(path).class, |p| p.class),
                     in_tier: placed.is_some(),
                 });
             }

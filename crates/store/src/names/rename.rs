@@ -1,8 +1,8 @@
-//! Names: opening what a door has found, renaming with flags and whole directories, which class a name has.
+//! Renaming with flags, and of whole directories.
 //!
 //! # Renaming, and what a power cut leaves
 //! The tier knows a file by its inode number; the path in its slot is a hint. So a rename is home's alone, and a cut leaves the old or the
-//! new name, with all blocks. A file that loses its last name by the rename goes as with an unlink (`crate::names`).
+//! new name, with all blocks. A file that loses its last name by the rename goes as with an unlink ([`super`]).
 //!
 //! # When a new name has another class
 //! A file keeps its class, and its blocks, as long as it is open. When nobody has it open it goes home whole, leaves the tier, and gets the
@@ -10,18 +10,18 @@
 //! with the next opening; a `data` file that becomes `pass` is first made whole at home; and a WAL segment renamed to be written again keeps
 //! its blocks, since both names are `redo`.
 
-use crate::attached::{AttachedHome, File, Inner, OpenMode};
 use crate::error::{Error, Result};
 use crate::home::{FileKind, HomeStat, Named, RenameFlags};
 use crate::known::FileState;
-use crate::profile::{FileClass, Placement, Profile};
+use crate::profile::FileClass;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Inner {
+use super::Namespace;
+
+impl Namespace {
     pub(crate) fn rename_by(
         &self,
         at: Named<'_>,
@@ -30,7 +30,7 @@ impl Inner {
         rename: impl FnOnce() -> io::Result<()>,
     ) -> Result<()> {
         let (from, to) = (at.path(), new.path());
-        let _names = self.names.lock();
+        let _names = self.changing.lock();
         self.may_name(&[from, to])?;
         let moved = at.stat(&*self.env.home).map_err(Error::io("cannot rename", from))?;
         let target = new.stat(&*self.env.home).ok();
@@ -103,111 +103,5 @@ impl Inner {
         if let Some(file) = file {
             self.homeward.mark_changed(&file);
         }
-    }
-}
-
-impl AttachedHome {
-    /// The profile the home is attached with.
-    pub fn profile(&self) -> &Profile {
-        &self.inner.profile
-    }
-
-    /// Its name.
-    pub fn profile_name(&self) -> &str {
-        self.inner.profile.name()
-    }
-
-    /// Class and block size of a file of this name, by the profile. A file that the tier knows may have another one: [`File::class`].
-    pub fn placement(&self, path: impl AsRef<Path>) -> Placement {
-        self.inner.profile.placement(path.as_ref())
-    }
-
-    /// Whether the tier knows the file at `path`. Then home alone may be old, whatever class its name has.
-    ///
-    /// # Errors
-    /// Those of the home's file system.
-    pub fn in_tier(&self, path: impl AsRef<Path>) -> Result<bool> {
-        self.inner.env.ours()?;
-        let path = path.as_ref();
-        let stat = self.inner.env.home.stat(path).map_err(Error::io("cannot stat", path))?;
-        Ok(self.inner.find(&stat).is_some_and(|file| file.placed.is_some()))
-    }
-
-    /// The home directory itself, wherever it was moved; `None` for a simulated one.
-    pub fn directory(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.env.home.directory()
-    }
-
-    /// The path that programs know the home by.
-    pub fn home_path(&self) -> PathBuf {
-        self.inner.env.home_path().to_path_buf()
-    }
-
-    /// Opens a file that is there. Two names of one file are one file.
-    ///
-    /// # Errors
-    /// Those of the home's file system.
-    pub fn open_found(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<File> {
-        self.open(path, OpenMode { create: false, exclusive: false, ..mode })
-    }
-
-    /// Renames anything: plainly, refusing to replace, or exchanging two names. Files keep their blocks.
-    ///
-    /// # Errors
-    /// Those of the home's file system; nothing is lost.
-    ///
-    /// # Durability
-    /// As [`AttachedHome::rename`].
-    pub fn rename_with(
-        &self,
-        from: impl AsRef<Path>,
-        to: impl AsRef<Path>,
-        flags: RenameFlags,
-    ) -> Result<()> {
-        let (from, to) = (from.as_ref(), to.as_ref());
-        let rename = || self.inner.env.home.rename_with(from, to, flags);
-        self.rename_by(Named::by_path(from), Named::by_path(to), flags, rename)
-    }
-
-    /// As [`AttachedHome::rename_with`], and `rename` does it at home.
-    ///
-    /// # Errors
-    /// Those of `rename` and of the home's file system; nothing is lost.
-    ///
-    /// # Durability
-    /// As [`AttachedHome::rename`].
-    pub fn rename_by(
-        &self,
-        from: Named<'_>,
-        to: Named<'_>,
-        flags: RenameFlags,
-        rename: impl FnOnce() -> io::Result<()>,
-    ) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner.rename_by(from, to, flags, rename)
-    }
-
-    /// As [`AttachedHome::unlink`].
-    ///
-    /// # Errors
-    /// Those of the home's file system; nothing is lost.
-    ///
-    /// # Durability
-    /// As [`AttachedHome::unlink`].
-    pub fn unlink_named(&self, at: Named<'_>) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner.unlink(at)
-    }
-
-    /// Gives the open file `file`, which is one of the home, the further name `to` in a directory. A path descriptor will do.
-    ///
-    /// # Errors
-    /// Those of the home's file system; unsupported for a name that is given by its path.
-    ///
-    /// # Durability
-    /// As [`AttachedHome::link`].
-    pub fn link_named(&self, file: BorrowedFd<'_>, to: Named<'_>) -> Result<()> {
-        self.inner.env.usable()?;
-        self.inner.link_open(file, to)
     }
 }

@@ -13,25 +13,64 @@
 //! | 4 | when no handle is open: records about the file are emptied, the slot becomes free, each with a fence | no file |
 //! | 5 | its frames are free in DRAM, and the plain file of a lent one is removed | no file |
 
-use crate::address::BlockIndex;
-use crate::attached::{Inner, OpenMode};
-use crate::departed::as_home_says;
+pub(crate) mod departed;
+pub(crate) mod held;
+pub(crate) mod rename;
+pub(crate) mod slots;
+
+use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::format::entry::{BLOCKS_MAX, Entry, PAGE_WORDS};
-use crate::format::slot::{Identity, PINNED, UNLINKING};
+use crate::file::FileIo;
+use crate::format::entry::BLOCKS_MAX;
+use crate::format::slot::{Identity, UNLINKING};
+use crate::home::HomeFiles;
+use crate::home::OpenMode;
 use crate::home::{FileKind, Found, HomeHandle, HomeStat, Named};
+use crate::homeward::Homeward;
+use crate::known::files::Files;
 use crate::known::{FileState, Placed};
-use crate::ledger::map::Kept;
+use crate::ledger::Ledger;
+use crate::lend::Lender;
+use crate::mover::Mover;
+use crate::names::departed::as_home_says;
+use crate::names::slots::NoSlot;
 use crate::planted::Planted;
 use crate::profile::FileClass;
-use crate::slots::NoSlot;
+use crate::profile::Profile;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::tier::alloc::Purpose;
 use crate::tier::table::Wanted;
+use departed::Departed;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
+use tiersmith_events::Registry;
+
+/// The names of a home, and which of its files are in the tier.
+pub(crate) struct Namespace {
+    pub(crate) events: Registry,
+    pub(crate) env: Arc<Environment>,
+    pub(crate) homeward: Arc<Homeward>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) mover: Arc<Mover>,
+    pub(crate) io: Arc<FileIo>,
+    pub(crate) lender: Arc<Lender>,
+    pub(crate) tiers: Vec<Arc<Ledger>>,
+    pub(crate) profile: Arc<Profile>,
+    /// The files of home that are open.
+    pub(crate) home_files: Arc<HomeFiles>,
+    /// Device number of home: files of another file system mounted below it pass.
+    pub(crate) dev: u64,
+    /// User id of the owner of home's directory when it was attached.
+    pub(crate) owner: u32,
+    /// Renames, links and unlinks, openings and closings, one at a time: each looks before it acts.
+    pub(crate) changing: Mutex<()>,
+    /// Counts last handles that were closed, so that it can be told which file was closed longest
+    /// ago.
+    pub(crate) closes: AtomicU64,
+    /// Files that left the tier a moment ago.
+    pub(crate) departed: Mutex<Departed>,
+}
 
 /// How far an opening came.
 enum Opening {
@@ -40,7 +79,7 @@ enum Opening {
     Lacks(NoSlot),
 }
 
-impl Inner {
+impl Namespace {
     /// Changes of names: not of Tiersmith's own, and not on a home that was detached while the lock was waited for.
     pub(crate) fn may_name(&self, paths: &[&Path]) -> Result<()> {
         if self.env.is_closed() {
@@ -57,7 +96,7 @@ impl Inner {
     }
 
     pub(crate) fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        let _names = self.names.lock();
+        let _names = self.changing.lock();
         self.may_name(&[from, to])?;
         self.env.home.link(from, to).map_err(Error::io("cannot link", from))?;
         self.names_changed(Named::by_path(to));
@@ -65,7 +104,7 @@ impl Inner {
     }
 
     pub(crate) fn link_open(&self, file: BorrowedFd<'_>, to: Named<'_>) -> Result<()> {
-        let _names = self.names.lock();
+        let _names = self.changing.lock();
         self.may_name(&[to.path()])?;
         to.link(file).map_err(Error::io("cannot link to", to.path()))?;
         self.names_changed(to);
@@ -91,7 +130,7 @@ impl Inner {
     }
 
     fn open_once(&self, path: &Path, mode: OpenMode, wants_slot: bool) -> Result<Opening> {
-        let _names = self.names.lock();
+        let _names = self.changing.lock();
         self.may_name(&[path])?;
         self.env.usable()?;
         let made = mode.create && (mode.exclusive || self.is_missing(path));
@@ -196,14 +235,14 @@ impl Inner {
     /// Everything of a file goes home, its times too, and its slot is freed. Nobody has it open.
     pub(crate) fn leave_tier(&self, file: &Arc<FileState>, placed: &Placed) -> Result<()> {
         self.bring_home(file, placed)?;
-        self.give_back_whole(file)?;
+        self.lender.give_back_whole(file)?;
         let dirty = placed.map.counts().0;
         if dirty > 0 {
             return Err(file.invalid("take out of the tier", format!("{dirty} of its blocks are in use")));
         }
         self.homeward.settle_times(file)?;
         let stat = file.home.stat().map_err(file.io("cannot stat"))?;
-        self.free_slot(placed);
+        placed.free_slot();
         self.remember_departed(&stat);
         self.files.remove(file);
         Ok(())
@@ -224,7 +263,7 @@ impl Inner {
                     expected: None,
                 });
             }
-            self.free_slot(placed);
+            placed.free_slot();
         }
         self.files.remove(known);
         Ok(())
@@ -266,9 +305,9 @@ impl Inner {
                 }
                 let stat = home.stat().map_err(Error::io("cannot stat", path))?;
                 match lacks {
-                    None => crate::slots::new_slot(tier, path, &identity, &stat, wanted),
+                    None => crate::names::slots::new_slot(tier, path, &identity, &stat, wanted),
                     Some(_) if wanted.class == FileClass::Data && tier.holds_dirty() && read_only => {
-                        Some(crate::slots::without_slot(tier, &identity, &stat))
+                        Some(crate::names::slots::without_slot(tier, &identity, &stat))
                     }
                     Some(lacks) if wants_slot => return Ok(Err(lacks)),
                     Some(_) => {
@@ -299,7 +338,7 @@ impl Inner {
 
     /// A handle was closed; with the last one an unlinked file goes away, and one that changed its class starts anew.
     pub(crate) fn close(&self, state: &Arc<FileState>) {
-        let _names = self.names.lock();
+        let _names = self.changing.lock();
         if state.handles.fetch_sub(1, Ordering::AcqRel) > 1 || self.env.is_closed() {
             return;
         }
@@ -315,7 +354,7 @@ impl Inner {
                 }
             }
             Some(placed) if !placed.has_slot() => {
-                self.free_slot(placed);
+                placed.free_slot();
                 self.files.remove(state);
             }
             Some(placed) if state.replace.load(Ordering::Acquire) => {
@@ -351,13 +390,13 @@ impl Inner {
     }
 
     /// The file at `path`, opened once if it is not known yet, so that pinning a file that nobody opened works.
-    pub(crate) fn known(&self, path: &Path) -> Result<crate::handle::Known<'_>> {
-        Ok(crate::handle::Known { inner: self, state: self.open(path, OpenMode::WRITE)? })
+    pub(crate) fn known(&self, path: &Path) -> Result<crate::names::held::Known<'_>> {
+        Ok(crate::names::held::Known { names: self, state: self.open(path, OpenMode::WRITE)? })
     }
 
     pub(crate) fn unlink(&self, at: Named<'_>) -> Result<()> {
         let path = at.path();
-        let _names = self.names.lock();
+        let _names = self.changing.lock();
         self.may_name(&[path])?;
         let stat = at.stat(&*self.env.home).map_err(Error::io("cannot stat", path))?;
         let victim = self.find(&stat).filter(|_| stat.nlink <= 1);
@@ -384,7 +423,7 @@ impl Inner {
     pub(crate) fn before_last_name_goes(&self, victim: Option<&Arc<FileState>>) {
         if let Some(placed) = victim.and_then(|f| f.placed.as_ref()) {
             if placed.tier.planted.is(Planted::UnlinkFreesFirst) {
-                self.free_slot(placed);
+                placed.free_slot();
                 return;
             }
             placed.set_flag(UNLINKING, true);
@@ -426,7 +465,7 @@ impl Inner {
             && self.files.remove(file)
             && !placed.tier.planted.is(Planted::UnlinkFreesFirst)
         {
-            self.free_slot(placed);
+            placed.free_slot();
         }
         Ok(())
     }
@@ -439,128 +478,10 @@ impl Inner {
         if files.is_empty() {
             return Ok(());
         }
-        let _names = self.names.lock();
+        let _names = self.changing.lock();
         files.iter().filter(|f| waiting(f)).try_for_each(|f| {
             let path = f.path.lock().clone();
             self.finish_unlink(f, Named::by_path(&path))
         })
-    }
-
-    /// Frees a file's slot, its blocks and its map pages.
-    ///
-    /// # Durability
-    /// The slot is free, durable, before a frame is.
-    pub(crate) fn free_slot(&self, placed: &Placed) {
-        let tier = &placed.tier;
-        let _sizing = placed.sizing.lock();
-        let _moving = placed.moving.lock();
-        {
-            // Whoever writes the state line holds it: from here on nobody does.
-            let _meta = placed.meta.lock();
-            if placed.gone.swap(true, Ordering::AcqRel) {
-                return;
-            }
-        }
-        tier.forget_file(placed.id);
-        if let Some(slot) = placed.slot.get() {
-            tier.free_slot(*slot);
-        }
-        let mut frames = Vec::new();
-        placed.map.for_each_leaf(|number, leaf| {
-            for index in 0..PAGE_WORDS as usize {
-                if leaf.get(index) == Entry::HOME {
-                    continue;
-                }
-                let spot = placed.spot(BlockIndex(number * PAGE_WORDS + index as u64));
-                frames.extend(spot.and_then(|spot| tier.forget_block(spot)));
-            }
-        });
-        placed.map.evictions.fetch_add(1, Ordering::AcqRel);
-        let purpose = Purpose::Blocks(placed.block_size);
-        if placed.class == FileClass::Redo {
-            tier.give_latched(purpose, frames);
-        } else {
-            tier.allocator.give(purpose, frames);
-        }
-        tier.give_latched(Purpose::Pages, placed.map.take_pages());
-        self.forget_loan(placed);
-        tier.table.lock().give(placed.slot.get().map(|slot| slot.number), placed.id);
-    }
-
-    /// Pins or unpins a file; see [`crate::AttachedHome::pin`].
-    pub(crate) fn pin(&self, file: &FileState, on: bool) -> Result<()> {
-        let Some(placed) = &file.placed else {
-            return Err(file.invalid("pin", "its class is pass: it has no blocks in a tier"));
-        };
-        // One that is lent is on the tier's medium as a whole, and stays there.
-        if on && !placed.loan.is_lent() {
-            self.check_pin_fits(placed)?;
-            let before = placed.pinned.swap(true, Ordering::AcqRel);
-            if let Err(e) = self.bring_in(file, placed) {
-                placed.pinned.store(before, Ordering::Release);
-                return Err(e);
-            }
-        }
-        placed.set_flag(PINNED, on);
-        placed.pinned.store(on, Ordering::Release);
-        Ok(())
-    }
-
-    /// An eighth of the tier must stay free of pins, or writers would have nothing to work with.
-    fn check_pin_fits(&self, placed: &Placed) -> Result<()> {
-        let frames = |p: &Placed| p.size().div_ceil(p.block_size.bytes() as u64) * p.block_size.frames();
-        let pinned: u64 = self
-            .files
-            .all()
-            .iter()
-            .filter_map(|f| f.placed.as_ref())
-            .filter(|p| {
-                Arc::ptr_eq(&p.tier, &placed.tier) && p.pinned.load(Ordering::Acquire) && p.id != placed.id
-            })
-            .map(frames)
-            .sum();
-        let total = placed.tier.allocator.total_frames();
-        let wanted = pinned + frames(placed);
-        if wanted > total - total / 8 {
-            return Err(self.mover.full(
-                &placed.tier,
-                &format!("pinning would hold {wanted} of {total} frames, an eighth must stay free of pins"),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Reads every block that is only at home, which admits it.
-    fn bring_in(&self, file: &FileState, placed: &Placed) -> Result<()> {
-        let bytes = placed.block_size.bytes();
-        let mut buffer = vec![0; bytes];
-        for block in 0..placed.size().div_ceil(bytes as u64) {
-            let block = BlockIndex(block);
-            let mut turn = None;
-            let mut kept = Kept::default();
-            while placed.map.get(block) == Entry::HOME {
-                let start = placed.block_size.start_of(block);
-                if start >= placed.size() {
-                    break;
-                }
-                if placed.class == FileClass::Redo {
-                    let _sizing = placed.sizing.lock();
-                    if placed.loan.is_lent() {
-                        return Ok(());
-                    }
-                    self.own_redo_block(file, placed, block, None)?;
-                    continue;
-                }
-                while !placed.make_leaf(block, &mut kept)? {
-                    self.mover.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
-                }
-                let evictions = placed.map.evictions.load(Ordering::Acquire);
-                file.read_home_block(placed, start, &mut buffer)?;
-                if !self.mover.admit_block(placed, block, &buffer, evictions) {
-                    self.mover.make_room(&placed.tier, Purpose::Blocks(placed.block_size), &mut turn)?;
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,69 @@
+//! Taking a tier away from its home, and back again when home refuses.
+
+use crate::error::{Error, Result};
+use crate::format::superblock::TierState;
+use crate::ledger::Ledger;
+use crate::options::Guard;
+use crate::store::Store;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What whoever looks at the path of an attached home finds there.
+pub(crate) fn people_note(path: &Path, tiers: &[Arc<Ledger>]) -> String {
+    let mut text = format!(
+        "The directory {} is attached to fast storage by Tiersmith.\n\
+         The newest version of some of its blocks is on that storage only, so the plain files are not a usable\n\
+         database at the moment. They are in {}.\n\n\
+         To use the database, mount it with Tiersmith. To have the plain directory back, detach it.\n\n",
+        path.display(),
+        crate::home::files_aside(path).display()
+    );
+    for tier in tiers {
+        for member in &tier.members {
+            text += &format!("fast storage: tier {}, {}\n", tier.name, member.path.display());
+        }
+    }
+    text
+}
+
+/// Back to attached after a detach that could not open the door or remove the note.
+pub(crate) fn undo_detach(store: &Store) {
+    if store.env.options.guard == Guard::MoveAside
+        && let Err(e) = store.env.home.close_door(&people_note(store.env.home_path(), &store.tiers))
+    {
+        log::error!(
+            "{}: the door could not be closed again: {e}; do not use the directory before it is attached",
+            store.env.home_path().display()
+        );
+    }
+    for tier in &store.tiers {
+        tier.update_superblocks(|sb| sb.state = TierState::Attached);
+    }
+}
+
+/// Steps 2 to 5 of detaching; step 1 is done.
+pub(crate) fn detach(store: &Store) -> Result<()> {
+    for tier in &store.tiers {
+        // The next attach makes another tier of it, which leaves plain files of this one alone: those given back must be gone for good.
+        if let Some(Err(e)) = tier.lent_dir.as_ref().map(|dir| dir.sync())
+            && e.kind() != std::io::ErrorKind::NotFound
+        {
+            log::warn!("plain files that were given back may stay after a power cut: {e}");
+        }
+        tier.update_superblocks(|sb| sb.state = TierState::Detaching);
+    }
+    let failed =
+        |e: std::io::Error| Error::Home { path: store.env.home_path().to_path_buf(), reason: e.to_string() };
+    if store.env.home.door_closed().map_err(failed)? {
+        store.env.home.open_door().map_err(failed)?;
+    }
+    store.env.home.remove_attachment().map_err(failed)?;
+    store.env.set_closed(true);
+    for tier in &store.tiers {
+        tier.update_superblocks(|sb| sb.state = TierState::Detached);
+        if let Some(dir) = &tier.lent_dir {
+            dir.tidy();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Pinning a file: all of it comes into the tier, and stays.
+
+use super::FileIo;
+use crate::address::BlockIndex;
+use crate::error::Result;
+use crate::format::entry::Entry;
+use crate::format::slot::PINNED;
+use crate::known::{FileState, Placed};
+use crate::ledger::map::Kept;
+use crate::profile::FileClass;
+use crate::sync::atomic::Ordering;
+use crate::tier::alloc::Purpose;
+use std::sync::Arc;
+
+impl FileIo {
+    /// Pins or unpins a file; see [`crate::AttachedHome::pin`].
+    pub(crate) fn pin(&self, file: &FileState, on: bool) -> Result<()> {
+        let Some(placed) = &file.placed else {
+            return Err(file.invalid("pin", "its class is pass: it has no blocks in a tier"));
+        };
+        // One that is lent is on the tier's medium as a whole, and stays there.
+        if on && !placed.loan.is_lent() {
+            self.check_pin_fits(placed)?;
+            let before = placed.pinned.swap(true, Ordering::AcqRel);
+            if let Err(e) = self.bring_in(file, placed) {
+                placed.pinned.store(before, Ordering::Release);
+                return Err(e);
+            }
+        }
+        placed.set_flag(PINNED, on);
+        placed.pinned.store(on, Ordering::Release);
+        Ok(())
+    }
+
+    /// An eighth of the tier must stay free of pins, or writers would have nothing to work with.
+    fn check_pin_fits(&self, placed: &Placed) -> Result<()> {
+        let frames = |p: &Placed| p.size().div_ceil(p.block_size.bytes() as u64) * p.block_size.frames();
+        let pinned: u64 = self
+            .mover
+            .files
+            .all()
+            .iter()
+            .filter_map(|f| f.placed.as_ref())
+            .filter(|p| {
+                Arc::ptr_eq(&p.tier, &placed.tier) && p.pinned.load(Ordering::Acquire) && p.id != placed.id
+            })
+            .map(frames)
+            .sum();
+        let total = placed.tier.allocator.total_frames();
+        let wanted = pinned + frames(placed);
+        if wanted > total - total / 8 {
+            return Err(self.mover.full(
+                &placed.tier,
+                &format!("pinning would hold {wanted} of {total} frames, an eighth must stay free of pins"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Reads every block that is only at home, which admits it.
+    fn bring_in(&self, file: &FileState, placed: &Placed) -> Result<()> {
+        let bytes = placed.block_size.bytes();
+        let mut buffer = vec![0; bytes];
+        for block in 0..placed.size().div_ceil(bytes as u64) {
+            let block = BlockIndex(block);
+            let mut turn = None;
+            let mut kept = Kept::default();
+            while placed.map.get(block) == Entry::HOME {
+                let start = placed.block_size.start_of(block);
+                if start >= placed.size() {
+                    break;
+                }
+                if placed.class == FileClass::Redo {
+                    let _sizing = placed.sizing.lock();
+                    if placed.loan.is_lent() {
+                        return Ok(());
+                    }
+                    self.own_redo_block(file, placed, block, None)?;
+                    continue;
+                }
+                while !placed.make_leaf(block, &mut kept)? {
+                    self.mover.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
+                }
+                let evictions = placed.map.evictions.load(Ordering::Acquire);
+                file.read_home_block(placed, start, &mut buffer)?;
+                if !self.mover.admit_block(placed, block, &buffer, evictions) {
+                    self.mover.make_room(&placed.tier, Purpose::Blocks(placed.block_size), &mut turn)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
