@@ -79,6 +79,15 @@ impl Mapped {
         Ok(Self::new(Arc::new(Mapping::open(what.path, &options)?), what.kind))
     }
 
+    /// Others run meanwhile.
+    #[inline]
+    fn take_time(&self) {
+        #[cfg(any(test, feature = "testing"))]
+        if !self.is_quick {
+            crate::sync::sleep(std::time::Duration::from_micros(10));
+        }
+    }
+
     /// The file or device; `None` for memory of a simulation.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         self.mapping.file()
@@ -185,12 +194,14 @@ impl BlockMedium for Mapped {
 
     #[inline]
     fn write(&self, at: u64, block: &[u8], seed: u64) -> Result<Written> {
+        self.take_time();
         let checksum = self.mapping.nt_write_hashed(at, block, seed);
         Ok(Written { ticket: Ticket::NEXT_FENCE, checksum })
     }
 
     #[inline]
     fn write_part(&self, at: u64, bytes: &[u8]) -> Result<Ticket> {
+        self.take_time();
         self.mapping.nt_write(at, bytes);
         Ok(Ticket::NEXT_FENCE)
     }

@@ -133,6 +133,8 @@ impl Tier {
     #[inline]
     pub(crate) fn prepare_block(&self, frame: Frame, inner: usize, len: usize) -> Option<PreparedWrite<'_>> {
         match self.medium_of(frame) {
+            #[cfg(any(test, feature = "testing"))]
+            (Backing::Mapped(medium), _) if !medium.is_quick() => None,
             (Backing::Mapped(medium), at) => Some(medium.prepare_write(at + inner as u64, len)),
             #[cfg(feature = "testing")]
             (Backing::OnSectors(_), _) => None,
