@@ -9,6 +9,7 @@
 
 use crate::attach::{Guard, Options, TierSpec};
 use crate::error::{Error, Result};
+use crate::format::hex;
 use crate::home::NoteOf;
 use crate::ledger::Ledger;
 use crate::medium::Medium;
@@ -169,11 +170,6 @@ pub fn attachment(home: &Path) -> Result<Option<Attachment>> {
         door: note.door,
         tiers: note.tiers.into_iter().map(NoteTier::attached).collect(),
     }))
-}
-
-/// The uuid of an attachment as [`Attachment::id`] has it.
-pub(crate) fn hex(uuid: &[u8; 16]) -> String {
-    format!("{:032x}", u128::from_le_bytes(*uuid))
 }
 
 fn medium_word(medium: Medium) -> &'static str {

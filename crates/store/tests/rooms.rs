@@ -53,7 +53,6 @@ const ROOMS: &[&str] = &[
 const UPWARD: &[(&str, &[&str])] = &[
     ("home/real.rs", &["medium"]),
     ("note.rs", &["attach"]),
-    ("tier/label.rs", &["note"]),
     ("tier/mod.rs", &["plain"]),
 ];
 

@@ -75,3 +75,8 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
 }
+
+/// The uuid of an attachment as [`crate::Attachment::id`] has it.
+pub(crate) fn hex(uuid: &[u8; 16]) -> String {
+    format!("{:032x}", u128::from_le_bytes(*uuid))
+}

@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::format::hex;
 use crate::format::superblock::{COPY_AT, SUPERBLOCK, Superblock, TierState, Unusable};
 use crate::home::HomeStat;
-use crate::note::hex;
 
 /// Whose a tier member is.
 #[derive(Clone, Debug, PartialEq, Eq)]
