@@ -235,7 +235,8 @@ fn promise_4_volatile_media_never_hold_the_only_copy() {
     let has_copies = (0..100).any(|_| !place::contents(&file).is_empty() && file.blocks_in_tier().1 > 0);
     assert!(has_copies);
     assert_eq!(attached.stats().tiers[0].dirty_bytes, 0);
-    // What only a persistent tier can do is not offered.
+    // What only a persistent tier can do is not offered; what is written is durable at home's sync.
+    assert_eq!(file.durability(), Durability::AtSync);
     assert!(!file.has_batches());
     assert!(matches!(file.write_batch(&[(0, &[0; 8192])]), Err(Error::Invalid { .. })));
     assert_eq!(attached.open("a.redo", OpenMode::CREATE).unwrap().class(), FileClass::Pass);
@@ -268,6 +269,9 @@ fn promise_4_only_emulate_lets_an_ordinary_file_hold_the_only_copy_and_it_is_pri
     assert_eq!(file.blocks_in_tier(), (1, 0));
     let tier = &attached.stats().tiers[0];
     assert!(tier.emulated && tier.durability == Durability::OnReturn);
+    assert_eq!(file.durability(), Durability::OnReturn);
+    let pass = attached.open("a.txt", OpenMode::CREATE).unwrap();
+    assert_eq!(pass.durability(), Durability::AtSync);
     assert!(tier.media[0].contains("EMULATED"), "{}", tier.media[0]);
 }
 
