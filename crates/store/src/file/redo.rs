@@ -308,7 +308,7 @@ impl FileIo {
                     return Ok(());
                 }
                 Outcome::Moved => {}
-                Outcome::NoExtent => {
+                Outcome::NoPiece => {
                     drop(meta);
                     self.mover.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 }

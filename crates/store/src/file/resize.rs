@@ -134,7 +134,7 @@ impl FileIo {
                         Outcome::Done => break,
                         Outcome::Moved if spot.entry() == Entry::HOME => break,
                         Outcome::Moved => {}
-                        Outcome::NoExtent => {
+                        Outcome::NoPiece => {
                             // The block was at home when the spare frame was looked for. Admitted since, it goes home again; written
                             // since, it needs one.
                             if placed.drop_copies(&[block]) == 0 && spot.entry() != Entry::HOME {

@@ -190,7 +190,7 @@ impl FileIo {
                 }
                 Outcome::Moved if past_end() => return Ok(Overwritten::PastEnd),
                 Outcome::Moved => {}
-                Outcome::NoExtent => {
+                Outcome::NoPiece => {
                     if let Reach::PastEnd { written, end } = reach {
                         // What is written already becomes the file's, so that it may go home to make room for the rest.
                         self.grow_to(placed, written);

@@ -298,7 +298,7 @@ impl Ledger {
     ///
     /// # Durability
     /// On return the new version survives a power cut.
-    #[inline]
+    #[inline(always)]
     pub(super) fn commit_written(
         &self,
         guard: &mut LaneGuard<'_>,
@@ -345,6 +345,19 @@ impl Ledger {
         let old = old.held_frame().map(|frame| (frame, spot.size));
         lane.pending = Some(Pending { at, word, file: spot.file, block: spot.block, old });
         lane.live[slot as usize] = Some((spot.file, spot.block));
+    }
+
+    /// [`Ledger::commit_written`] where nobody waits for each nanosecond.
+    #[inline(never)]
+    pub(super) fn commit_filled(
+        &self,
+        guard: &mut LaneGuard<'_>,
+        spot: Spot<'_>,
+        at: WordAt,
+        frame: Frame,
+        block_hash: u64,
+    ) {
+        self.commit_written(guard, spot, at, frame, block_hash);
     }
 
     /// Looks at the piece that the next switch of this lane will fill, while the fence's writes are on their way: asks for its address

@@ -55,6 +55,7 @@ pub(crate) struct Ledger {
 impl Deref for Ledger {
     type Target = Tier;
 
+    #[inline]
     fn deref(&self) -> &Tier {
         &self.tier
     }
@@ -93,6 +94,7 @@ impl Ledger {
     /// word: without that fence what another thread stores there next might arrive first. A line that is in no
     /// cache, as most entries' are, costs nothing here, where `store_word` waits for it and the fence then waits
     /// for its way back.
+    #[inline]
     fn stream_word(&self, at: WordAt, word: u64) {
         let medium = self.words(at.member());
         if self.planted.is(Planted::DropEntryFlush) {

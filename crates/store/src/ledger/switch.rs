@@ -9,12 +9,12 @@
 //! | [`Ledger::change`] | the same bytes in another state, or nothing in the tier | destage, evict, drop |
 //! | [`Ledger::change_later`] | the same, several with one fence | redo that grows or is drained |
 //!
-//! Each looks the entry up under its lane, takes an extent, writes the block, makes the change durable as
+//! Each looks the entry up under its lane, takes a piece, writes the block, makes the change durable as
 //! [`super::lanes`] says, and switches the entry that readers see. In `holds` the caller says what must be true at
 //! that moment besides; it is asked under the lane's lock.
 //!
 //! A lane's lock spins, so a medium that takes its time ([`BlockMedium::is_quick`]) is not written under it: the
-//! extent, of which nobody else knows, is filled before, and the entry is switched if all that held does so still.
+//! piece, of which nobody else knows, is filled before, and the entry is switched if all that held does so still.
 //!
 //! [`BlockMedium::is_quick`]: crate::medium::BlockMedium::is_quick
 
@@ -76,8 +76,8 @@ pub(crate) enum Outcome {
     Done,
     /// Something moved: the caller's condition, the entry, or the leaf has no page.
     Moved,
-    /// The tier has no free extent at the moment.
-    NoExtent,
+    /// The tier has no free piece at the moment.
+    NoPiece,
 }
 
 /// How an entry came out of [`Ledger::change_later`].
@@ -90,7 +90,7 @@ pub(crate) enum Changed {
 }
 
 impl Ledger {
-    /// Replaces a block by a whole one for which its lane has an extent laid out, as most writes of a database do.
+    /// Replaces a block by a whole one for which its lane has a piece laid out, as most writes of a database do.
     /// `None`, and nothing is done, where it needs more than that.
     ///
     /// The order is the speed. A locked instruction waits until what was sent before it has arrived; the
@@ -123,7 +123,7 @@ impl Ledger {
         Some(())
     }
 
-    /// Replaces a block. `spare` is an extent that the caller has taken beforehand ([`Ledger::take_spare`]); it is
+    /// Replaces a block. `spare` is a piece that the caller has taken beforehand ([`Ledger::take_spare`]); it is
     /// gone when it was used.
     ///
     /// # Durability
@@ -147,11 +147,11 @@ impl Ledger {
         }
         let Some(at) = spot.at() else { return Ok(Outcome::Moved) };
         let Some(frame) = spare.take().or_else(|| self.take_piece(&mut guard.lane, spot.size)) else {
-            return Ok(Outcome::NoExtent);
+            return Ok(Outcome::NoPiece);
         };
         self.point_too_early(spot, at, frame);
         match self.write_version(spot.entry(), version, spot.size, frame) {
-            Ok(checksum) => self.commit_written(&mut guard, spot, at, frame, checksum),
+            Ok(checksum) => self.commit_filled(&mut guard, spot, at, frame, checksum),
             Err(e) => {
                 self.give_piece(&mut guard.lane, frame, spot.size);
                 return Err(e);
@@ -170,7 +170,7 @@ impl Ledger {
         holds: impl Fn() -> bool,
     ) -> Result<Outcome> {
         let Some(frame) = spare.take().or_else(|| self.take_spare(spot)) else {
-            return Ok(Outcome::NoExtent);
+            return Ok(Outcome::NoPiece);
         };
         let outcome = self.replace_by(spot, version, frame, holds);
         if !matches!(outcome, Ok(Outcome::Done)) {
@@ -179,7 +179,7 @@ impl Ledger {
         outcome
     }
 
-    /// Replaces a block, by way of an extent that nobody else knows yet.
+    /// Replaces a block, by way of a piece that nobody else knows yet.
     fn replace_by(
         &self,
         spot: Spot<'_>,
@@ -198,12 +198,12 @@ impl Ledger {
         let mut guard = self.lock_lane(spot.file, spot.block);
         let moved = || adds_to_old && spot.entry() != old && !self.planted.is(Planted::PartOverMoved);
         let Some(at) = spot.at().filter(|_| holds() && !moved()) else { return Ok(Outcome::Moved) };
-        self.commit_written(&mut guard, spot, at, frame, checksum);
+        self.commit_filled(&mut guard, spot, at, frame, checksum);
         spot.leaf.set(spot.index, Entry::dirty(frame));
         Ok(Outcome::Done)
     }
 
-    /// Fills an extent with a new version of a block that was `old`, durable with the next fence. Its checksum.
+    /// Fills a piece with a new version of a block that was `old`, durable with the next fence. Its checksum.
     fn write_version(&self, old: Entry, version: Version<'_>, size: BlockSize, frame: Frame) -> Result<u64> {
         let data = match version {
             Version::Whole(data) => data,
@@ -219,12 +219,12 @@ impl Ledger {
         Ok(written.checksum)
     }
 
-    /// Gives a block that is `Home` an extent with `data`, or zeros: as a clean copy, or as the first version of a
+    /// Gives a block that is `Home` a piece with `data`, or zeros: as a clean copy, or as the first version of a
     /// block that is written in place. `counts` says how many bytes of it are the file's, the rest become zeros;
     /// `None` when something moved.
     ///
     /// # Durability
-    /// The extent is durable before its entry is; the entry of a `Dirty` one is durable on return.
+    /// The piece is durable before its entry is; the entry of a `Dirty` one is durable on return.
     pub(crate) fn adopt(
         &self,
         spot: Spot<'_>,
@@ -235,7 +235,7 @@ impl Ledger {
         let mut guard = self.lock_lane(spot.file, spot.block);
         let Some(count) = counts() else { return Ok(Outcome::Moved) };
         let Some(at) = spot.at() else { return Ok(Outcome::Moved) };
-        let Some(frame) = self.take_piece(&mut guard.lane, spot.size) else { return Ok(Outcome::NoExtent) };
+        let Some(frame) = self.take_piece(&mut guard.lane, spot.size) else { return Ok(Outcome::NoPiece) };
         let new = if state == State::Cached { Entry::cached(frame) } else { Entry::dirty(frame) };
         if self.planted.is(Planted::AdmitPointerFirst) && state == State::Cached {
             self.replace_entry(&mut guard, spot, at, new);
@@ -265,7 +265,7 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
-    /// Fills an extent, durable on return.
+    /// Fills a piece, durable on return.
     fn write_first(&self, frame: Frame, size: BlockSize, data: Option<&[u8]>, count: usize) -> Result<()> {
         let cut;
         let ticket = match data {
@@ -317,7 +317,7 @@ impl Ledger {
         Changed::From(old)
     }
 
-    /// Forgets what the tier has of a block of a file that is gone, durably; the extent is the caller's.
+    /// Forgets what the tier has of a block of a file that is gone, durably; the piece is the caller's.
     pub(crate) fn forget_block(&self, spot: Spot<'_>) -> Option<Frame> {
         // Somebody else may be evicting the same block: one of the two frees its frame.
         let _lane = self.lock_lane(spot.file, spot.block);
@@ -334,12 +334,12 @@ impl Ledger {
         spot.leaf.set(spot.index, new);
     }
 
-    /// An extent for a block that is replaced later; `None` when the tier has none at the moment.
+    /// A piece for a block that is replaced later; `None` when the tier has none at the moment.
     pub(crate) fn take_spare(&self, spot: Spot<'_>) -> Option<Frame> {
         self.take_piece(&mut self.lock_lane(spot.file, spot.block).lane, spot.size)
     }
 
-    /// Puts back an extent that was not used.
+    /// Puts back a piece that was not used.
     pub(crate) fn give_spare(&self, spot: Spot<'_>, frame: Frame) {
         self.give_piece(&mut self.lock_lane(spot.file, spot.block).lane, frame, spot.size);
     }

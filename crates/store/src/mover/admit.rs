@@ -193,7 +193,7 @@ impl Mover {
             }
             Ok(Outcome::Moved) => moved() || within() == 0,
             // Without a copy home is read as before.
-            Ok(Outcome::NoExtent) | Err(_) => false,
+            Ok(Outcome::NoPiece) | Err(_) => false,
         }
     }
 }

@@ -100,11 +100,13 @@ impl Tier {
     }
 
     /// The medium of a member that holds metadata.
+    #[inline]
     pub(crate) fn words(&self, member: usize) -> &Mapped {
         self.members[member].medium.mapped()
     }
 
     /// Waits until what this thread has written to metadata is durable, and to blocks of mapped media.
+    #[inline]
     pub(crate) fn fence(&self) {
         self.words(0).fence();
     }
