@@ -12,7 +12,7 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Shape, execute_on, expect_err, read_all};
+use crash_support::{Media, Op, Shape, execute_on, expect_err, read_all};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -88,12 +88,16 @@ fn killed_after(
         home.put(Path::new(name), &crash_support::pattern(1000, 0, *len)).unwrap();
     }
     let member = Arc::new(Mapping::in_memory(&vec![0; spec.size as usize], spec.max_size));
-    let attached = shape.attach(home.clone(), vec![member.clone()], Planted::None).unwrap();
+    let attached = shape.attach(home.clone(), vec![media(&member)], Planted::None).unwrap();
     work(&attached);
     let mut image = vec![0; spec.size as usize];
     member.read(0, &mut image);
     image[OWNER_NOTE].fill(0);
     (home.snapshot().home(), image)
+}
+
+fn media(member: &Arc<Mapping>) -> Media {
+    Media { mapping: member.clone(), device: None }
 }
 
 fn to_text(image: &[u8]) -> String {
@@ -143,7 +147,7 @@ fn attach_as(
     image: &[u8],
 ) -> tiersmith_store::Result<tiersmith_store::AttachedHome> {
     let member = Arc::new(Mapping::in_memory(image, shape.spec().max_size));
-    shape.attach(home.clone(), vec![member], Planted::None)
+    shape.attach(home.clone(), vec![media(&member)], Planted::None)
 }
 
 #[test]
