@@ -141,13 +141,6 @@ fn foreign_text_is_refused_with_what_to_give_instead() {
 }
 
 #[test]
-fn a_later_format_is_refused_by_its_number() {
-    let text = on_tier().1.to_json().replacen("\"format\":1", "\"format\":4", 1);
-    let error = Snapshot::from_json(&text, "new.json").unwrap_err();
-    assert!(matches!(error, Error::Format { found: 4, known: 3, .. }), "{error}");
-}
-
-#[test]
 fn a_snapshot_that_contradicts_itself_is_refused_even_with_a_right_checksum() {
     let good = on_tier().1;
     let mut twice = good.clone();
