@@ -152,7 +152,7 @@ fn map_and_attach(
 fn real_profile(real: &RealHome) -> Result<Profile> {
     use std::os::fd::AsRawFd;
     let note = real.read_attachment().ok().flatten().and_then(|bytes| Note::parse(&bytes, real.path()).ok());
-    let noted = note.filter(|note| note.profile_file.is_none()).and_then(|note| note.profile);
+    let noted = note.filter(|note| note.profile_file.is_none()).map(|note| note.profile);
     if let Some(profile) = noted.and_then(|name| Profile::named(&name).ok()) {
         return Ok(profile);
     }
@@ -205,7 +205,7 @@ fn owner_note(member: &Path) -> Option<String> {
 fn home_owner(real: &RealHome) -> Option<String> {
     let note = real.read_attachment().ok()??;
     let note = Note::parse(&note, real.path()).ok()?;
-    note.tiers.iter().find_map(|tier| owner_note(Path::new(tier.members.first()?)))
+    note.tiers.iter().find_map(|tier| owner_note(&tier.members.first()?.0))
 }
 
 /// Attaches media that are mapped already: what [`attach`] does, and what the simulator calls.
@@ -370,7 +370,8 @@ fn take(
         let _ = home.close_door("");
     }
     if note != Some(now.clone()) {
-        home.write_attachment(&now.encode())
+        now.encode()
+            .and_then(|note| home.write_attachment(&note))
             .map_err(Error::io("cannot write the attachment note of", path))?;
     }
     if options.guard == Guard::MoveAside {

@@ -89,7 +89,7 @@ pub(crate) struct Take {
     /// For a directory whose tier was moved: the members of the tier, in the order in which it was made
     #[arg(long, value_name = "MEMBER", num_args = 1.., requires = "path")]
     fast: Vec<PathBuf>,
-    /// For a directory attached before its note said so: its tier was attached as emulated persistent memory
+    /// For a directory without a note: the tier given with --fast stands for persistent memory (emulated)
     #[arg(long, requires = "path")]
     emulate: bool,
     /// A database server, as `tiersmith awr record` takes it

@@ -95,7 +95,7 @@ impl Detach {
                     (_, true) => mounted::GiveUp::Unreadable,
                     _ => mounted::GiveUp::Nothing,
                 };
-                mounted::detach(path, &self.home.fast, self.home.emulate, give_up)?
+                mounted::detach(path, &self.home.fast, give_up)?
             }
         };
         let outcome = if done.lost.is_empty() { Outcome::Good } else { Outcome::Findings };

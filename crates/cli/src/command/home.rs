@@ -19,7 +19,7 @@ pub(crate) struct Home {
     /// For a directory whose tier was moved: the members of the tier, in the order in which it was made
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub(crate) fast: Vec<PathBuf>,
-    /// For a directory attached before its note said so: its tier was attached as emulated persistent memory
+    /// For a directory without a note: the tier given with --fast stands for persistent memory (emulated)
     #[arg(long)]
     pub(crate) emulate: bool,
 }
@@ -130,12 +130,12 @@ impl Home {
         // Nothing is copied into the tier by looking at it.
         let look = |options: Options| Options { admit: false, ..options };
         let place = Place::find(&self.path)?;
-        let medium =
-            if self.emulate && !self.fast.iter().any(device) { Medium::Emulated } else { Medium::Persistent };
         if let Some(note) = self.note()? {
-            let specs = crate::mounted::noted_tiers(&place, &note, &self.fast, medium)?;
+            let specs = crate::mounted::noted_tiers(&place, &note, &self.fast)?;
             return Ok(attach(place.path(), &specs, look(crate::mounted::as_noted(&note)))?);
         }
+        let medium =
+            if self.emulate && !self.fast.iter().any(device) { Medium::Emulated } else { Medium::Persistent };
         let members = self.members()?;
         let first = members.first().ok_or_else(|| Error::Usage("no tier member was given".into()))?;
         let mut spec = TierSpec::new("fast", first, medium, 0);

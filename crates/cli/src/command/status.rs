@@ -187,8 +187,8 @@ impl Status {
                 let _ = fields.insert("interrupted".into(), json!(interrupted(&summary.state)));
                 let _ = fields.insert("emulated".into(), emulated.into());
                 let _ = fields.insert("members".into(), json!(members));
-                let _ = fields
-                    .insert("profile".into(), json!(note.as_ref().and_then(|note| note.profile.clone())));
+                let _ =
+                    fields.insert("profile".into(), json!(note.as_ref().map(|note| note.profile.clone())));
                 let _ = fields.insert("files_are_in".into(), json!(note.as_ref().map(|note| &note.files)));
                 fields.extend(findings(&report));
             }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tiersmith_store::home::{Home, RealHome};
-use tiersmith_store::{AttachedHome, Attachment, Medium, Options, TierSpec, attachment};
+use tiersmith_store::{AttachedHome, Attachment, Options, TierSpec, attachment};
 
 use super::control::{self, Reply, Request};
 use super::leavings::{self, Removed, ToRemove};
@@ -63,7 +63,7 @@ pub(crate) enum GiveUp {
 ///
 /// # Errors
 /// Why it is attached still. Nothing is lost then, and the same call goes on.
-pub(crate) fn detach(path: &Path, fast: &[PathBuf], emulate: bool, give_up: GiveUp) -> Result<Detached> {
+pub(crate) fn detach(path: &Path, fast: &[PathBuf], give_up: GiveUp) -> Result<Detached> {
     let place = Place::find(path)?;
     let began = Instant::now();
     // This command lists what it gives up, so the daemon only unmounts.
@@ -78,7 +78,7 @@ pub(crate) fn detach(path: &Path, fast: &[PathBuf], emulate: bool, give_up: Give
             None => {}
         }
         let before = files_by_note(&place);
-        match detach_unserved(&place, fast, emulate, give_up) {
+        match detach_unserved(&place, fast, give_up) {
             // A daemon that was only beginning when it was asked.
             Err(Error::Store(tiersmith_store::Error::Owned { .. }))
                 if began.elapsed() < DYING && control::is_served(&place) => {}
@@ -122,7 +122,7 @@ fn files_by_note(place: &Place) -> Option<PathBuf> {
 }
 
 /// Detaches a home that no daemon serves.
-fn detach_unserved(place: &Place, fast: &[PathBuf], emulate: bool, give_up: GiveUp) -> Result<Detached> {
+fn detach_unserved(place: &Place, fast: &[PathBuf], give_up: GiveUp) -> Result<Detached> {
     let mut done = Detached::of(place);
     let Some(note) = attachment(place.path())? else {
         if let Some(why) = super::unreachable(place) {
@@ -139,8 +139,7 @@ fn detach_unserved(place: &Place, fast: &[PathBuf], emulate: bool, give_up: Give
         return lose_tier(place, &note, done);
     }
     let made = plan::is_believed(&note) && note.door.contains_key(plan::key::MADE);
-    let medium = if emulate { Medium::Emulated } else { Medium::Persistent };
-    let specs = plan::noted_tiers(place, &note, fast, medium)?;
+    let specs = plan::noted_tiers(place, &note, fast)?;
     let options = Options { admit: false, home_model: None, ..plan::as_noted(&note) };
     let home = attach_patiently(place, &specs, &options)?;
     // Best effort: it only explains.

@@ -9,12 +9,12 @@
 //! **Invariant**: what is removed is named in a directory held open, and was looked at when open.
 //! **Deliberately absent**: when it may be removed (`give_back.rs`).
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tiersmith_dir::Dir;
+use tiersmith_dir::{Dir, PathText, Sidecar, Unfit};
 use tiersmith_store::MemberLabel;
 use tiersmith_store::home::HomeStat;
 
@@ -24,8 +24,13 @@ use super::plan;
 use crate::error::{Error, Result};
 use crate::messages;
 
-/// Most bytes of the list.
-const LIST_MAX: u64 = 1 << 20;
+/// The list.
+const LIST: Sidecar = Sidecar {
+    kind: "detach-list",
+    version: 1,
+    comment: "The home beside this file is being detached: what is still to be removed. Run the detach again.",
+    most: 1 << 20,
+};
 
 /// What is still to be removed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +44,7 @@ pub(super) struct ToRemove {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Member {
-    path: PathBuf,
+    path: PathText,
     inode: u64,
     attachment: String,
 }
@@ -78,17 +83,13 @@ impl ToRemove {
     /// What the system says.
     pub(super) fn write(&self, place: &Place) -> Result<()> {
         let cannot = |source| Error::Io { what: "write", path: place.to_remove(), source };
-        let text = serde_json::to_vec(self).map_err(|e| cannot(e.into()))?;
-        // What has the name is of an earlier detach, or somebody's. Ended on its way, this leaves a
-        // part of a list and an attached home, whose next detach comes here again.
-        let _ = place.dir().remove(place.to_remove_name());
-        let mut file = place.dir().make_file(place.to_remove_name(), 0o600, None).map_err(cannot)?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(cannot)
+        // What has the name is of an earlier detach, or somebody's.
+        LIST.replace(place.dir(), place.to_remove_name(), self, 0o600, None).map_err(cannot)
     }
 
     fn remove_members(&self, home: &HomeStat) -> Vec<String> {
         if !home.same_file(self.home_inode, 0, self.home_birth_ns) {
-            let of = |member: &Member| messages::path(&member.path);
+            let of = |member: &Member| messages::path(&member.path.0);
             let named: Vec<String> = self.members.iter().map(of).collect();
             return vec![format!(
                 "the list of what an earlier detach had left is another directory's, so nothing on it was \
@@ -111,13 +112,13 @@ impl Member {
         let label = MemberLabel::read(&file)?.filter(|label| label.is_of(home));
         let label = label.ok_or_else(|| std::io::Error::other("it is not the tier of this home"))?;
         let inode = file.metadata()?.ino();
-        Ok(Some(Member { path: path.to_path_buf(), inode, attachment: label.attachment }))
+        Ok(Some(Member { path: path.into(), inode, attachment: label.attachment }))
     }
 
     /// Removes the file, if it is what the list says, and says so itself.
     fn remove(&self, home: &HomeStat) -> std::result::Result<(), String> {
-        let left = |why: &str| format!("{} was left where it is: {why}", messages::path(&self.path));
-        let (dir, name) = match Dir::holding(&self.path) {
+        let left = |why: &str| format!("{} was left where it is: {why}", messages::path(&self.path.0));
+        let (dir, name) = match Dir::holding(&self.path.0) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
             other => other.map_err(|e| left(&e.to_string()))?,
         };
@@ -154,12 +155,15 @@ pub(super) fn remove(place: &Place, home: &HomeStat) -> Result<Removed> {
     let mut removed = Removed::default();
     if let Some(text) = read_list(place)? {
         removed.was_listed = true;
-        removed.left = match serde_json::from_slice::<ToRemove>(&text) {
+        removed.left = match LIST.decode::<ToRemove>(&text) {
             Ok(list) => list.remove_members(home),
-            Err(_) => vec![format!(
-                "{} was not as this version writes it; if it named a tier, that was left",
-                place.to_remove().display()
-            )],
+            // The program that wrote it can finish what it began.
+            Err(Unfit::OtherVersion(why)) => {
+                return Err(Error::Usage(format!("the list {} {why}", place.to_remove().display())));
+            }
+            Err(unfit) => {
+                vec![format!("{} {unfit}; if it named a tier, that was left", place.to_remove().display())]
+            }
         };
     }
     remove_what_daemons_leave(place)?;
@@ -189,11 +193,11 @@ fn read_list(place: &Place) -> Result<Option<Vec<u8>>> {
     }
     let file = dir.open_file(&name).map_err(cannot)?;
     let found = file.metadata().map_err(cannot)?;
-    if !plan::is_trusted(&found) || found.len() > LIST_MAX {
+    if !plan::is_trusted(&found) || found.len() > LIST.most {
         return Err(not_ours());
     }
     let mut text = Vec::new();
-    let _ = file.take(LIST_MAX).read_to_end(&mut text).map_err(cannot)?;
+    let _ = file.take(LIST.most).read_to_end(&mut text).map_err(cannot)?;
     Ok(Some(text))
 }
 
@@ -275,10 +279,18 @@ mod tests {
         std::os::unix::fs::symlink(&other, place.to_remove()).unwrap();
         assert!(remove(&place, &home).unwrap_err().to_string().contains("not written by"));
         std::fs::remove_file(place.to_remove()).unwrap();
-        std::fs::write(place.to_remove(), "{").unwrap();
-        mode(0o600);
-        assert_eq!(remove(&place, &home).unwrap().left.len(), 1);
-        assert!(!place.to_remove().exists());
+        // Another version's list stays for the program that wrote it; a damaged one names nothing.
+        list.write(&place).unwrap();
+        let text = std::fs::read_to_string(place.to_remove()).unwrap();
+        std::fs::write(place.to_remove(), text.replace("version = 1", "version = 2")).unwrap();
+        assert!(remove(&place, &home).unwrap_err().to_string().contains("of version 2"));
+        assert!(place.to_remove().exists());
+        for damaged in ["{".to_owned(), text.replace("members", "Members")] {
+            std::fs::write(place.to_remove(), damaged).unwrap();
+            mode(0o600);
+            assert_eq!(remove(&place, &home).unwrap().left.len(), 1);
+            assert!(!place.to_remove().exists());
+        }
     }
 
     #[test]

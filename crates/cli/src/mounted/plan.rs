@@ -270,8 +270,8 @@ fn profile(wish: &Attach, note: Option<&Attachment>, believed: bool, files: &Pat
         let profile = read_profile(&path, true)?;
         return Ok(Chosen { profile, why: format!("as before, from {}", path.display()), file: Some(path) });
     }
-    if let Some(name) = note.and_then(|note| note.profile.as_deref()) {
-        return named(name, "as before".into());
+    if let Some(note) = note {
+        return named(&note.profile, "as before".into());
     }
     match Profile::detect(files) {
         Some(profile) => {
@@ -390,9 +390,8 @@ fn medium(emulate: bool, volatile: bool) -> Medium {
 }
 
 fn tiers(wish: &Attach, note: Option<&Attachment>, place: &Place) -> Result<(Vec<TierSpec>, Option<Made>)> {
-    let medium = medium(wish.emulate, wish.volatile);
     if let Some(note) = note.filter(|note| !note.tiers.is_empty()) {
-        return Ok((noted_tiers(place, note, wish.fast.as_slice(), medium)?, None));
+        return Ok((noted_tiers(place, note, wish.fast.as_slice())?, None));
     }
     let Some(fast) = &wish.fast else {
         return Err(Error::Usage(format!(
@@ -400,6 +399,7 @@ fn tiers(wish: &Attach, note: Option<&Attachment>, place: &Place) -> Result<(Vec
             place.path().display()
         )));
     };
+    let medium = medium(wish.emulate, wish.volatile);
     let wished = Wish { fast, size: wish.size.bytes(), medium, home: place.path() };
     let (spec, made) = wished.spec()?;
     Ok((vec![spec], made))
@@ -423,20 +423,8 @@ pub(super) fn owner_of(note: &Attachment) -> Result<Metadata> {
 ///
 /// # Errors
 /// A member that is not there, or belongs to somebody else.
-pub(crate) fn noted_tiers(
-    place: &Place,
-    note: &Attachment,
-    fast: &[PathBuf],
-    medium: Medium,
-) -> Result<Vec<TierSpec>> {
-    let mut specs = Vec::new();
-    for tier in &note.tiers {
-        // A note of before it said what the medium was leaves that to the user.
-        specs.push(tier.spec.clone().unwrap_or_else(|| TierSpec {
-            members: tier.members.clone(),
-            ..TierSpec::new(tier.name.clone(), PathBuf::new(), medium, 0)
-        }));
-    }
+pub(crate) fn noted_tiers(place: &Place, note: &Attachment, fast: &[PathBuf]) -> Result<Vec<TierSpec>> {
+    let mut specs: Vec<TierSpec> = note.tiers.iter().map(|tier| tier.spec.clone()).collect();
     if !fast.is_empty() {
         other_members(fast, &mut specs, place)?;
     }
@@ -477,7 +465,7 @@ pub(crate) fn as_noted(note: &Attachment) -> tiersmith_store::Options {
         (None, BTreeMap::new())
     };
     tiersmith_store::Options {
-        profile: note.profile.as_deref().and_then(|name| Profile::named(name).ok()),
+        profile: Profile::named(&note.profile).ok(),
         profile_file,
         door,
         members_of: Some(tier::whose()),

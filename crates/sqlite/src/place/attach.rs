@@ -30,7 +30,7 @@ use super::layout::{
     ATTACHMENT, ATTACHMENT_NEW, DB, Layout, STOCK_JOURNAL, STOCK_WAL, STUB_NEW, State, Transition,
     give_owner, in_use_here, is_at, look, make_anew, remove, replace, sync_dir,
 };
-use super::record::{self, RECORD_MAX, Record};
+use super::record::{self, RECORD, Record};
 use super::spec::{FastSpec, Placement};
 use super::stamp::Stamp;
 use super::{Fold, Want, bars, detach, keep_both, ofd, step, stopped, tier_file};
@@ -204,7 +204,7 @@ fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Open
     let block_size = block_size(spec, &transition.file);
     // Decided now, so that a later open asks for the same.
     let spec = FastSpec { size: Some(tier.size), block_size: Some(block_size), ..spec.clone() };
-    let record = Record { spec, block_size, without_bars: false };
+    let record = Record { spec, block_size };
     move_aside(layout, transition, record, tier, fold).inspect_err(|_| {
         if !stopped() {
             take_back(layout);
@@ -396,13 +396,13 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
             let spec = check_given(&layout.database, &record.spec, given)?;
             (Record { spec, ..record }, false)
         }
-        (Err(e), None) => return Err(e),
+        // What another version wrote it may have written for a reason.
+        (Err(e @ PlaceError::OtherVersion { .. }), _) | (Err(e), None) => return Err(e),
         (Err(e), Some(given)) => {
             log::warn!("{e}; it is written again from fast=");
             let block_size = block_size(given, &db);
             let spec = FastSpec { block_size: Some(block_size), ..given.clone() };
-            // Which version it was is not known: files of version 1 are taken as they are.
-            (Record { spec, block_size, without_bars: true }, true)
+            (Record { spec, block_size }, true)
         }
     };
     tier_file::judge(layout, &record.spec)?;
@@ -419,12 +419,9 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
         })?;
     }
     let tier = record.spec.tier(&layout.database)?;
-    let old = record.without_bars;
     let mut options = record.spec.options(record.block_size);
-    let unbarred = !old && bars::are_gone(layout)?;
-    if old {
-        bars::bring_up_to_date(layout)?;
-    } else if unbarred {
+    let unbarred = bars::are_gone(layout)?;
+    if unbarred {
         let doubt = format!("{STOCK_WAL} and {STOCK_JOURNAL}, which keep SQLite from it, were removed");
         options.bound = options.bound.map(|bound| Bound { doubt: Some(doubt), ..bound });
     } else {
@@ -440,7 +437,7 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
         bars::raise(layout)?;
     }
     lock_db(layout, &db)?;
-    if rewrite || old {
+    if rewrite {
         write_record(layout, &record)?;
     }
     remove(&inside, STUB_NEW).unwrap_or_else(|e| log::warn!("{e}"));
@@ -515,7 +512,7 @@ pub(super) fn read_record(layout: &Layout) -> Result<Record, PlaceError> {
     let path = layout.in_home(ATTACHMENT);
     let missing = || PlaceError::Attachment { path: path.clone(), why: "it is missing".into() };
     let inside = layout.inside().map_err(|_| missing())?;
-    let bytes = inside.read(ATTACHMENT, RECORD_MAX).map_err(|e| match e.kind() {
+    let bytes = inside.read(ATTACHMENT, RECORD.most).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => missing(),
         io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge => {
             PlaceError::Attachment { path: path.clone(), why: e.to_string() }
@@ -530,5 +527,6 @@ pub(super) fn read_record(layout: &Layout) -> Result<Record, PlaceError> {
 /// # Durability
 /// Durable on return.
 fn write_record(layout: &Layout, record: &Record) -> Result<(), PlaceError> {
-    replace(&*layout.inside()?, ATTACHMENT_NEW, ATTACHMENT, record.encode().as_bytes())
+    let text = record.encode().map_err(PlaceError::io("cannot write", &layout.in_home(ATTACHMENT)))?;
+    replace(&*layout.inside()?, ATTACHMENT_NEW, ATTACHMENT, text.as_bytes())
 }

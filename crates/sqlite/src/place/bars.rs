@@ -19,15 +19,6 @@
 //! A hot journal and a WAL with frames are not there at the same time: SQLite empties one before it begins the other. Each step looks at what
 //! is there, so a cut one is done again.
 //!
-//! Bringing a directory of version 1 up to date, in which `db-wal` and `db-journal` are the files themselves (nobody has it open; the store
-//! knows files by inode number):
-//!
-//! | step | what is done | a cut after it leaves |
-//! |---|---|---|
-//! | 1 | WAL and journal get their new names | version 1, one file or both renamed |
-//! | 2 | the bars are raised | version 1 with bars |
-//! | 3 | the attachment file is written as version 2 (`attach.rs`) | version 2 |
-//!
 //! When both are found missing while WAL or journal hold something, the open is refused and they are not raised: that they were removed is all
 //! there is to see of a write that kept length and time, or fell into a time for which no stamp is known.
 //!
@@ -37,7 +28,6 @@ use super::error::PlaceError;
 use super::layout::{
     JOURNAL, Layout, STOCK_JOURNAL, STOCK_WAL, WAL, is_bar, is_empty, look, remove, sync_dir,
 };
-use super::step;
 use std::io;
 
 /// Our name of each file, and that at which a stock SQLite looks for it.
@@ -105,26 +95,6 @@ pub(super) fn lower(layout: &Layout) -> Result<(), PlaceError> {
         sync_dir(&inside)?;
     }
     Ok(())
-}
-
-/// Brings a directory of version 1 to the names of version 2, with bars. The attachment file is the caller's to write.
-///
-/// # Errors
-/// As [`raise`] and [`lower`].
-///
-/// # Durability
-/// Durable on return.
-pub(super) fn bring_up_to_date(layout: &Layout) -> Result<(), PlaceError> {
-    let inside = layout.inside()?;
-    for (name, stock) in NAMES {
-        if !is_bar(&inside, stock)? {
-            give_name(layout, stock, name)?;
-        }
-    }
-    sync_dir(&inside)?;
-    step(21)?;
-    raise(layout)?;
-    step(22)
 }
 
 /// Renames `from` to `to`, if there is a `from`; nothing is replaced.

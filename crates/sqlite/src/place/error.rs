@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use tiersmith_dir::Unfit;
 
 /// What to do when nothing but the missing bars was found.
 const BARS_AGAIN: &str =
@@ -267,6 +268,14 @@ pub enum PlaceError {
         /// What is wrong.
         why: String,
     },
+    /// A file of Tiersmith's that another version of it wrote.
+    #[error("the file {} {why}. Nothing was changed", path.display())]
+    OtherVersion {
+        /// The file.
+        path: PathBuf,
+        /// Which version, and which program reads it.
+        why: String,
+    },
     /// Attached to other members than given.
     #[error(
         "{} is attached to {attached} and was opened with fast={given}; leave fast= out, give it as it was attached, or detach first",
@@ -353,6 +362,15 @@ impl PlaceError {
                 Self::ReadOnly { path, source }
             }
             _ => Self::Io { what, path, source },
+        }
+    }
+
+    /// A sidecar that is not read.
+    pub(super) fn unfit(path: &Path, unfit: Unfit) -> Self {
+        let (path, why) = (path.to_path_buf(), unfit.to_string());
+        match unfit {
+            Unfit::OtherVersion(_) => Self::OtherVersion { path, why },
+            _ => Self::Attachment { path, why: format!("it {why}") },
         }
     }
 

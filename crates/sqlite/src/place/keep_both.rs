@@ -41,12 +41,13 @@ use super::layout::{
 use super::record::Record;
 use super::spec::Placement;
 use super::{Fold, Want, bars, detach, stamp, step, tier_file};
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
-use tiersmith_dir::{Found, Kind};
+use tiersmith_dir::{Found, Kind, Sidecar};
 use tiersmith_store::{AttachedHome, Error, OpenMode, Options};
 
 /// What the copy's name adds to the database's.
@@ -55,12 +56,16 @@ const CHANGED: &str = "-changed";
 const CHANGED_NEW: &str = "-changed.new";
 /// Names in the directory, and what they add to the database's when they are kept beside the copy.
 const STOCK: [(&str, &str); 2] = [(STOCK_WAL, "-changed-wal"), (STOCK_JOURNAL, "-changed-journal")];
-/// The marker is shorter.
-const MARKER_MAX: u64 = 4096;
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
-/// The marker's first line after the comment.
-const VERSION: &str = "tiersmith-sqlite-keep-both 1";
+/// The marker.
+const MARKER: Sidecar = Sidecar {
+    kind: "sqlite-keep-both",
+    version: 1,
+    comment: "The database beside this file was written past Tiersmith, and `tiersmith detach --keep-both` was \
+              begun. Run it again.",
+    most: 4096,
+};
 
 /// The two databases that [`super::Place::detach_keeping_both`] leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,8 +83,16 @@ pub struct KeptBoth {
     pub blocks: u64,
 }
 
+/// The marker's body.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    figures: Option<Figures>,
+}
+
 /// What there is to report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Figures {
     from_home: u64,
     blocks: u64,
@@ -263,25 +276,13 @@ fn same_contents(mut one: File, mut two: File) -> io::Result<bool> {
 /// The marker; `Some(None)` before there are figures.
 fn read_marker(layout: &Layout) -> Result<Option<Option<Figures>>, PlaceError> {
     let path = layout.in_home(KEEPING);
-    let bytes = match layout.inside()?.read(KEEPING, MARKER_MAX) {
+    let bytes = match layout.inside()?.read(KEEPING, MARKER.most) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(PlaceError::io("cannot read", &path)(e)),
     };
-    let text = String::from_utf8_lossy(&bytes);
-    let bad =
-        || PlaceError::Attachment { path: path.clone(), why: "it is not as Tiersmith writes it".into() };
-    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    match lines[..] {
-        [VERSION, "end"] => Ok(Some(None)),
-        [VERSION, figures, "end"] => {
-            let words = figures.strip_prefix("blocks ").and_then(|rest| rest.split_once(" from-home "));
-            let (blocks, from_home) = words.ok_or_else(bad)?;
-            let number = |word: &str| word.parse().map_err(|_| bad());
-            Ok(Some(Some(Figures { from_home: number(from_home)?, blocks: number(blocks)? })))
-        }
-        _ => Err(bad()),
-    }
+    let body: Body = MARKER.decode(&bytes).map_err(|unfit| PlaceError::unfit(&path, unfit))?;
+    Ok(Some(body.figures))
 }
 
 /// Steps 2 and 6.
@@ -289,11 +290,8 @@ fn read_marker(layout: &Layout) -> Result<Option<Option<Figures>>, PlaceError> {
 /// # Durability
 /// Durable on return.
 fn write_marker(layout: &Layout, figures: Option<Figures>) -> Result<(), PlaceError> {
-    let line = figures.map_or(String::new(), |f| format!("blocks {} from-home {}\n", f.blocks, f.from_home));
-    let text = format!(
-        "# The database beside this file was written past Tiersmith, and `tiersmith detach --keep-both` was begun. Run it again.\n\
-         {VERSION}\n{line}end\n"
-    );
+    let text = MARKER.encode(&Body { figures });
+    let text = text.map_err(PlaceError::io("cannot write", &layout.in_home(KEEPING)))?;
     replace(&*layout.inside()?, KEEPING_NEW, KEEPING, text.as_bytes())
 }
 

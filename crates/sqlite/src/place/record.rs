@@ -7,29 +7,35 @@
 //! size alone, before anything is opened (closing a file drops the locks this process's stock connections
 //! have on it).
 //!
-//! The **attachment file** has the tier's members and how they were attached, so that later opens need no
-//! `fast=`. Lines of `word value`, values with `%xx` for bytes that are not plain, and `end` as the last
-//! line. What belongs to the tier (its identity, its length, which home it has) is on the tier and in the
-//! store's note, not here.
+//! The stub is no [`Sidecar`]: it stands where a database is looked for, must begin with words and not
+//! with a key, and says nothing that a program reads.
+//!
+//! The **attachment file** is one. It has the tier's members and how they were attached, so that later
+//! opens need no `fast=`. What belongs to the tier (its identity, its length, which home it has) is on
+//! the tier and in the store's note, not here.
 //!
 //! Invariant: what is read was written whole: both are written under another name, synced and renamed.
 
 use super::error::PlaceError;
 use super::spec::{FastSpec, Placement};
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use tiersmith_dir::{PathText, Sidecar, Unfit};
 
 /// The stub's first bytes.
 const STUB: &str = "This SQLite database is attached to Tiersmith.";
 /// The stub is shorter.
 pub(super) const STUB_MAX: u64 = 4096;
-/// The attachment file's first line after the comment.
-const VERSION: &str = "tiersmith-sqlite-attachment 2";
-/// That of version 1, whose WAL and journal have the names that a stock SQLite looks for.
-const VERSION_1: &str = "tiersmith-sqlite-attachment 1";
-/// No sound attachment file is longer.
-pub(super) const RECORD_MAX: u64 = 1 << 20;
+/// The attachment file.
+pub(super) const RECORD: Sidecar = Sidecar {
+    kind: "sqlite-attachment",
+    version: 1,
+    comment: "Tiersmith: which fast storage the database beside this file is attached to. Do not edit.",
+    most: 1 << 20,
+};
+
+/// A line of it that development builds wrote.
+const DEVELOPMENT: &[u8] = b"tiersmith-sqlite-attachment ";
 
 /// What the attachment file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +44,20 @@ pub(super) struct Record {
     pub(super) spec: FastSpec,
     /// Block size of the database file in bytes.
     pub(super) block_size: u32,
-    /// It was read from a file of version 1: the directory has no bars. Never written.
-    pub(super) without_bars: bool,
+}
+
+/// The attachment file's body.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    members: Vec<PathText>,
+    size: Option<u64>,
+    max_size: Option<u64>,
+    grow_by: Option<u64>,
+    redo_keep_bytes: Option<u64>,
+    block_size: u32,
+    emulate: bool,
+    place: String,
 }
 
 /// The stub's text for the database `name`, whose directory beside it is `home`.
@@ -87,129 +105,66 @@ pub(super) fn is_stub(head: &[u8]) -> bool {
 }
 
 impl Record {
-    pub(super) fn encode(&self) -> String {
+    /// The attachment file's text.
+    ///
+    /// # Errors
+    /// A size that it cannot say.
+    pub(super) fn encode(&self) -> std::io::Result<String> {
         let spec = &self.spec;
-        let mut text = format!(
-            "# Tiersmith: which fast storage the database beside this file is attached to. Do not edit.\n{VERSION}\n"
-        );
-        for member in &spec.members {
-            text += &format!("member {}\n", escape(member.as_os_str().as_bytes()));
-        }
-        let mut number = |word: &str, value: Option<u64>| {
-            if let Some(value) = value {
-                text += &format!("{word} {value}\n");
-            }
-        };
-        number("size", spec.size);
-        number("maxsize", spec.max_size);
-        number("next", spec.grow_by);
-        number("keep", spec.redo_keep_bytes);
-        number("block", Some(self.block_size.into()));
-        number("emulate", Some(spec.emulate.into()));
-        text + &format!("place {}\nend\n", spec.place.word())
+        RECORD.encode(&Body {
+            members: spec.members.iter().map(|member| member.as_path().into()).collect(),
+            size: spec.size,
+            max_size: spec.max_size,
+            grow_by: spec.grow_by,
+            redo_keep_bytes: spec.redo_keep_bytes,
+            block_size: self.block_size,
+            emulate: spec.emulate,
+            place: spec.place.word().into(),
+        })
     }
 
     /// Reads the attachment file at `path`, whose contents are `bytes`.
     ///
     /// # Errors
-    /// [`PlaceError::Attachment`] for anything that this version would not have written.
+    /// [`PlaceError::Attachment`] and [`PlaceError::OtherVersion`] for anything that this version would
+    /// not have written.
     pub(super) fn decode(bytes: &[u8], path: &Path) -> Result<Self, PlaceError> {
-        Self::read(bytes).map_err(|why| PlaceError::Attachment { path: path.to_path_buf(), why })
+        Self::read(bytes).map_err(|unfit| PlaceError::unfit(path, unfit))
     }
 
-    fn read(bytes: &[u8]) -> Result<Self, String> {
-        if bytes.len() as u64 > RECORD_MAX {
-            return Err(format!("it has {} bytes", bytes.len()));
+    fn read(bytes: &[u8]) -> Result<Self, Unfit> {
+        let body: Body = RECORD.decode(bytes).map_err(|unfit| {
+            let development = bytes.split(|b| *b == b'\n').any(|line| line.starts_with(DEVELOPMENT));
+            if development { Unfit::of_development_build() } else { unfit }
+        })?;
+        let bad = |what: &str| Unfit::Damaged(format!("has {what}"));
+        let members: Vec<_> = body.members.into_iter().map(|PathText(path)| path).collect();
+        if members.is_empty() || members.iter().any(|member| !member.is_absolute()) {
+            return Err(bad("no members, or one whose path is not absolute"));
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
-        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
-        let without_bars = match lines.next() {
-            Some(VERSION) => false,
-            Some(VERSION_1) => true,
-            first => {
-                return Err(format!("it begins with {:?}, not with {VERSION:?}", first.unwrap_or_default()));
-            }
+        if !body.block_size.is_power_of_two() || !(4096..=32768).contains(&body.block_size) {
+            return Err(bad("a block size that is none"));
+        }
+        let spec = FastSpec {
+            members,
+            size: body.size,
+            max_size: body.max_size,
+            grow_by: body.grow_by,
+            redo_keep_bytes: body.redo_keep_bytes,
+            block_size: Some(body.block_size),
+            emulate: body.emulate,
+            place: Placement::from_word(&body.place).ok_or_else(|| bad("a placement that is none"))?,
         };
-        let mut record = Self { spec: FastSpec::default(), block_size: 0, without_bars };
-        let (mut place, mut emulate, mut ended) = (None, None, false);
-        for line in lines {
-            if ended {
-                return Err(format!("{line:?} follows its end"));
-            }
-            let (word, value) = line.split_once(' ').unwrap_or((line, ""));
-            let bad = || format!("the line {line:?} cannot be read");
-            let number = || value.parse::<u64>().map_err(|_| bad());
-            match word {
-                "member" => {
-                    let path = PathBuf::from(OsString::from_vec(unescape(value).ok_or_else(bad)?));
-                    if !path.is_absolute() || path.as_os_str().as_bytes().contains(&0) {
-                        return Err(bad());
-                    }
-                    record.spec.members.push(path);
-                }
-                "size" => record.spec.size = Some(number()?),
-                "maxsize" => record.spec.max_size = Some(number()?),
-                "next" => record.spec.grow_by = Some(number()?),
-                "keep" => record.spec.redo_keep_bytes = Some(number()?),
-                "block" => {
-                    let size = u32::try_from(number()?).map_err(|_| bad())?;
-                    if !size.is_power_of_two() || !(4096..=32768).contains(&size) {
-                        return Err(bad());
-                    }
-                    (record.block_size, record.spec.block_size) = (size, Some(size));
-                }
-                "emulate" => emulate = Some(number()? == 1),
-                "place" => place = Some(Placement::from_word(value).ok_or_else(bad)?),
-                "end" => ended = true,
-                _ => return Err(bad()),
-            }
-        }
-        let missing = |what: &str| format!("it has no line `{what}`");
-        record.spec.place = place.ok_or_else(|| missing("place"))?;
-        record.spec.emulate = emulate.ok_or_else(|| missing("emulate"))?;
-        if record.spec.members.is_empty() {
-            return Err(missing("member"));
-        }
-        if record.block_size == 0 {
-            return Err(missing("block"));
-        }
-        if !ended {
-            return Err(missing("end"));
-        }
-        Ok(record)
+        Ok(Self { spec, block_size: body.block_size })
     }
-}
-
-fn escape(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        match byte {
-            b'%' | 0..=b' ' | 0x7f.. => text += &format!("%{byte:02x}"),
-            plain => text.push(char::from(*plain)),
-        }
-    }
-    text
-}
-
-fn unescape(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        if *first == b'%' {
-            let digits = after.get(..2).filter(|d| d.iter().all(u8::is_ascii_hexdigit))?;
-            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-            rest = &after[2..];
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
 
     fn record() -> Record {
         let spec = FastSpec {
@@ -222,32 +177,27 @@ mod tests {
             redo_keep_bytes: Some(0),
             place: Placement::Data,
         };
-        Record { spec, block_size: 8192, without_bars: false }
-    }
-
-    #[test]
-    fn an_attachment_file_of_version_1_is_read_and_known_as_such() {
-        let text = record().encode().replace(VERSION, VERSION_1);
-        let read = Record::decode(text.as_bytes(), Path::new("x")).unwrap();
-        assert_eq!(read, Record { without_bars: true, ..record() });
-        assert_eq!(Record::decode(read.encode().as_bytes(), Path::new("x")).unwrap(), record());
+        Record { spec, block_size: 8192 }
     }
 
     #[test]
     fn an_attachment_file_reads_back_whatever_the_paths_are() {
-        assert_eq!(Record::decode(record().encode().as_bytes(), Path::new("x")).unwrap(), record());
+        assert_eq!(Record::decode(record().encode().unwrap().as_bytes(), Path::new("x")).unwrap(), record());
     }
 
     #[test]
     fn a_damaged_attachment_file_is_refused() {
-        let text = record().encode();
+        let text = record().encode().unwrap();
         for cut in 0..text.len() - 1 {
             assert!(Record::decode(&text.as_bytes()[..cut], Path::new("x")).is_err(), "cut at {cut}");
         }
-        for (from, to) in
-            [("block 8192", "block 512"), ("place data", "place x"), ("/mnt", "mnt"), ("end", "end\nend")]
-        {
-            assert!(Record::decode(text.replace(from, to).as_bytes(), Path::new("x")).is_err(), "{from}");
+        // What a program could have written that is not this one.
+        for wrong in [
+            Record { block_size: 512, ..record() },
+            Record { spec: FastSpec { members: vec!["mnt".into()], ..record().spec }, ..record() },
+            Record { spec: FastSpec { members: Vec::new(), ..record().spec }, ..record() },
+        ] {
+            assert!(Record::decode(wrong.encode().unwrap().as_bytes(), Path::new("x")).is_err(), "{wrong:?}");
         }
         let message = Record::decode(b"\xff", Path::new("/d/attachment")).unwrap_err().to_string();
         assert!(message.contains("/d/attachment") && message.contains("give fast="), "{message}");

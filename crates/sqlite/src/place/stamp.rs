@@ -1,7 +1,8 @@
 //! The stamp of a `db` that passes (`place=redo`): what it looked like when Tiersmith last wrote it, so that a foreign write is noticed.
 //!
 //! Of a `db` on the tier the store knows that itself. Here it is a small file of class data in the directory, so each write of it is durable and
-//! whole on return, and costs about as much as a page of a commit.
+//! whole on return, and costs about as much as a page of a commit. It is no [`tiersmith_dir::Sidecar`]: it is written in place on the way of a
+//! commit, and what is not as it should be means only that nothing is known.
 //!
 //! | when | what the file says |
 //! |---|---|

@@ -302,55 +302,27 @@ fn a_fold_that_fails_while_detaching_loses_nothing() {
     assert_eq!(stock_sees(&bench.database()), Some(11));
 }
 
-/// Makes the directory what version 1 made: no bars, WAL and journal under the names SQLite looks for.
-fn as_version_1(bench: &Bench) {
-    let home = bench.home();
-    for (name, stock) in [("wal", "db-wal"), ("journal", "db-journal")] {
-        std::fs::remove_dir(home.join(stock)).unwrap();
-        if home.join(name).exists() {
-            std::fs::rename(home.join(name), home.join(stock)).unwrap();
-        }
-    }
-    let record = std::fs::read_to_string(home.join("attachment")).unwrap();
-    let old = record.replace("tiersmith-sqlite-attachment 2", "tiersmith-sqlite-attachment 1");
-    assert_ne!(record, old);
-    std::fs::write(home.join("attachment"), old).unwrap();
-}
-
 #[test]
-fn a_directory_of_version_1_gets_its_bars_at_the_next_open_and_loses_nothing() {
-    for stopped in [None, Some(21), Some(22)] {
-        let bench = Bench::new();
-        attached_with_redo(&bench);
-        as_version_1(&bench);
-        if let Some(step) = stopped {
-            stop_after(step, || bench.open());
-        }
-        let place = bench.open().unwrap().unwrap();
-        let wal = place.home().open(place.name(Role::Wal), OpenMode::WRITE).unwrap();
-        assert!(wal.blocks_in_tier().0 > 0, "the redo in the tier is that of the renamed file");
-        drop((wal, place));
-        assert_eq!(stock_sees_past_the_stub(&bench), None);
-        let record = std::fs::read_to_string(bench.home().join("attachment")).unwrap();
-        assert!(record.contains("tiersmith-sqlite-attachment 2"), "{record}");
-        Place::detach(&bench.database(), &fold).unwrap();
-        assert_eq!(stock_sees(&bench.database()), Some(11), "stopped after {stopped:?}");
-    }
-}
-
-#[test]
-fn a_directory_of_version_1_is_detached_without_an_open_between() {
+fn an_attachment_file_of_another_version_is_refused_by_name_and_not_written_again() {
     let bench = Bench::new();
     attached_with_redo(&bench);
-    as_version_1(&bench);
+    let path = bench.home().join("attachment");
+    let ours = std::fs::read_to_string(&path).unwrap();
+    // A development build's, whose versions 1 and 2 were not this version 1, and a later one.
+    let older = "# Tiersmith\ntiersmith-sqlite-attachment 1\nmember /fast\nend\n".to_owned();
+    let newer = ours.replace("version = 1", "version = 2");
+    for (text, words) in [(older, "development build"), (newer, "version 2")] {
+        std::fs::write(&path, &text).unwrap();
+        for error in [bench.open().unwrap_err(), Place::detach(&bench.database(), &fold).unwrap_err()] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        // With fast= one that is damaged is written again; not one that says what is not known here.
+        let error = bench.attach().unwrap_err();
+        assert!(matches!(error, PlaceError::OtherVersion { .. }), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+    std::fs::write(&path, ours).unwrap();
     Place::detach(&bench.database(), &fold).unwrap();
-    assert_eq!(stock_sees(&bench.database()), Some(11));
-    // One whose detaching was cut by an older program, too.
-    let bench = Bench::new();
-    attached_with_redo(&bench);
-    stop_after(11, || Place::detach(&bench.database(), &fold));
-    as_version_1(&bench);
-    assert!(bench.open().unwrap().is_none());
     assert_eq!(stock_sees(&bench.database()), Some(11));
 }
 

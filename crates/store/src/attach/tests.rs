@@ -152,10 +152,12 @@ fn a_home_that_was_copied_to_another_place_in_the_middle_of_attaching_stays_atta
 fn a_tier_in_the_middle_is_not_given_away_while_it_cannot_be_seen_whether_its_home_needs_it() {
     type Hide = fn(&Path, &Path);
     let hidden: [(&str, Hide); 4] = [
-        ("note .tiersmith cannot be read", |_, note| fs::write(note, "attachment = 7").unwrap()),
-        ("newer Tiersmith", |_, note| {
+        ("note .tiersmith does not end with a checksum", |_, note| {
+            fs::write(note, "attachment = 7").unwrap()
+        }),
+        ("note .tiersmith is of version 2", |_, note| {
             let text = fs::read_to_string(note).unwrap();
-            fs::write(note, text.replace("version = 2", "version = 3")).unwrap();
+            fs::write(note, text.replace("version = 1", "version = 2")).unwrap();
         }),
         ("cannot read the note of", |_, note| {
             fs::remove_file(note).unwrap();

@@ -42,7 +42,7 @@ pub(crate) use guard::open_files_aside;
 pub use guard::{NOTE_FILE, NOTE_MARKER};
 pub(crate) use held::{Found, HomeFiles, HomeHandle, is_elsewhere};
 pub use named::Named;
-pub(crate) use noted::NoteOf;
+pub(crate) use noted::{NOTE_MAX, NoteOf};
 pub use real::RealHome;
 #[cfg(any(test, feature = "testing"))]
 pub use sim::SimHome;

@@ -13,8 +13,8 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The largest note that is one.
-const NOTE_MAX: u64 = 1 << 20;
+/// No sound note is longer.
+pub(crate) const NOTE_MAX: u64 = 1 << 20;
 
 /// A home and the bytes of its note.
 pub(crate) struct NoteOf {
@@ -57,7 +57,7 @@ impl NoteOf {
                 }
                 (owner, mode, links) = (found.stx_uid, u32::from(found.stx_mode) & 0o7777, found.stx_nlink);
                 let mut bytes = Vec::new();
-                let read = File::from(file).take(NOTE_MAX).read_to_end(&mut bytes);
+                let read = File::from(file).take(NOTE_MAX + 1).read_to_end(&mut bytes);
                 read.map_err(|source| HomeError::Io {
                     what: "read the note of",
                     path: home.clone(),

@@ -26,8 +26,8 @@ use rustix::io::Errno;
 use tiersmith_dir::Dir;
 
 use super::{
-    ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat, OpenMode,
-    PROBE, RenameFlags, inside,
+    ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat, NOTE_MAX,
+    OpenMode, PROBE, RenameFlags, inside,
 };
 
 /// A home on a real file system.
@@ -339,7 +339,7 @@ impl Home for RealHome {
             ));
         }
         let mut bytes = Vec::new();
-        io::Read::read_to_end(&mut io::Read::take(File::from(fd), NOTE_MAX), &mut bytes)?;
+        io::Read::read_to_end(&mut io::Read::take(File::from(fd), NOTE_MAX + 1), &mut bytes)?;
         Ok(Some(bytes))
     }
 
@@ -383,9 +383,6 @@ impl Home for RealHome {
         self.is_aside()
     }
 }
-
-/// Most bytes of an attachment note that are read; it has a line for each member, and what is cut off fails its checksum.
-const NOTE_MAX: u64 = 1 << 20;
 
 /// An open file of a [`RealHome`].
 #[derive(Debug)]
