@@ -27,6 +27,7 @@ mod caller;
 mod device;
 mod error;
 mod fs;
+mod header;
 #[cfg(feature = "testing")]
 pub mod messages;
 mod mounted;

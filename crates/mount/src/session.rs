@@ -4,8 +4,9 @@
 //! happens to one request is answered.
 
 use crate::fs::Fs;
+use crate::header::{IN_HEADER, OUT_HEADER, OutHeader};
 use crate::wire::answer::{Sent, answer};
-use crate::wire::{IN_HEADER, MAX_IO, OUT_HEADER, Request};
+use crate::wire::{MAX_IO, Request};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::io;
@@ -13,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
 
 /// Room for the largest request: a write and what comes before its data.
 const REQUEST: usize = MAX_IO + 64 * 1024;
@@ -110,15 +112,13 @@ fn serve_one(fs: &Fs, device: BorrowedFd<'_>, message: &[u8], reply: &mut [u8]) 
         return;
     };
     let (header, body) = reply.split_at_mut(OUT_HEADER);
-    let (len, error) = match answer(fs, &request, body) {
+    let result = match answer(fs, &request, body) {
         Sent::Nothing => return,
-        Sent::Bytes(len) => (len, 0),
-        Sent::Error(errno) => (0, -errno),
+        Sent::Bytes(len) => Ok(len as u32),
+        Sent::Error(errno) => Err(errno),
     };
-    let whole = OUT_HEADER + len;
-    header[..4].copy_from_slice(&(whole as u32).to_le_bytes());
-    header[4..8].copy_from_slice(&error.to_le_bytes());
-    header[8..16].copy_from_slice(&request.unique.to_le_bytes());
+    header.copy_from_slice(OutHeader::new(request.unique, result).as_bytes());
+    let whole = OUT_HEADER + result.map_or(0, |len| len as usize);
     match rustix::io::write(device, &reply[..whole]) {
         // ENOENT: whoever asked does not wait any more.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
@@ -131,9 +131,6 @@ fn serve_one(fs: &Fs, device: BorrowedFd<'_>, message: &[u8], reply: &mut [u8]) 
 
 /// The answer was not good: whoever waits for it must not wait for ever.
 fn refuse(device: BorrowedFd<'_>, unique: u64) {
-    let mut header = [0u8; OUT_HEADER];
-    header[..4].copy_from_slice(&(OUT_HEADER as u32).to_le_bytes());
-    header[4..8].copy_from_slice(&(-Errno::IO.raw_os_error()).to_le_bytes());
-    header[8..16].copy_from_slice(&unique.to_le_bytes());
-    let _ = rustix::io::write(device, &header);
+    let header = OutHeader::new(unique, Err(Errno::IO.raw_os_error()));
+    let _ = rustix::io::write(device, header.as_bytes());
 }

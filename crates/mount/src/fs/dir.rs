@@ -5,7 +5,7 @@
 use super::attr::Attr;
 use super::table::ROOT;
 use super::{Answer, Fs, VALID, mask, sync_directory};
-use crate::wire::encode::Out;
+use crate::wire::encode::{Out, dirent_len};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
@@ -15,11 +15,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use tiersmith_store::home::RESERVED;
-
-/// Bytes of an entry with attributes before its directory entry.
-const ENTRY: usize = 128;
-/// Bytes of a directory entry before its name.
-const DIRENT: usize = 24;
 
 /// An open directory.
 #[derive(Debug)]
@@ -76,8 +71,7 @@ impl Fs {
             if id == ROOT && RESERVED.iter().any(|r| r.as_bytes() == name) {
                 continue;
             }
-            let room = DIRENT + name.len().next_multiple_of(8) + if plus { ENTRY } else { 0 };
-            if out.room() < room {
+            if out.room() < dirent_len(name, plus) {
                 return Ok(());
             }
             let mut ino = entry.ino();

@@ -7,57 +7,59 @@
 //!
 //! Invariant: no length from the kernel is used before it was compared with the room that it must fit in.
 
+use crate::header::{IN_HEADER, InHeader, OUT_HEADER, OutHeader};
 use io_uring::{opcode, squeue, types};
-
-// FUSE speaks the machine's own byte order; the fields below are read as little-endian.
-const _: () = assert!(cfg!(target_endian = "little"));
+use std::mem::offset_of;
+use zerocopy::native_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The commands of `enum fuse_uring_cmd`.
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// Size of `fuse_in_header` and `fuse_out_header`.
-const IN_HEADER: usize = 40;
-const OUT_HEADER: u32 = 16;
+/// Room for a header of the protocol, and for the structure of an operation.
+const ROOM: usize = 128;
+/// Bytes of a submission that a command has for itself.
+const COMMAND_ROOM: usize = 80;
 
-/// `struct fuse_uring_req_header`.
+/// `struct fuse_uring_req_header`. `in_out` begins with an [`InHeader`], in the answer with an
+/// [`OutHeader`].
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RequestHeader {
-    in_out: [u8; 128],
-    operation: [u8; 128],
+    in_out: [u8; ROOM],
+    operation: [u8; ROOM],
     entry: EntryHeader,
 }
 
 /// `struct fuse_uring_ent_in_out`.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct EntryHeader {
-    flags: u64,
-    commit_id: u64,
-    payload_size: u32,
-    padding: u32,
-    reserved: u64,
+    flags: U64,
+    commit_id: U64,
+    payload_size: U32,
+    padding: U32,
+    reserved: U64,
 }
 
 /// `struct fuse_uring_cmd_req`, which is the command area of a submission.
+#[derive(Immutable, IntoBytes)]
 #[repr(C)]
 struct Command {
-    flags: u64,
-    commit_id: u64,
-    queue: u16,
+    flags: U64,
+    commit_id: U64,
+    queue: U16,
     padding: [u8; 6],
 }
 
 /// Size of the header area of an entry.
 pub(super) const HEADER: usize = size_of::<RequestHeader>();
-const OPERATION_AT: usize = std::mem::offset_of!(RequestHeader, operation);
-const ENTRY_AT: usize = std::mem::offset_of!(RequestHeader, entry);
-const COMMIT_AT: usize = ENTRY_AT + std::mem::offset_of!(EntryHeader, commit_id);
-const PAYLOAD_SIZE_AT: usize = ENTRY_AT + std::mem::offset_of!(EntryHeader, payload_size);
-const OPERATION_ROOM: usize = ENTRY_AT - OPERATION_AT;
 
-const _: () = assert!(HEADER == 288 && OPERATION_AT == 128 && ENTRY_AT == 256);
-const _: () = assert!(COMMIT_AT == 264 && PAYLOAD_SIZE_AT == 272);
-const _: () = assert!(size_of::<Command>() == 24 && std::mem::offset_of!(Command, queue) == 16);
+const _: () = assert!(HEADER == 288 && offset_of!(RequestHeader, operation) == 128);
+const _: () = assert!(offset_of!(RequestHeader, entry) == 256);
+const _: () = assert!(offset_of!(EntryHeader, commit_id) == 8 && offset_of!(EntryHeader, payload_size) == 16);
+const _: () = assert!(size_of::<Command>() == 24 && offset_of!(Command, queue) == 16);
 
 /// A request as it lies in an entry's areas.
 #[derive(Debug, Clone, Copy)]
@@ -79,15 +81,15 @@ pub(super) struct Arrived {
 impl Arrived {
     /// Reads what the kernel has put into an entry whose payload area has `room` bytes.
     pub(super) fn read(header: &[u8; HEADER], room: usize) -> Self {
-        let len = u32_at(header, 0) as usize;
-        let rest = u32_at(header, PAYLOAD_SIZE_AT) as usize;
-        let fixed =
-            len.checked_sub(IN_HEADER).and_then(|n| n.checked_sub(rest)).filter(|n| *n <= OPERATION_ROOM);
+        let header: &RequestHeader = zerocopy::transmute_ref!(header);
+        let (request, _) = InHeader::ref_from_prefix(&header.in_out).expect("BUG: its room is larger");
+        let (len, rest) = (request.len.get() as usize, header.entry.payload_size.get() as usize);
+        let fixed = len.checked_sub(IN_HEADER).and_then(|n| n.checked_sub(rest)).filter(|n| *n <= ROOM);
         let sound = fixed.is_some() && rest <= room;
         Self {
-            opcode: u32_at(header, 4),
-            unique: u64_at(header, 8),
-            commit_id: u64_at(header, COMMIT_AT),
+            opcode: request.opcode.get(),
+            unique: request.unique.get(),
+            commit_id: header.entry.commit_id.get(),
             fixed: if sound { fixed.unwrap_or(0) } else { 0 },
             rest: if sound { rest } else { 0 },
             sound,
@@ -96,17 +98,15 @@ impl Arrived {
 
     /// The request's `fuse_in_header` and its operation's structure.
     pub(super) fn parts<'a>(&self, header: &'a [u8; HEADER]) -> (&'a [u8], &'a [u8]) {
-        let fixed = OPERATION_AT + self.fixed.min(OPERATION_ROOM);
-        (&header[..IN_HEADER], &header[OPERATION_AT..fixed])
+        let header: &RequestHeader = zerocopy::transmute_ref!(header);
+        (&header.in_out[..IN_HEADER], &header.operation[..self.fixed.min(ROOM)])
     }
 
     /// Writes the answer's header: the length of its body, or the errno.
     pub(super) fn answer(&self, header: &mut [u8; HEADER], body: Result<u32, i32>) {
-        let (len, error) = body.map_or_else(|errno| (0, -errno), |len| (len, 0));
-        header[..4].copy_from_slice(&(OUT_HEADER + len).to_le_bytes());
-        header[4..8].copy_from_slice(&error.to_le_bytes());
-        header[8..16].copy_from_slice(&self.unique.to_le_bytes());
-        header[PAYLOAD_SIZE_AT..PAYLOAD_SIZE_AT + 4].copy_from_slice(&len.to_le_bytes());
+        let header: &mut RequestHeader = zerocopy::transmute_mut!(header);
+        header.in_out[..OUT_HEADER].copy_from_slice(OutHeader::new(self.unique, body).as_bytes());
+        header.entry.payload_size = body.unwrap_or(0).into();
     }
 }
 
@@ -125,10 +125,11 @@ pub(super) fn register(queue: u16, areas: *const libc::iovec) -> squeue::Entry12
     with_len(submission, 2)
 }
 
-fn command(queue: u16, commit_id: u64) -> [u8; 80] {
-    let mut bytes = [0; 80];
-    bytes[8..16].copy_from_slice(&commit_id.to_le_bytes());
-    bytes[16..18].copy_from_slice(&queue.to_le_bytes());
+fn command(queue: u16, commit_id: u64) -> [u8; COMMAND_ROOM] {
+    let command =
+        Command { flags: 0.into(), commit_id: commit_id.into(), queue: queue.into(), padding: [0; 6] };
+    let mut bytes = [0; COMMAND_ROOM];
+    bytes[..size_of::<Command>()].copy_from_slice(command.as_bytes());
     bytes
 }
 
@@ -145,24 +146,17 @@ fn with_len(mut submission: squeue::Entry128, len: u32) -> squeue::Entry128 {
     submission
 }
 
-fn u32_at(header: &[u8; HEADER], at: usize) -> u32 {
-    header.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
-}
-
-fn u64_at(header: &[u8; HEADER], at: usize) -> u64 {
-    header.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn header(len: u32, rest: u32) -> [u8; HEADER] {
+        // Written from the kernel's header, not from the structures above.
         let mut bytes = [0; HEADER];
-        bytes[..4].copy_from_slice(&len.to_le_bytes());
-        bytes[8..16].copy_from_slice(&7u64.to_le_bytes());
-        bytes[COMMIT_AT..COMMIT_AT + 8].copy_from_slice(&9u64.to_le_bytes());
-        bytes[PAYLOAD_SIZE_AT..PAYLOAD_SIZE_AT + 4].copy_from_slice(&rest.to_le_bytes());
+        bytes[..4].copy_from_slice(&len.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&7u64.to_ne_bytes());
+        bytes[264..272].copy_from_slice(&9u64.to_ne_bytes());
+        bytes[272..276].copy_from_slice(&rest.to_ne_bytes());
         bytes
     }
 
@@ -193,10 +187,10 @@ mod tests {
         let arrived = Arrived::read(&bytes, 0);
         arrived.answer(&mut bytes, Ok(8));
         assert_eq!(bytes[..8], [24, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(u64_at(&bytes, 8), 7);
-        assert_eq!(u32_at(&bytes, PAYLOAD_SIZE_AT), 8);
+        assert_eq!(bytes[8..16], 7u64.to_ne_bytes());
+        assert_eq!(bytes[272..276], 8u32.to_ne_bytes());
         arrived.answer(&mut bytes, Err(5));
         assert_eq!(bytes[..8], [16, 0, 0, 0, 0xfb, 0xff, 0xff, 0xff]);
-        assert_eq!(u32_at(&bytes, PAYLOAD_SIZE_AT), 0);
+        assert_eq!(bytes[272..276], [0; 4]);
     }
 }

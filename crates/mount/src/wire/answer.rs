@@ -3,7 +3,8 @@
 //! A panic below ends in `EIO` for the one who asked and a line in the log; the mount goes on.
 
 use super::encode::Out;
-use super::{Request, op, take_name, u64_at};
+use super::layout::*;
+use super::{Request, op, take_name};
 use crate::caller::Caller;
 use crate::fs::attr::Time;
 use crate::fs::{Answer, Change, Fs, Handle, VALID, When};
@@ -11,6 +12,7 @@ use crate::ring::{self, Service};
 use rustix::io::Errno;
 use std::panic::AssertUnwindSafe;
 use std::sync::Weak;
+use zerocopy::FromBytes;
 
 /// What is to be sent back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +84,9 @@ fn is_quick(fs: &Fs, r: &Request<'_>) -> bool {
         return true;
     }
     match r.opcode {
-        op::READ => fs.reads_quickly(r.u64(0), r.u64(8)),
-        op::WRITE | op::FSYNC => fs.writes_quickly(r.u64(0)),
+        op::READ => r.fixed::<ReadIn>().is_ok_and(|x| fs.reads_quickly(x.fh.get(), x.offset.get())),
+        op::WRITE => r.fixed::<WriteIn>().is_ok_and(|x| fs.writes_quickly(x.fh.get())),
+        op::FSYNC => r.fixed::<FsyncIn>().is_ok_and(|x| fs.writes_quickly(x.fh.get())),
         // A rename may wait for a disk, and they for the rename.
         op::LOOKUP | op::GETATTR => fs.names_are_free(),
         op::RELEASEDIR | op::STATFS => true,
@@ -96,72 +99,80 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
     r.check()?;
     match r.opcode {
         op::READ => {
-            let size = r.u32(16) as usize;
-            let read = fs.read(r.u64(0), r.u64(8), out.space(size)?)?;
+            let x: &ReadIn = r.fixed()?;
+            let read = fs.read(x.fh.get(), x.offset.get(), out.space(x.size.get() as usize)?)?;
             out.filled(read);
         }
         op::WRITE => {
-            let size = r.u32(16) as usize;
-            let data = r.rest.get(..size).ok_or(Errno::INVAL)?;
-            if fs.discards_writes() {
-                out.u32(size as u32)?;
-                out.u32(0)?;
-                return Ok(true);
-            }
-            let take_rights = r.u32(20) & 4 != 0;
-            let written = fs.write(r.u64(0), r.u64(8), data, r.u32(32), take_rights)?;
-            out.u32(written as u32)?;
-            out.u32(0)?;
+            let x: &WriteIn = r.fixed()?;
+            let data = r.rest.get(..x.size.get() as usize).ok_or(Errno::INVAL)?;
+            let written = if fs.discards_writes() {
+                data.len()
+            } else {
+                let take_rights = x.write_flags.get() & WRITE_KILL_SUIDGID != 0;
+                fs.write(x.fh.get(), x.offset.get(), data, x.flags.get(), take_rights)?
+            };
+            out.put(&WriteOut { size: written as u32, padding: 0 })?;
         }
         op::FSYNC => {
             // ENOSYS once, and the kernel sends no more of them: every change is durable as it returns.
             if fs.sync_on_write {
                 return Err(Errno::NOSYS);
             }
-            fs.fsync(r.u64(0), r.u32(8) & 1 != 0)?;
+            let x: &FsyncIn = r.fixed()?;
+            fs.fsync(x.fh.get(), x.fsync_flags.get() & FSYNC_FDATASYNC != 0)?;
         }
         op::FSYNCDIR => {
             if fs.sync_on_write {
                 return Err(Errno::NOSYS);
             }
-            fs.fsyncdir(r.node, r.u64(0))?;
+            fs.fsyncdir(r.node, r.fixed::<FsyncIn>()?.fh.get())?;
         }
         op::LOOKUP => match fs.lookup(r.node, r.name()?)? {
             Some(entry) => out.entry(entry.node, &entry.attr, VALID)?,
             None => out.entry(0, &Default::default(), VALID)?,
         },
         op::FORGET => {
-            fs.forget(r.node, r.u64(0));
+            fs.forget(r.node, r.fixed::<ForgetIn>()?.lookups.get());
             return Ok(false);
         }
         op::BATCH_FORGET => {
-            for one in r.rest.chunks_exact(16).take(r.u32(0) as usize) {
-                fs.forget(u64_at(one, 0), u64_at(one, 8));
+            let mut rest = r.rest;
+            for _ in 0..r.fixed::<BatchForgetIn>()?.count.get() {
+                let Ok((one, after)) = ForgetOne::ref_from_prefix(rest) else { break };
+                fs.forget(one.node.get(), one.lookups.get());
+                rest = after;
             }
             return Ok(false);
         }
         // Nothing here waits long, except for room in the tier, which comes.
         op::INTERRUPT => return Ok(false),
         op::GETATTR => {
-            let fh = (r.u32(0) & 1 != 0).then(|| r.u64(8));
+            let x: &GetattrIn = r.fixed()?;
+            let fh = (x.getattr_flags.get() & GETATTR_FH != 0).then(|| x.fh.get());
             out.attr_out(&fs.getattr(r.node, fh)?, VALID)?;
         }
-        op::SETATTR => out.attr_out(&fs.setattr(r.node, &change(r)?)?, VALID)?,
-        op::OPEN => handle(out, fs.open(r.node, r.u32(0))?)?,
+        op::SETATTR => out.attr_out(&fs.setattr(r.node, &change(r.fixed()?)?)?, VALID)?,
+        op::OPEN => handle(out, fs.open(r.node, r.fixed::<OpenIn>()?.flags.get())?)?,
         op::CREATE => {
-            let (entry, opened) = fs.create(who(r)?, r.node, r.name()?, r.u32(4), r.u32(8), r.u32(0))?;
+            let x: &CreateIn = r.fixed()?;
+            let (mode, umask, flags) = (x.mode.get(), x.umask.get(), x.flags.get());
+            let (entry, opened) = fs.create(who(r)?, r.node, r.name()?, mode, umask, flags)?;
             out.entry(entry.node, &entry.attr, VALID)?;
             handle(out, opened)?;
         }
-        op::RELEASE => fs.release(r.u64(0)),
+        op::RELEASE => fs.release(r.fixed::<ReleaseIn>()?.fh.get()),
         op::OPENDIR => handle(out, Handle { fh: fs.opendir(r.node)?, flags: 0, backing: 0 })?,
-        op::RELEASEDIR => fs.releasedir(r.u64(0)),
+        op::RELEASEDIR => fs.releasedir(r.fixed::<ReleaseIn>()?.fh.get()),
         op::READDIR | op::READDIRPLUS => readdir(fs, r, out)?,
         // The kernel does not say here whether the caller may keep suid and sgid; root may.
-        op::FALLOCATE => fs.fallocate(r.u64(0), r.u64(8), r.u64(16), r.u32(24), r.uid != 0)?,
+        op::FALLOCATE => {
+            let x: &FallocateIn = r.fixed()?;
+            fs.fallocate(x.fh.get(), x.offset.get(), x.length.get(), x.mode.get(), r.uid != 0)?;
+        }
         op::LSEEK => {
-            let found = fs.lseek(r.u64(0), r.u64(8), r.u32(16))?;
-            out.u64(found)?;
+            let x: &LseekIn = r.fixed()?;
+            out.put(&LseekOut { offset: fs.lseek(x.fh.get(), x.offset.get(), x.whence.get())? })?;
         }
         op::STATFS => statfs(fs, out)?,
         op::SETXATTR | op::GETXATTR | op::LISTXATTR | op::REMOVEXATTR => xattr(fs, r, out)?,
@@ -175,11 +186,14 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
 fn name_request(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
     match r.opcode {
         op::MKDIR => {
-            let entry = fs.mkdir(who(r)?, r.node, r.name()?, r.u32(0), r.u32(4))?;
+            let x: &MkdirIn = r.fixed()?;
+            let entry = fs.mkdir(who(r)?, r.node, r.name()?, x.mode.get(), x.umask.get())?;
             out.entry(entry.node, &entry.attr, VALID)?;
         }
         op::MKNOD => {
-            let entry = fs.mknod(who(r)?, r.node, r.name()?, r.u32(0), r.u32(4), r.u32(8))?;
+            let x: &MknodIn = r.fixed()?;
+            let (mode, device, umask) = (x.mode.get(), x.rdev.get(), x.umask.get());
+            let entry = fs.mknod(who(r)?, r.node, r.name()?, mode, device, umask)?;
             out.entry(entry.node, &entry.attr, VALID)?;
         }
         op::SYMLINK => {
@@ -188,15 +202,20 @@ fn name_request(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
             out.entry(entry.node, &entry.attr, VALID)?;
         }
         op::LINK => {
-            let entry = fs.link(r.u64(0), r.node, r.name()?)?;
+            let entry = fs.link(r.fixed::<LinkIn>()?.node.get(), r.node, r.name()?)?;
             out.entry(entry.node, &entry.attr, VALID)?;
         }
         op::UNLINK => fs.unlink(r.node, r.name()?)?,
         op::RMDIR => fs.rmdir(r.node, r.name()?)?,
         op::RENAME | op::RENAME2 => {
-            let flags = if r.opcode == op::RENAME2 { r.u32(8) } else { 0 };
+            let (new_dir, flags) = if r.opcode == op::RENAME2 {
+                let x: &Rename2In = r.fixed()?;
+                (x.new_dir.get(), x.flags.get())
+            } else {
+                (r.fixed::<RenameIn>()?.new_dir.get(), 0)
+            };
             let (from, rest) = r.names()?;
-            fs.rename(who(r)?, (r.node, from), (r.u64(0), take_name(rest)?.0), flags)?;
+            fs.rename(who(r)?, (r.node, from), (new_dir, take_name(rest)?.0), flags)?;
         }
         op::READLINK => out.bytes(&fs.readlink(r.node)?)?,
         // Locks, access checks, copies, polling: the kernel does them without us, and better.
@@ -218,38 +237,35 @@ fn who(r: &Request<'_>) -> Answer<Caller> {
 const NOBODY: u32 = u32::MAX;
 
 fn handle(out: &mut Out<'_>, h: Handle) -> Answer<()> {
-    out.u64(h.fh)?;
-    out.u32(h.flags)?;
-    out.bytes(&h.backing.to_le_bytes())
+    out.put(&OpenOut { fh: h.fh, open_flags: h.flags, backing_id: h.backing })
 }
 
-fn change(r: &Request<'_>) -> Answer<Change> {
-    let valid = r.u32(0);
-    let has = |bit: u32| valid & bit != 0;
-    let time = |sec: usize, nsec: usize| Time { sec: r.u64(sec).cast_signed(), nsec: r.u32(nsec) };
-    let when = |set: u32, now: u32, sec: usize, nsec: usize| match (has(now), has(set)) {
+fn change(x: &SetattrIn) -> Answer<Change> {
+    let has = |bit: u32| x.valid.get() & bit != 0;
+    let when = |set: u32, now: u32, sec: i64, nsec: u32| match (has(now), has(set)) {
         (true, _) => Some(When::Now),
-        (false, true) => Some(When::At(time(sec, nsec))),
+        (false, true) => Some(When::At(Time { sec, nsec })),
         (false, false) => None,
     };
     let change = Change {
-        mode: has(1).then(|| r.u32(68)),
-        uid: has(2).then(|| r.u32(76)),
-        gid: has(4).then(|| r.u32(80)),
-        size: has(8).then(|| r.u64(16)),
-        atime: when(16, 128, 32, 56),
-        mtime: when(32, 256, 40, 60),
-        fh: has(64).then(|| r.u64(8)),
-        take_rights: has(2048),
+        mode: has(fattr::MODE).then(|| x.mode.get()),
+        uid: has(fattr::UID).then(|| x.uid.get()),
+        gid: has(fattr::GID).then(|| x.gid.get()),
+        size: has(fattr::SIZE).then(|| x.size.get()),
+        atime: when(fattr::ATIME, fattr::ATIME_NOW, x.atime.get(), x.atime_nsec.get()),
+        mtime: when(fattr::MTIME, fattr::MTIME_NOW, x.mtime.get(), x.mtime_nsec.get()),
+        fh: has(fattr::FH).then(|| x.fh.get()),
+        take_rights: has(fattr::KILL_SUIDGID),
     };
     if change.uid == Some(NOBODY) || change.gid == Some(NOBODY) { Err(Errno::INVAL) } else { Ok(change) }
 }
 
 fn readdir(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<()> {
     // The kernel says how much it takes; the buffer may be larger.
-    let size = (r.u32(16) as usize).min(out.room());
+    let x: &ReadIn = r.fixed()?;
+    let size = (x.size.get() as usize).min(out.room());
     let mut part = Out::new(out.space(size)?);
-    fs.readdir(r.node, r.u64(0), r.u64(8), r.opcode == op::READDIRPLUS, &mut part)?;
+    fs.readdir(r.node, x.fh.get(), x.offset.get(), r.opcode == op::READDIRPLUS, &mut part)?;
     let len = part.len();
     out.filled(len);
     Ok(())
@@ -257,33 +273,37 @@ fn readdir(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<()> {
 
 fn statfs(fs: &Fs, out: &mut Out<'_>) -> Answer<()> {
     let s = fs.statfs()?;
-    for v in [s.f_blocks, s.f_bfree, s.f_bavail, s.f_files, s.f_ffree] {
-        out.u64(v)?;
-    }
-    for v in [s.f_bsize as u32, s.f_namemax as u32, s.f_frsize as u32] {
-        out.u32(v)?;
-    }
-    out.bytes(&[0; 28])
+    out.put(&StatfsOut {
+        blocks: s.f_blocks,
+        bfree: s.f_bfree,
+        bavail: s.f_bavail,
+        files: s.f_files,
+        ffree: s.f_ffree,
+        bsize: s.f_bsize as u32,
+        namelen: s.f_namemax as u32,
+        frsize: s.f_frsize as u32,
+        ..StatfsOut::default()
+    })
 }
 
 fn xattr(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<()> {
     match r.opcode {
         op::SETXATTR => {
             let (name, value) = r.names()?;
-            let value = value.get(..r.u32(0) as usize).ok_or(Errno::INVAL)?;
-            fs.setxattr(r.node, name, value, r.u32(4))
+            let x: &SetxattrIn = r.fixed()?;
+            let value = value.get(..x.size.get() as usize).ok_or(Errno::INVAL)?;
+            fs.setxattr(r.node, name, value, x.flags.get())
         }
         op::REMOVEXATTR => fs.removexattr(r.node, r.name()?),
         _ => {
-            let size = (r.u32(0) as usize).min(out.room());
+            let size = (r.fixed::<GetxattrIn>()?.size.get() as usize).min(out.room());
             let read = |into: &mut [u8]| match r.opcode {
                 op::GETXATTR => fs.getxattr(r.node, r.name()?, into),
                 _ => fs.listxattr(r.node, into),
             };
             if size == 0 {
                 let len = read(&mut [])?;
-                out.u32(len as u32)?;
-                out.u32(0)
+                out.put(&GetxattrOut { size: len as u32, padding: 0 })
             } else {
                 let len = read(out.space(size)?)?;
                 out.filled(len);
@@ -302,13 +322,11 @@ mod tests {
     #[test]
     fn times_stay_the_numbers_they_are() {
         let mut fixed = [0u8; 88];
-        fixed[..4].copy_from_slice(&(16u32 | 32).to_le_bytes());
-        fixed[32..40].copy_from_slice(&i64::MIN.to_le_bytes());
-        fixed[40..48].copy_from_slice(&(-2i64).to_le_bytes());
-        fixed[60..64].copy_from_slice(&500_000_000u32.to_le_bytes());
-        let mut header = [0u8; super::super::IN_HEADER];
-        header[4..8].copy_from_slice(&op::SETATTR.to_le_bytes());
-        let change = change(&Request::new(&header, &fixed, &[]).expect("a header")).expect("it is sound");
+        fixed[..4].copy_from_slice(&(fattr::ATIME | fattr::MTIME).to_ne_bytes());
+        fixed[32..40].copy_from_slice(&i64::MIN.to_ne_bytes());
+        fixed[40..48].copy_from_slice(&(-2i64).to_ne_bytes());
+        fixed[60..64].copy_from_slice(&500_000_000u32.to_ne_bytes());
+        let change = change(SetattrIn::ref_from_bytes(&fixed).expect("its size")).expect("it is sound");
         assert!(matches!(change.atime, Some(When::At(Time { sec: i64::MIN, nsec: 0 }))));
         assert!(matches!(change.mtime, Some(When::At(Time { sec: -2, nsec: 500_000_000 }))));
         assert!(change.mode.is_none() && change.size.is_none() && !change.take_rights);
@@ -317,13 +335,13 @@ mod tests {
     #[test]
     fn a_message_that_is_cut_short_is_refused_and_not_followed() {
         for opcode in 0..64u32 {
-            for len in 0..=crate::wire::IN_HEADER + 100 {
+            for len in 0..=crate::header::IN_HEADER + 100 {
                 let mut message = vec![0u8; len];
                 if len >= 8 {
-                    message[4..8].copy_from_slice(&opcode.to_le_bytes());
+                    message[4..8].copy_from_slice(&opcode.to_ne_bytes());
                 }
                 let Some(request) = Request::whole(&message) else {
-                    assert!(len < crate::wire::IN_HEADER);
+                    assert!(len < crate::header::IN_HEADER);
                     continue;
                 };
                 let whole = request.fixed.len() >= crate::wire::fixed_len(opcode);

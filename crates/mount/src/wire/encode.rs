@@ -1,8 +1,10 @@
-//! Writing answers: the structures that the kernel reads, field by field.
+//! Writing answers: the structures that the kernel reads.
 
+use super::layout::{AttrOut, DIRENT_ALIGN, Dirent, EntryOut, GetattrOut};
 use crate::fs::attr::Attr;
 use rustix::io::Errno;
 use std::time::Duration;
+use zerocopy::{Immutable, IntoBytes};
 
 /// Writes an answer into the transport's buffer, and refuses what does not fit.
 #[derive(Debug)]
@@ -42,57 +44,65 @@ impl<'a> Out<'a> {
         Ok(())
     }
 
-    pub(crate) fn u32(&mut self, v: u32) -> Result<(), Errno> {
-        self.bytes(&v.to_le_bytes())
-    }
-
-    pub(crate) fn u64(&mut self, v: u64) -> Result<(), Errno> {
-        self.bytes(&v.to_le_bytes())
-    }
-
-    /// `fuse_attr`.
-    pub(crate) fn attr(&mut self, a: &Attr) -> Result<(), Errno> {
-        for v in [a.ino, a.size, a.blocks] {
-            self.u64(v)?;
-        }
-        for t in [a.atime, a.mtime, a.ctime] {
-            self.bytes(&t.sec.to_le_bytes())?;
-        }
-        for t in [a.atime, a.mtime, a.ctime] {
-            self.u32(t.nsec)?;
-        }
-        for v in [a.mode, a.nlink, a.uid, a.gid, a.rdev, a.blksize, 0] {
-            self.u32(v)?;
-        }
-        Ok(())
+    /// A structure of `layout.rs`.
+    pub(super) fn put(&mut self, structure: &(impl IntoBytes + Immutable)) -> Result<(), Errno> {
+        self.bytes(structure.as_bytes())
     }
 
     /// `fuse_attr_out`.
     pub(crate) fn attr_out(&mut self, a: &Attr, valid: Duration) -> Result<(), Errno> {
-        self.u64(valid.as_secs())?;
-        self.u32(valid.subsec_nanos())?;
-        self.u32(0)?;
-        self.attr(a)
+        let (attr_valid, attr_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
+        self.put(&GetattrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: a.into() })
     }
 
     /// `fuse_entry_out`; node 0 says that there is no such name.
     pub(crate) fn entry(&mut self, node: u64, a: &Attr, valid: Duration) -> Result<(), Errno> {
-        for v in [node, 0, valid.as_secs(), valid.as_secs()] {
-            self.u64(v)?;
-        }
-        self.u32(valid.subsec_nanos())?;
-        self.u32(valid.subsec_nanos())?;
-        self.attr(a)
+        self.put(&EntryOut {
+            node,
+            generation: 0,
+            entry_valid: valid.as_secs(),
+            attr_valid: valid.as_secs(),
+            entry_valid_nsec: valid.subsec_nanos(),
+            attr_valid_nsec: valid.subsec_nanos(),
+            attr: a.into(),
+        })
     }
 
-    /// `fuse_dirent` with its name, padded to eight bytes. Errors when it does not fit.
+    /// `fuse_dirent` with its name, padded. Errors when it does not fit.
     pub(crate) fn dirent(&mut self, ino: u64, next: u64, kind: u32, name: &[u8]) -> Result<(), Errno> {
-        self.u64(ino)?;
-        self.u64(next)?;
-        self.u32(u32::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?)?;
-        self.u32(kind)?;
+        let name_len = u32::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
+        self.put(&Dirent { ino, next, name_len, kind })?;
         self.bytes(name)?;
-        let padding = name.len().next_multiple_of(8) - name.len();
-        self.bytes(&[0; 8][..padding])
+        let padding = name.len().next_multiple_of(DIRENT_ALIGN) - name.len();
+        self.bytes(&[0; DIRENT_ALIGN][..padding])
+    }
+}
+
+/// Bytes that a directory entry takes, with its attributes when they come along.
+pub(crate) fn dirent_len(name: &[u8], plus: bool) -> usize {
+    let entry = if plus { size_of::<EntryOut>() } else { 0 };
+    entry + size_of::<Dirent>() + name.len().next_multiple_of(DIRENT_ALIGN)
+}
+
+impl From<&Attr> for AttrOut {
+    fn from(a: &Attr) -> Self {
+        Self {
+            ino: a.ino,
+            size: a.size,
+            blocks: a.blocks,
+            atime: a.atime.sec,
+            mtime: a.mtime.sec,
+            ctime: a.ctime.sec,
+            atime_nsec: a.atime.nsec,
+            mtime_nsec: a.mtime.nsec,
+            ctime_nsec: a.ctime.nsec,
+            mode: a.mode,
+            nlink: a.nlink,
+            uid: a.uid,
+            gid: a.gid,
+            rdev: a.rdev,
+            blksize: a.blksize,
+            flags: 0,
+        }
     }
 }

@@ -8,22 +8,20 @@
 //! times stay the numbers they are.
 //!
 //! Invariants: nothing here trusts a length; a message that is too short or has no end to a name is answered with `EINVAL`.
-//! The layouts are those of `linux/fuse.h`, protocol 7.38 and later, with the reply layouts of 7.9 and later.
+//!
+//! Read next: `layout.rs` for the structures, `answer.rs` for what is done.
 
 pub(crate) mod answer;
 pub(crate) mod encode;
+mod layout;
 
+use crate::header::InHeader;
+use layout::*;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-// FUSE speaks the machine's own byte order; the readers below are for little-endian machines.
-const _: () = assert!(cfg!(target_endian = "little"));
-
-/// Length of the header of a request.
-pub(crate) const IN_HEADER: usize = 40;
-/// Length of the header of an answer.
-pub(crate) const OUT_HEADER: usize = 16;
 /// The most bytes that one read or write carries.
 pub(crate) const MAX_IO: usize = 1 << 20;
 
@@ -68,13 +66,26 @@ pub(crate) mod op {
 /// The size of the fixed part of a request, which comes before names and data.
 pub(crate) fn fixed_len(opcode: u32) -> usize {
     match opcode {
-        op::FORGET | op::MKDIR | op::RENAME | op::LINK | op::OPEN | op::OPENDIR | op::SETXATTR => 8,
-        op::GETXATTR | op::LISTXATTR | op::INTERRUPT | op::BATCH_FORGET => 8,
-        op::GETATTR | op::MKNOD | op::FSYNC | op::FSYNCDIR | op::CREATE | op::RENAME2 => 16,
-        op::RELEASE | op::RELEASEDIR | op::LSEEK => 24,
-        op::FALLOCATE => 32,
-        op::READ | op::WRITE | op::READDIR | op::READDIRPLUS => 40,
-        op::SETATTR => 88,
+        op::FORGET => size_of::<ForgetIn>(),
+        op::GETATTR => size_of::<GetattrIn>(),
+        op::SETATTR => size_of::<SetattrIn>(),
+        op::MKNOD => size_of::<MknodIn>(),
+        op::MKDIR => size_of::<MkdirIn>(),
+        op::RENAME => size_of::<RenameIn>(),
+        op::LINK => size_of::<LinkIn>(),
+        op::OPEN | op::OPENDIR => size_of::<OpenIn>(),
+        op::READ | op::READDIR | op::READDIRPLUS => size_of::<ReadIn>(),
+        op::WRITE => size_of::<WriteIn>(),
+        op::RELEASE | op::RELEASEDIR => size_of::<ReleaseIn>(),
+        op::FSYNC | op::FSYNCDIR => size_of::<FsyncIn>(),
+        op::SETXATTR => size_of::<SetxattrIn>(),
+        op::GETXATTR | op::LISTXATTR => size_of::<GetxattrIn>(),
+        op::CREATE => size_of::<CreateIn>(),
+        op::INTERRUPT => size_of::<InterruptIn>(),
+        op::BATCH_FORGET => size_of::<BatchForgetIn>(),
+        op::FALLOCATE => size_of::<FallocateIn>(),
+        op::RENAME2 => size_of::<Rename2In>(),
+        op::LSEEK => size_of::<LseekIn>(),
         _ => 0,
     }
 }
@@ -97,16 +108,14 @@ pub(crate) struct Request<'a> {
 impl<'a> Request<'a> {
     /// A request from its header and parts; `None` when the header is too short.
     pub(crate) fn new(header: &[u8], fixed: &'a [u8], rest: &'a [u8]) -> Option<Self> {
-        if header.len() < IN_HEADER {
-            return None;
-        }
+        let (header, _) = InHeader::ref_from_prefix(header).ok()?;
         Some(Self {
-            opcode: u32_at(header, 4),
-            unique: u64_at(header, 8),
-            node: u64_at(header, 16),
-            uid: u32_at(header, 24),
-            gid: u32_at(header, 28),
-            pid: u32_at(header, 32),
+            opcode: header.opcode.get(),
+            unique: header.unique.get(),
+            node: header.node.get(),
+            uid: header.uid.get(),
+            gid: header.gid.get(),
+            pid: header.pid.get(),
             fixed,
             rest,
         })
@@ -114,19 +123,14 @@ impl<'a> Request<'a> {
 
     /// A request that came in one piece. `None` when it has not even a header.
     pub(crate) fn whole(message: &'a [u8]) -> Option<Self> {
-        let (header, body) = message.split_at_checked(IN_HEADER)?;
-        let (fixed, rest) = body.split_at_checked(fixed_len(u32_at(header, 4))).unwrap_or((body, &[]));
-        Self::new(header, fixed, rest)
+        let (header, body) = InHeader::ref_from_prefix(message).ok()?;
+        let (fixed, rest) = body.split_at_checked(fixed_len(header.opcode.get())).unwrap_or((body, &[]));
+        Self::new(message, fixed, rest)
     }
 
-    /// The 32-bit number at `at` of the fixed part. Call after [`Request::check`].
-    pub(crate) fn u32(&self, at: usize) -> u32 {
-        u32_at(self.fixed, at)
-    }
-
-    /// The 64-bit number at `at` of the fixed part. Call after [`Request::check`].
-    pub(crate) fn u64(&self, at: usize) -> u64 {
-        u64_at(self.fixed, at)
+    /// The fixed part, where it lies.
+    fn fixed<T: FromBytes + Immutable + KnownLayout + Unaligned>(&self) -> Result<&'a T, Errno> {
+        T::ref_from_prefix(self.fixed).map(|(fixed, _)| fixed).map_err(|_| Errno::INVAL)
     }
 
     /// Refuses a request whose fixed part is short.
@@ -152,14 +156,4 @@ pub(crate) fn take_name(bytes: &[u8]) -> Result<(&OsStr, &[u8]), Errno> {
         return Err(Errno::INVAL);
     }
     Ok((OsStr::from_bytes(&bytes[..end]), &bytes[end + 1..]))
-}
-
-/// The little-endian number at `at`; 0 beyond the end.
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
-}
-
-/// The little-endian number at `at`; 0 beyond the end.
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
