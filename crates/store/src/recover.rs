@@ -17,11 +17,10 @@
 
 use crate::address::{BlockIndex, FRAME, Frame, WordAt};
 use crate::error::{Error, HomeStamp, Result};
-use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value};
-use crate::format::get_u64;
+use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value, words_of};
 use crate::format::slot::{
-    DESTAGING, Identity, LENT, LINE, ROOTS_AT, SLOT, StateLine, TRUNCATING, UNLINKING, decode_path,
-    decode_time, loan_of,
+    self, DESTAGING, IDENTITY_AT, Identity, LENT, LINE, LINES_AT, ROOTS_AT, SLOT, StateLine, TRUNCATING,
+    UNLINKING, decode_path, decode_time, loan_of,
 };
 use crate::home::{FileTime, Home, HomeFiles, HomeHandle, HomeStat, is_elsewhere};
 use crate::known::{FileState, Meta, Placed};
@@ -151,12 +150,12 @@ fn read_files(tier: &Ledger, census: &mut Census, report: &mut RecoveryReport) -
             continue;
         }
         let bytes = tier.read_slot(at)?;
-        let identity =
-            Identity::decode(&bytes, tier.seed, id).map_err(|detail| damaged("identity", 16, detail))?;
+        let identity = Identity::decode(&bytes, tier.seed, id)
+            .map_err(|detail| damaged("identity", IDENTITY_AT, detail))?;
         let line = StateLine::newest(&bytes, tier.seed, id).ok_or_else(|| {
             damaged(
                 "state lines",
-                128,
+                LINES_AT,
                 format!("none of the four lines of {LINE} bytes has a right checksum"),
             )
         })?;
@@ -188,7 +187,7 @@ struct MapReader<'a> {
 impl MapReader<'_> {
     fn read(&mut self, slot: &[u8; SLOT], blocks: Purpose) -> Result<FileMap> {
         let map = FileMap::default();
-        let root = |n: usize| get_u64(slot, ROOTS_AT as usize + n * 8);
+        let root = |n: usize| slot::slot(slot).roots[n].get();
         let at = |n: u64| self.slot.at.plus(ROOTS_AT + n * 8);
         let (leaf, middle, top) = (at(0), at(1), at(2));
         if let Some(page) = self.page(&map, Place::Leaf(0), root(0), leaf)? {
@@ -268,9 +267,9 @@ impl MapReader<'_> {
     }
 
     fn words(&self, page: Frame) -> Result<Vec<u64>> {
-        let mut bytes = vec![0; FRAME];
+        let mut bytes = [0; FRAME];
         self.tier.read_checked(self.tier.page_at(page), &mut bytes)?;
-        Ok((0..PAGE_WORDS as usize).map(|n| get_u64(&bytes, n * 8)).collect())
+        Ok(words_of(&bytes).collect())
     }
 
     fn damaged(&self, at: WordAt, what: &str, word: u64, why: Option<String>) -> Error {

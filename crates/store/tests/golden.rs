@@ -190,7 +190,7 @@ fn a_damaged_image_of_format_version_1_names_the_place() {
 fn a_tier_whose_file_table_has_grown_opens_with_all_its_files() {
     let (home, image) = golden(GROWN);
     let version = u32::from_le_bytes(image[8..12].try_into().unwrap());
-    assert_eq!((version, image[1256]), (1, 1), "version 1 with one extent");
+    assert_eq!((version, image[1264]), (1, 1), "version 1 with one extent");
     let home = Arc::new(home);
     let attached = attach_as(with_room_for_an_extent(), &home, &image).unwrap();
     assert_eq!(attached.stats().tiers[0].files, 8);
@@ -212,7 +212,7 @@ fn the_program_of_today_writes_the_bytes_of_a_grown_file_table() {
 #[test]
 fn a_damaged_slot_of_an_extent_is_refused_and_named_by_both_readers() {
     let (home, mut image) = golden(GROWN);
-    let unit = u64::from_le_bytes(image[1264..1272].try_into().unwrap());
+    let unit = u64::from_le_bytes(image[1272..1280].try_into().unwrap());
     // The units begin behind one for the superblocks and the first slots.
     let extent = (crash_support::UNIT * (unit + 1)) as usize;
     image[extent + 20] ^= 1;

@@ -56,6 +56,17 @@ fn a_tier_of_another_format_is_refused_by_name_and_not_touched() {
     drop(home);
     let image = fs::read(&member).unwrap();
     let mut cases = vec![(0, 8, 2u32.to_le_bytes().to_vec(), "format version 2")];
+    for (at, value, why) in [
+        (140, 1u32, "incompatible features"),
+        (160, 0, "role of"),
+        (160, 2, "role of"),
+        (164, 0, "ledger"),
+        (164, 9, "ledger"),
+        (168, 512, "sector"),
+        (4000, 1, "this program"),
+    ] {
+        cases.push((0, at, value.to_le_bytes().to_vec(), why));
+    }
     // Development builds called three layouts versions 1 to 3, and this one is version 1 again.
     for version in 1..=3u32 {
         let head = [b"TIERSMTH".as_slice(), &version.to_le_bytes()].concat();

@@ -40,6 +40,7 @@
 //! checked on it.
 
 mod any_home;
+mod at;
 mod blocks;
 mod frames;
 mod home;
@@ -140,6 +141,14 @@ pub enum CheckError {
         found: u32,
         /// The version known.
         known: u32,
+    },
+    /// A tier that only a program that knows more can use.
+    #[error("member {member} of those given {why}; use the Tiersmith that attached it")]
+    Unknown {
+        /// Its place among the members given, from 0.
+        member: usize,
+        /// What is not known here.
+        why: String,
     },
     /// A format of development builds, which were never released.
     #[error(

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use crate::medium::hash_bytes;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::at;
 use super::frames::Use;
 use super::map::Spot;
 use super::report::{Place, Severity};
@@ -99,21 +100,21 @@ impl Checker<'_> {
     fn judge_lane(&mut self, lane: u32, b: &[u8]) {
         let seed = self.tier.layout.seed;
         let records: [Option<LaneRecord>; 2] = std::array::from_fn(|n| {
-            let b = b.get(n * 64..n * 64 + 64)?;
-            let sequence = u64_at(b, 0);
+            let b = b.get(n * at::lane::SIZE..)?.get(..at::lane::SIZE)?;
+            let sequence = u64_at(b, at::lane::SEQUENCE);
             let whole = sequence != 0
                 && sequence % 2 == n as u64
-                && u32_at(b, 52) == lane
-                && u64_at(b, 56) == checksum(&b[..56], seed);
+                && u32_at(b, at::lane::LANE) == lane
+                && u64_at(b, at::lane::CHECK) == checksum(&b[..at::lane::CHECK], seed);
             whole.then(|| LaneRecord {
                 sequence,
-                file: u64_at(b, 32),
+                file: u64_at(b, at::lane::FILE),
                 switch: Switch {
-                    at: u64_at(b, 8),
-                    word: u64_at(b, 16),
-                    hash: u64_at(b, 24),
-                    block: u64_at(b, 40),
-                    frames: u32_at(b, 48),
+                    at: u64_at(b, at::lane::AT),
+                    word: u64_at(b, at::lane::WORD),
+                    hash: u64_at(b, at::lane::HASH),
+                    block: u64_at(b, at::lane::BLOCK),
+                    frames: u32_at(b, at::lane::FRAMES),
                 },
             })
         });
@@ -269,7 +270,9 @@ impl Checker<'_> {
             let offset = self.tier.layout.batch_at(batch);
             let source = self.tier.source(0);
             match source.and_then(|s| s.view(offset, FRAME as usize, &mut space)) {
-                Ok(bytes) if u64_at(bytes, 0) != 0 => self.judge_batch(batch, offset, bytes),
+                Ok(bytes) if u64_at(bytes, at::batch::SEQUENCE) != 0 => {
+                    self.judge_batch(batch, offset, bytes)
+                }
                 Ok(_) => {}
                 Err(e) => self.records_unreadable(offset, "batch record", &e),
             }
@@ -277,12 +280,13 @@ impl Checker<'_> {
     }
 
     fn judge_batch(&mut self, batch: u32, offset: u64, b: &[u8]) {
-        if u64_at(b, 56) != checksum(&b[..56], self.tier.layout.seed) {
+        if u64_at(b, at::batch::CHECK) != checksum(&b[..at::batch::CHECK], self.tier.layout.seed) {
             return;
         }
-        let Some(n) = self.file_by_id(u64_at(b, 8)) else { return };
-        let at = RecordAt { offset, name: format!("batch record {batch}, sequence {}", u64_at(b, 0)) };
-        let (slot, frames) = (u64_at(b, 48), u32_at(b, 20));
+        let Some(n) = self.file_by_id(u64_at(b, at::batch::FILE)) else { return };
+        let sequence = u64_at(b, at::batch::SEQUENCE);
+        let (slot, frames) = (u64_at(b, at::batch::SLOT), u32_at(b, at::batch::FRAMES));
+        let at = RecordAt { offset, name: format!("batch record {batch}, sequence {sequence}") };
         let Some(file) = self.files.get(n) else { return };
         if slot != file.slot || u64::from(frames) != Use::Block(file.class).frames() {
             let why = format!(
@@ -299,10 +303,10 @@ impl Checker<'_> {
         let complete = self.each_page(b, |checker, page, count| {
             for item in page.chunks_exact(ITEM).take(count as usize) {
                 let switch = Switch {
-                    at: u64_at(item, 0),
-                    word: u64_at(item, 8),
-                    hash: u64_at(item, 16),
-                    block: u64_at(item, 24),
+                    at: u64_at(item, at::batch::ITEM_AT),
+                    word: u64_at(item, at::batch::ITEM_WORD),
+                    hash: u64_at(item, at::batch::ITEM_HASH),
+                    block: u64_at(item, at::batch::ITEM_BLOCK),
                     frames,
                 };
                 match checker.judge(n, switch) {
@@ -332,22 +336,22 @@ impl Checker<'_> {
             hash.update(page.get(..count as usize * ITEM).unwrap_or_default());
             true
         });
-        complete && hash.digest() == u64_at(b, 40)
+        complete && hash.digest() == u64_at(b, at::batch::ITEMS_HASH)
     }
 
     /// Calls `each` with the items of a batch record, page by page, until it says no. `false` when it did, or when a page
     /// is missing, or a page comes twice.
     fn each_page(&self, b: &[u8], mut each: impl FnMut(&Self, &[u8], u32) -> bool) -> bool {
-        let mut left = u32_at(b, 16);
+        let mut left = u32_at(b, at::batch::COUNT);
         if u64::from(left) > self.tier.layout.frames() {
             return false;
         }
         let count = left.min(ITEMS_INLINE);
         left -= count;
-        if !each(self, b.get(64..).unwrap_or_default(), count) {
+        if !each(self, b.get(at::batch::ITEMS..).unwrap_or_default(), count) {
             return false;
         }
-        let mut next = u64_at(b, 32);
+        let mut next = u64_at(b, at::batch::OVERFLOW);
         let mut seen = HashSet::new();
         let mut space = Vec::new();
         while left > 0 {

@@ -4,9 +4,10 @@
 //! frame, slot or record lies inside the bytes that the member has; of one that was cut short it
 //! may lie past them, and its [`Source`] then says so.
 
+use super::at::superblock as at;
 use super::map::Spot;
 use super::report::{CheckReport, Finding, Place, Severity};
-use super::seal::{all_zero, checksum, u16_at, u32_at, u64_at};
+use super::seal::{all_zero, checksum, u32_at, u64_at};
 use super::source::Source;
 use super::{CheckError, CheckOptions};
 
@@ -15,12 +16,18 @@ pub(super) const SLOT: u64 = 1024;
 pub(super) const LANES_AT: u64 = 12288;
 const COPY_AT: [u64; 2] = [0, 4096];
 const COPY: usize = 4096;
-const CHECK_AT: usize = 4088;
 const MAGIC: &[u8; 8] = b"TSMITHST";
 /// What the tiers of development builds begin with.
 const DEVELOPMENT_MAGIC: &[u8; 8] = b"TIERSMTH";
 const VERSION: u32 = 1;
-const EXTENTS_MAX: u64 = 352;
+const EXTENTS_MAX: u64 = 320;
+/// The role, the ledger and the sector size that there are: both, lane records, memory.
+const KNOWN: [(usize, u32, &str); 3] = [
+    (at::ROLE, 3, "role of the member"),
+    (at::LEDGER, 1, "kind of ledger"),
+    (at::SECTOR_SIZE, 0, "sector size"),
+];
+const FLAG_VOLATILE: u32 = 2;
 /// The key of the superblock's own checksum: the magic as a number, read the other way round.
 const CHECK_KEY: u64 = 0x5449_4552_534d_5448;
 
@@ -77,6 +84,8 @@ enum Bad {
     /// Made before version 1.
     Development,
     Version(u32),
+    /// Of this version, with something that is not known here.
+    Unknown(String),
     Other(String),
 }
 
@@ -94,7 +103,7 @@ impl std::fmt::Display for Bad {
             Bad::Magic(found) => write!(f, "begins with \"{}\"", found.escape_ascii()),
             Bad::Development => f.write_str("made by a development build"),
             Bad::Version(n) => write!(f, "format version {n}"),
-            Bad::Other(why) => f.write_str(why),
+            Bad::Unknown(why) | Bad::Other(why) => f.write_str(why),
         }
     }
 }
@@ -109,15 +118,24 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
     if !b.starts_with(MAGIC) {
         return Err(Bad::Magic(u64_at(b, 0).to_le_bytes()));
     }
-    let (given, computed) = (u64_at(b, CHECK_AT), checksum(&b[..CHECK_AT], CHECK_KEY));
-    let version = u32_at(b, 8);
+    let (given, computed) = (u64_at(b, at::CHECK), checksum(&b[..at::CHECK], CHECK_KEY));
+    let version = u32_at(b, at::VERSION);
     if given != computed {
         return Err(Bad::Other(format!("checksum {given:#x}, its bytes give {computed:#x}")));
     }
     if version != VERSION {
         return Err(Bad::Version(version));
     }
-    let phase = match u32_at(b, 12) {
+    for (at, known, what) in KNOWN {
+        let found = u32_at(b, at);
+        if found != known {
+            return Err(Bad::Unknown(format!("has {what} {found}, this program knows {known}")));
+        }
+    }
+    if u32_at(b, at::INCOMPATIBLE) != 0 || !all_zero(&b[at::RESERVED]) {
+        return Err(Bad::Unknown("has incompatible features that this program does not know".into()));
+    }
+    let phase = match u32_at(b, at::STATE) {
         1 => Phase::Attaching,
         2 => Phase::Attached,
         3 => Phase::Detaching,
@@ -125,13 +143,13 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
         n => return Err(Bad::Other(format!("state {n}, which is none"))),
     };
     let mut uuids = [0; 32];
-    uuids.copy_from_slice(&b[24..56]);
-    let name = b[160..224].split(|c| *c == 0).next().unwrap_or_default();
-    let path_len = usize::from(u16_at(b, 224));
-    let Some(home_path) = b[226..1250].get(..path_len) else {
+    uuids.copy_from_slice(&b[at::UUIDS]);
+    let name = b[at::NAME].split(|c| *c == 0).next().unwrap_or_default();
+    let path_len = u32_at(b, at::HOME_PATH_LEN) as usize;
+    let Some(home_path) = b[at::HOME_PATH].get(..path_len) else {
         return Err(Bad::Other(format!("the home's path has {path_len} bytes, there is room for 1024")));
     };
-    let extents = u64_at(b, 1256);
+    let extents = u64_at(b, at::EXTENT_COUNT);
     if extents > EXTENTS_MAX {
         return Err(Bad::Other(format!(
             "the file table has {extents} extents, there is room for {EXTENTS_MAX}"
@@ -139,24 +157,24 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
     }
     let sb = Super {
         phase,
-        sequence: u64_at(b, 16),
+        sequence: u64_at(b, at::SEQUENCE),
         uuids,
-        member: u32_at(b, 56),
-        members: u32_at(b, 60),
-        seed: u64_at(b, 64),
-        len: u64_at(b, 72),
-        max_len: u64_at(b, 80),
-        unit: u64_at(b, 96),
-        data_start: u64_at(b, 104),
-        lanes: u32_at(b, 112),
-        batches: u32_at(b, 116),
-        slots: u64_at(b, 120),
-        attaches: u64_at(b, 128),
-        volatile: u32_at(b, 136) & 2 != 0,
-        home: (u64_at(b, 144), u64_at(b, 152)),
+        member: u32_at(b, at::MEMBER),
+        members: u32_at(b, at::MEMBERS),
+        seed: u64_at(b, at::SEED),
+        len: u64_at(b, at::LEN),
+        max_len: u64_at(b, at::MAX_LEN),
+        unit: u64_at(b, at::UNIT),
+        data_start: u64_at(b, at::DATA_START),
+        lanes: u32_at(b, at::LANES),
+        batches: u32_at(b, at::BATCHES),
+        slots: u64_at(b, at::SLOTS),
+        attaches: u64_at(b, at::ATTACHES),
+        volatile: u32_at(b, at::FLAGS) & FLAG_VOLATILE != 0,
+        home: (u64_at(b, at::HOME_INO), u64_at(b, at::HOME_BTIME)),
         name: String::from_utf8_lossy(name).into_owned(),
         home_path: home_path.to_vec(),
-        extents: (0..extents as usize).map(|n| u64_at(b, 1264 + n * 8)).collect(),
+        extents: (0..extents as usize).map(|n| u64_at(b, at::EXTENTS + n * 8)).collect(),
     };
     sb.sane().map(|()| sb).map_err(Bad::Other)
 }
@@ -388,6 +406,9 @@ fn read_member(
     match &copies {
         [Err(Bad::Version(found)), _] | [_, Err(Bad::Version(found))] => {
             return Err(CheckError::Version { member: n, found: *found, known: VERSION });
+        }
+        [Err(Bad::Unknown(why)), _] | [_, Err(Bad::Unknown(why))] => {
+            return Err(CheckError::Unknown { member: n, why: why.clone() });
         }
         [Err(Bad::Development), _] | [_, Err(Bad::Development)] => {
             return Err(CheckError::Development { member: n });

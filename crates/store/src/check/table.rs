@@ -5,6 +5,7 @@
 
 use std::io;
 
+use super::at;
 use super::frames::Use;
 use super::report::{FileName, Place, Severity};
 use super::seal::{Level, Seal, all_zero, checksum, u16_at, u32_at, u64_at};
@@ -85,14 +86,15 @@ pub(super) struct Line {
 
 impl Line {
     fn read(b: &[u8], key: u64) -> Option<Self> {
-        let body = b.get(..56)?;
-        (u64_at(b, 56) == checksum(body, key) && u64_at(b, 0) < 1 << 62).then(|| Self {
-            sequence: u64_at(b, 0),
-            size: u64_at(b, 8),
-            flags: u64_at(b, 16),
-            home_size: u64_at(b, 24),
-            home_mtime_ns: u64_at(b, 32),
-            since_ns: u64_at(b, 40),
+        let body = b.get(..at::line::CHECK)?;
+        let sequence = u64_at(b, at::line::SEQUENCE);
+        (u64_at(b, at::line::CHECK) == checksum(body, key) && sequence < 1 << 62).then(|| Self {
+            sequence,
+            size: u64_at(b, at::line::SIZE),
+            flags: u64_at(b, at::line::FLAGS),
+            home_size: u64_at(b, at::line::HOME_SIZE),
+            home_mtime_ns: u64_at(b, at::line::HOME_MTIME),
+            since_ns: u64_at(b, at::line::SINCE),
         })
     }
 }
@@ -209,25 +211,30 @@ impl Checker<'_> {
         let mut file = FileFacts {
             id,
             slot,
-            ino: u64_at(b, 16),
-            generation: u32_at(b, 24),
-            btime_ns: u64_at(b, 32),
-            redo: b[28] == 1,
-            class: b[29],
-            roots: [u64_at(b, 64), u64_at(b, 72), u64_at(b, 80)],
+            ino: u64_at(b, at::slot::INO),
+            generation: u32_at(b, at::slot::GENERATION),
+            btime_ns: u64_at(b, at::slot::BTIME),
+            redo: b[at::slot::CLASS] == 1,
+            class: b[at::slot::BLOCK_SIZE],
+            roots: at::slot::ROOTS.map(|at| u64_at(b, at)),
             line: None,
             hint,
         };
-        let (given, computed) = (u64_at(b, 56), checksum(&b[16..56], key));
-        if given != computed || !matches!(b[28], 1 | 2) || file.class > 3 {
+        let given = u64_at(b, at::slot::IDENTITY_CHECK);
+        let computed = checksum(&b[at::slot::IDENTITY_BODY], key);
+        if given != computed || !matches!(b[at::slot::CLASS], 1 | 2) || file.class > 3 {
             self.report.summary.stake_is_unknown = true;
             let found = if given == computed {
-                format!("class {}, block size code {}", b[28], b[29])
+                format!("class {}, block size code {}", b[at::slot::CLASS], file.class)
             } else {
                 format!("checksum {given:#x}, the bytes give {computed:#x}")
             };
-            let place =
-                self.slot_place(slot, 16, &format!("identity in file slot {slot}"), Some(file.name()));
+            let place = self.slot_place(
+                slot,
+                at::slot::IDENTITY,
+                &format!("identity in file slot {slot}"),
+                Some(file.name()),
+            );
             let text = Text {
                 expected: "an identity with a right checksum, a class and a block size".into(),
                 found,
@@ -239,9 +246,15 @@ impl Checker<'_> {
         }
         file.line = self.read_lines(&file, b, key);
         if file.hint.is_none() && self.options.after_recovery {
-            self.slot_note(&file, 384, "path hint", "a hint with a right checksum", "a wrong checksum");
+            self.slot_note(
+                &file,
+                at::slot::HINT_CHECK as u64,
+                "path hint",
+                "a hint with a right checksum",
+                "a wrong checksum",
+            );
         }
-        if !all_zero(&b[8..16]) || !all_zero(&b[88..128]) {
+        if at::slot::UNUSED.into_iter().any(|unused| !all_zero(&b[unused])) {
             self.slot_note(&file, 8, "unused bytes of the slot", "zero", "other bytes");
         }
         self.files.push(file);
@@ -250,13 +263,13 @@ impl Checker<'_> {
     /// Invariant 5. The newest line decides; the pair that is not the newest may be in the middle of being written.
     fn read_lines(&mut self, file: &FileFacts, b: &[u8], key: u64) -> Option<Line> {
         let lines: [Option<Line>; 4] = std::array::from_fn(|n| {
-            let line = Line::read(&b[128 + n * 64..192 + n * 64], key)?;
+            let line = Line::read(b.get(at::slot::LINES + n * at::slot::LINE..)?, key)?;
             (line.sequence % 2 == n as u64 / 2).then_some(line)
         });
         let Some(newest) = lines.iter().flatten().max_by_key(|line| line.sequence).copied() else {
             let place = self.slot_place(
                 file.slot,
-                128,
+                at::slot::LINES as u64,
                 &format!("state lines in file slot {}", file.slot),
                 Some(file.name()),
             );
@@ -358,10 +371,11 @@ impl Checker<'_> {
 }
 
 fn read_hint(b: &[u8], key: u64) -> Option<Vec<u8>> {
-    let whole = b.get(392..).is_some_and(|body| u64_at(b, 384) == checksum(body, key));
-    let len = usize::from(u16_at(b, 392));
+    let body = b.get(at::slot::HINT_LEN..);
+    let whole = body.is_some_and(|body| u64_at(b, at::slot::HINT_CHECK) == checksum(body, key));
+    let len = usize::from(u16_at(b, at::slot::HINT_LEN));
     if !whole || len > HINT_MAX {
         return None;
     }
-    b.get(394..394 + len).map(<[u8]>::to_vec)
+    b.get(at::slot::HINT..at::slot::HINT + len).map(<[u8]>::to_vec)
 }

@@ -17,8 +17,9 @@
 //! 0..512, to a middle page of up to 512 leaves, and to a top page of up to 512 middle pages.
 
 use super::mix;
-use crate::address::Frame;
+use crate::address::{FRAME, Frame};
 use crc::{CRC_24_OPENPGP, Crc, Table};
+use zerocopy::little_endian::U64;
 
 static CRC24: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_24_OPENPGP);
 
@@ -27,8 +28,23 @@ pub(crate) const PAGE_WORDS: u64 = 512;
 /// Blocks one file can have: 512 leaves times 512 middle pages.
 pub(crate) const BLOCKS_MAX: u64 = PAGE_WORDS * PAGE_WORDS * PAGE_WORDS;
 
+/// The fields of a word: a frame, above it the state, and above the value of both the checksum.
 const FRAME_BITS: u32 = 36;
-const VALUE_MASK: u64 = (1 << 40) - 1;
+const FRAME_MASK: u64 = (1 << FRAME_BITS) - 1;
+const VALUE_BITS: u32 = 40;
+const VALUE_MASK: u64 = (1 << VALUE_BITS) - 1;
+const HOME: u64 = 0;
+const CACHED: u64 = 1;
+const DIRTY: u64 = 2;
+const PAGE: u64 = 3;
+
+const _: () = assert!(PAGE_WORDS as usize * size_of::<U64>() == FRAME);
+
+/// The words of a map page.
+pub(crate) fn words_of(page: &[u8; FRAME]) -> impl Iterator<Item = u64> {
+    let words: &[U64; PAGE_WORDS as usize] = zerocopy::transmute_ref!(page);
+    words.iter().map(|word| word.get())
+}
 
 /// Where the newest version of a block is (DESIGN.md, "The one idea").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,21 +71,21 @@ impl Entry {
     pub(crate) const HOME: Entry = Entry(0);
 
     pub(crate) fn cached(frame: Frame) -> Self {
-        Self(1 << FRAME_BITS | frame.0)
+        Self(CACHED << FRAME_BITS | frame.0)
     }
 
     pub(crate) fn dirty(frame: Frame) -> Self {
-        Self(2 << FRAME_BITS | frame.0)
+        Self(DIRTY << FRAME_BITS | frame.0)
     }
 
     pub(crate) fn page(frame: Frame) -> Self {
-        Self(3 << FRAME_BITS | frame.0)
+        Self(PAGE << FRAME_BITS | frame.0)
     }
 
     pub(crate) fn state(self) -> State {
         match self.0 >> FRAME_BITS {
-            0 => State::Home,
-            1 => State::Cached,
+            HOME => State::Home,
+            CACHED => State::Cached,
             _ => State::Dirty,
         }
     }
@@ -80,7 +96,7 @@ impl Entry {
     }
 
     pub(crate) fn frame(self) -> Frame {
-        Frame(self.0 & ((1 << FRAME_BITS) - 1))
+        Frame(self.0 & FRAME_MASK)
     }
 
     pub(crate) fn raw(self) -> u64 {
@@ -127,7 +143,7 @@ fn key24(seed: u64, file: u64, place: Place) -> u64 {
         Place::Top => (3, 0),
         Place::Slot(n) => (4, n),
     };
-    mix(seed ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mix(level << 60 | index)) >> 40
+    mix(seed ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mix(level << 60 | index)) >> VALUE_BITS
 }
 
 fn crc24(value: u64) -> u64 {
@@ -137,13 +153,13 @@ fn crc24(value: u64) -> u64 {
 /// The word on the medium for the 40-bit `value` at `place` of `file`.
 pub(crate) fn seal_value(seed: u64, file: u64, place: Place, value: u64) -> u64 {
     let value = value & VALUE_MASK;
-    value | (crc24(value) ^ key24(seed, file, place)) << 40
+    value | (crc24(value) ^ key24(seed, file, place)) << VALUE_BITS
 }
 
 /// The 40-bit value of a word, or `None` when the word is damaged or belongs elsewhere.
 pub(crate) fn unseal_value(seed: u64, file: u64, place: Place, word: u64) -> Option<u64> {
     let value = word & VALUE_MASK;
-    (word >> 40 == crc24(value) ^ key24(seed, file, place)).then_some(value)
+    (word >> VALUE_BITS == crc24(value) ^ key24(seed, file, place)).then_some(value)
 }
 
 /// The word on the medium for `entry`.
@@ -154,10 +170,10 @@ pub(crate) fn seal(seed: u64, file: u64, place: Place, entry: Entry) -> u64 {
 /// The entry in a word; `None` when it is damaged, belongs elsewhere, or has a state its place does not allow.
 pub(crate) fn unseal(seed: u64, file: u64, place: Place, word: u64) -> Option<Entry> {
     let value = unseal_value(seed, file, place, word)?;
-    let (state, frame) = (value >> FRAME_BITS, value & ((1 << FRAME_BITS) - 1));
+    let (state, frame) = (value >> FRAME_BITS, value & FRAME_MASK);
     let allowed = match place {
-        Place::Block(_) => state < 3 && (state != 0 || frame == 0),
-        _ => state == 3 || value == 0,
+        Place::Block(_) => state < PAGE && (state != HOME || frame == 0),
+        _ => state == PAGE || value == 0,
     };
     allowed.then_some(Entry(value))
 }

@@ -22,7 +22,8 @@
 //! than 8 bytes either has a checksum and an older twin (superblock, state line, lane record, batch record) or
 //! is complete and durable before an 8-byte word makes it reachable (file slot, map page).
 //!
-//! The tables stand in the modules: [`superblock`], [`slot`], [`entry`], [`record`]. `docs/format.md` says how they
+//! Each table stands in its module beside a structure of the same fields, whose size and offsets are
+//! asserted at compile time: nothing here counts bytes. The modules: [`superblock`], [`slot`], [`entry`], [`record`]. `docs/format.md` says how they
 //! fit together. The offline checker ([`crate::check`]) has its own decoders, written from the tables.
 
 pub(crate) mod entry;
@@ -31,42 +32,26 @@ pub(crate) mod slot;
 pub(crate) mod superblock;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+use zerocopy::IntoBytes;
+
+// Words go to the medium as the processor has them, for which an 8-byte store is one.
+const _: () = assert!(cfg!(target_endian = "little"));
 
 /// Sequences are below this. Counting never reaches it; a larger one is no sequence, and would overflow where the next is counted.
 pub(crate) const SEQUENCE_MAX: u64 = 1 << 62;
-
-/// Reads the little-endian `u64` at `at`. `bytes` is always a whole structure of ours, never outside input.
-pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(word)
-}
-
-/// Reads the little-endian `u32` at `at`.
-pub(crate) fn get_u32(bytes: &[u8], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(word)
-}
-
-pub(crate) fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
-    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-}
-
-pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
-    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-}
 
 /// The checksum of headers and records: XXH3, 64 bits, keyed.
 pub(crate) fn checksum(bytes: &[u8], key: u64) -> u64 {
     xxh3_64_with_seed(bytes, key)
 }
 
-/// A line of seven words and their checksum, as words that can stay in registers ([`crate::medium::Mapped::write_line`]).
+/// A line of eight words, whose last becomes the checksum of the others, as words that can stay in
+/// registers ([`crate::medium::Mapped::write_line`]).
 #[inline]
-pub(crate) fn sealed(words: [u64; 7], key: u64) -> [u64; 8] {
-    let [a, b, c, d, e, f, g] = words;
-    [a, b, c, d, e, f, g, checksum(words.map(u64::to_le_bytes).as_flattened(), key)]
+pub(crate) fn sealed(words: [u64; 8], key: u64) -> [u64; 8] {
+    let [a, b, c, d, e, f, g, _] = words;
+    let covered = [a, b, c, d, e, f, g];
+    [a, b, c, d, e, f, g, checksum(covered.as_bytes(), key)]
 }
 
 /// Spreads the bits of `x` over the whole word (the finaliser of SplitMix64).

@@ -35,17 +35,84 @@
 //!
 //! An overflow page is a frame with 127 items and, at offset 4064, the frame of the next page (2^64-1 = none).
 
-use super::{checksum, get_u32, get_u64, put_u32, put_u64, sealed};
+use super::{checksum, sealed};
 use crate::address::{BlockIndex, Frame, WordAt};
+use std::mem::offset_of;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-pub(crate) const LANE_RECORD: usize = 64;
-pub(crate) const BATCH_RECORD: usize = 4096;
-pub(crate) const ITEM: usize = 32;
-pub(crate) const ITEMS_INLINE: usize = (BATCH_RECORD - 64) / ITEM;
-pub(crate) const ITEMS_OVERFLOW: usize = (BATCH_RECORD - ITEM) / ITEM;
+pub(crate) const LANE_RECORD: usize = size_of::<LaneBytes>();
+pub(crate) const BATCH_RECORD: usize = size_of::<BatchBytes>();
+pub(crate) const ITEMS_INLINE: usize = 126;
+pub(crate) const ITEMS_OVERFLOW: usize = 127;
 pub(crate) const NO_FRAME: u64 = u64::MAX;
 
-const _: () = assert!(ITEMS_INLINE == 126 && ITEMS_OVERFLOW == 127);
+/// The first table above.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct LaneBytes {
+    seq: U64,
+    at: U64,
+    word: U64,
+    block_hash: U64,
+    file: U64,
+    block: U64,
+    frames: U32,
+    lane: U32,
+    check: U64,
+}
+
+/// The second table above.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct BatchBytes {
+    head: HeadBytes,
+    items: [ItemBytes; ITEMS_INLINE],
+}
+
+/// Its first 64 bytes.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct HeadBytes {
+    seq: U64,
+    file: U64,
+    count: U32,
+    frames: U32,
+    size_after: U64,
+    overflow: U64,
+    items_hash: U64,
+    slot: U64,
+    check: U64,
+}
+
+/// An item.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ItemBytes {
+    at: U64,
+    word: U64,
+    block_hash: U64,
+    block: U64,
+}
+
+/// An overflow page.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct OverflowBytes {
+    items: [ItemBytes; ITEMS_OVERFLOW],
+    next: U64,
+    zero: [u8; 24],
+}
+
+const _: () = {
+    assert!(LANE_RECORD == 64 && BATCH_RECORD == 4096 && size_of::<OverflowBytes>() == BATCH_RECORD);
+    assert!(offset_of!(LaneBytes, word) == 16 && offset_of!(LaneBytes, block) == 40);
+    assert!(offset_of!(LaneBytes, lane) == 52 && offset_of!(LaneBytes, check) == 56);
+    assert!(offset_of!(HeadBytes, count) == 16 && offset_of!(HeadBytes, overflow) == 32);
+    assert!(offset_of!(HeadBytes, slot) == 48 && offset_of!(HeadBytes, check) == 56);
+    assert!(offset_of!(BatchBytes, items) == 64 && size_of::<ItemBytes>() == 32);
+    assert!(offset_of!(OverflowBytes, next) == 4064);
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LaneRecord {
@@ -63,27 +130,44 @@ impl LaneRecord {
     /// The record, as little-endian words.
     #[inline]
     pub(crate) fn words(&self, seed: u64) -> [u64; LANE_RECORD / 8] {
-        let last = u64::from(self.frames) | u64::from(self.lane) << 32;
-        sealed([self.seq, self.at.0, self.word, self.block_hash, self.file, self.block.0, last], seed)
+        let record = LaneBytes {
+            seq: self.seq.into(),
+            at: self.at.0.into(),
+            word: self.word.into(),
+            block_hash: self.block_hash.into(),
+            file: self.file.into(),
+            block: self.block.0.into(),
+            frames: self.frames.into(),
+            lane: self.lane.into(),
+            check: 0.into(),
+        };
+        sealed(zerocopy::transmute!(record), seed)
     }
 
     /// `None` for an empty slot and for one whose checksum is wrong: a record that was being written when power
     /// went is no record.
-    pub(crate) fn decode(b: &[u8; LANE_RECORD], seed: u64, lane: u32) -> Option<Self> {
-        let seq = get_u64(b, 0);
-        if seq == 0 || get_u64(b, 56) != checksum(&b[..56], seed) || get_u32(b, 52) != lane {
+    pub(crate) fn decode(bytes: &[u8; LANE_RECORD], seed: u64, lane: u32) -> Option<Self> {
+        let b: &LaneBytes = zerocopy::transmute_ref!(bytes);
+        let covered = &bytes[..offset_of!(LaneBytes, check)];
+        if Self::is_empty(bytes) || b.check.get() != checksum(covered, seed) || b.lane.get() != lane {
             return None;
         }
         Some(Self {
-            seq,
-            at: WordAt(get_u64(b, 8)),
-            word: get_u64(b, 16),
-            block_hash: get_u64(b, 24),
-            file: get_u64(b, 32),
-            block: BlockIndex(get_u64(b, 40)),
-            frames: get_u32(b, 48),
+            seq: b.seq.get(),
+            at: WordAt(b.at.get()),
+            word: b.word.get(),
+            block_hash: b.block_hash.get(),
+            file: b.file.get(),
+            block: BlockIndex(b.block.get()),
+            frames: b.frames.get(),
             lane,
         })
+    }
+
+    /// Whether a slot says that it has no record.
+    pub(crate) fn is_empty(bytes: &[u8; LANE_RECORD]) -> bool {
+        let b: &LaneBytes = zerocopy::transmute_ref!(bytes);
+        b.seq.get() == 0
     }
 }
 
@@ -96,6 +180,9 @@ fn zeroed(len: usize) -> Bytes {
     ZEROES.get(..len).map_or_else(|| Bytes::from_vec(vec![0; len]), Bytes::from_slice)
 }
 
+/// Records are written in whole lines of the processor's cache.
+const LINE: usize = 64;
+
 /// One block of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BatchItem {
@@ -106,20 +193,29 @@ pub(crate) struct BatchItem {
 }
 
 impl BatchItem {
-    fn encode_into(&self, b: &mut [u8], at: usize) {
-        put_u64(b, at, self.at.0);
-        put_u64(b, at + 8, self.word);
-        put_u64(b, at + 16, self.block_hash);
-        put_u64(b, at + 24, self.block.0);
+    fn encode(&self) -> ItemBytes {
+        ItemBytes {
+            at: self.at.0.into(),
+            word: self.word.into(),
+            block_hash: self.block_hash.into(),
+            block: self.block.0.into(),
+        }
     }
 
-    fn decode(b: &[u8], at: usize) -> Self {
+    fn decode(b: &ItemBytes) -> Self {
         Self {
-            at: WordAt(get_u64(b, at)),
-            word: get_u64(b, at + 8),
-            block_hash: get_u64(b, at + 16),
-            block: BlockIndex(get_u64(b, at + 24)),
+            at: WordAt(b.at.get()),
+            word: b.word.get(),
+            block_hash: b.block_hash.get(),
+            block: BlockIndex(b.block.get()),
         }
+    }
+}
+
+/// Writes items one after the other; `into` has room for them.
+fn put_items(into: &mut [u8], items: &[BatchItem]) {
+    for (place, item) in into.chunks_exact_mut(size_of::<ItemBytes>()).zip(items) {
+        place.copy_from_slice(item.encode().as_bytes());
     }
 }
 
@@ -137,10 +233,8 @@ pub(crate) struct BatchHeader {
 
 /// The checksum of a batch's items, in order.
 pub(crate) fn items_hash(items: &[BatchItem], seed: u64) -> u64 {
-    let mut b = zeroed(items.len() * ITEM);
-    for (n, item) in items.iter().enumerate() {
-        item.encode_into(&mut b, n * ITEM);
-    }
+    let mut b = zeroed(items.len() * size_of::<ItemBytes>());
+    put_items(&mut b, items);
     checksum(&b, seed ^ 0x6261_7463_6800)
 }
 
@@ -148,60 +242,69 @@ impl BatchHeader {
     /// The batch record: this header and the first items. Only as many bytes as are needed are returned.
     pub(crate) fn encode(&self, items: &[BatchItem], seed: u64) -> Bytes {
         let inline = &items[..items.len().min(ITEMS_INLINE)];
-        let mut b = zeroed((64 + inline.len() * ITEM).next_multiple_of(64));
-        put_u64(&mut b, 0, self.seq);
-        put_u64(&mut b, 8, self.file);
-        put_u32(&mut b, 16, self.count);
-        put_u32(&mut b, 20, self.frames);
-        put_u64(&mut b, 24, self.size_after);
-        put_u64(&mut b, 32, self.overflow);
-        put_u64(&mut b, 40, self.items_hash);
-        put_u64(&mut b, 48, self.slot);
-        let check = checksum(&b[..56], seed);
-        put_u64(&mut b, 56, check);
-        for (n, item) in inline.iter().enumerate() {
-            item.encode_into(&mut b, 64 + n * ITEM);
-        }
+        let items_len = inline.len() * size_of::<ItemBytes>();
+        let mut b = zeroed((size_of::<HeadBytes>() + items_len).next_multiple_of(LINE));
+        let head = HeadBytes {
+            seq: self.seq.into(),
+            file: self.file.into(),
+            count: self.count.into(),
+            frames: self.frames.into(),
+            size_after: self.size_after.into(),
+            overflow: self.overflow.into(),
+            items_hash: self.items_hash.into(),
+            slot: self.slot.into(),
+            check: 0.into(),
+        };
+        let head = sealed(zerocopy::transmute!(head), seed);
+        let (into, items) = b.split_at_mut(size_of::<HeadBytes>());
+        into.copy_from_slice(head.as_bytes());
+        put_items(items, inline);
         b
     }
 
     /// `None` for an empty or half-written record. The items are checked against [`BatchHeader::items_hash`] by the caller,
     /// who alone can read the overflow pages.
-    pub(crate) fn decode(b: &[u8; BATCH_RECORD], seed: u64) -> Option<(Self, Vec<BatchItem>)> {
-        let seq = get_u64(b, 0);
-        if seq == 0 || get_u64(b, 56) != checksum(&b[..56], seed) {
+    pub(crate) fn decode(bytes: &[u8; BATCH_RECORD], seed: u64) -> Option<(Self, Vec<BatchItem>)> {
+        let BatchBytes { head, items } = zerocopy::transmute_ref!(bytes);
+        let covered = &head.as_bytes()[..offset_of!(HeadBytes, check)];
+        if Self::is_empty(bytes) || head.check.get() != checksum(covered, seed) {
             return None;
         }
         let header = Self {
-            seq,
-            file: get_u64(b, 8),
-            count: get_u32(b, 16),
-            frames: get_u32(b, 20),
-            size_after: get_u64(b, 24),
-            overflow: get_u64(b, 32),
-            items_hash: get_u64(b, 40),
-            slot: get_u64(b, 48),
+            seq: head.seq.get(),
+            file: head.file.get(),
+            count: head.count.get(),
+            frames: head.frames.get(),
+            size_after: head.size_after.get(),
+            overflow: head.overflow.get(),
+            items_hash: head.items_hash.get(),
+            slot: head.slot.get(),
         };
-        let inline = (header.count as usize).min(ITEMS_INLINE);
-        let items = (0..inline).map(|n| BatchItem::decode(b, 64 + n * ITEM)).collect();
+        let items = items.iter().take(header.count as usize).map(BatchItem::decode).collect();
         Some((header, items))
+    }
+
+    /// Whether a place for a batch record says that it has none.
+    pub(crate) fn is_empty(bytes: &[u8; BATCH_RECORD]) -> bool {
+        let b: &BatchBytes = zerocopy::transmute_ref!(bytes);
+        b.head.seq.get() == 0
     }
 }
 
 /// An overflow page with `items` (at most [`ITEMS_OVERFLOW`]) and the next page, if any.
-pub(crate) fn encode_overflow(items: &[BatchItem], next: Option<Frame>) -> Vec<u8> {
-    let mut b = vec![0; BATCH_RECORD];
-    for (n, item) in items.iter().enumerate() {
-        item.encode_into(&mut b, n * ITEM);
+pub(crate) fn encode_overflow(items: &[BatchItem], next: Option<Frame>) -> [u8; BATCH_RECORD] {
+    let mut b = OverflowBytes::new_zeroed();
+    for (place, item) in b.items.iter_mut().zip(items) {
+        *place = item.encode();
     }
-    put_u64(&mut b, ITEMS_OVERFLOW * ITEM, next.map_or(NO_FRAME, |f| f.0));
-    b
+    b.next = next.map_or(NO_FRAME, |f| f.0).into();
+    zerocopy::transmute!(b)
 }
 
 /// The first `count` items of an overflow page and the frame of the next page.
-pub(crate) fn decode_overflow(b: &[u8; BATCH_RECORD], count: usize) -> (Vec<BatchItem>, u64) {
-    let items = (0..count.min(ITEMS_OVERFLOW)).map(|n| BatchItem::decode(b, n * ITEM)).collect();
-    (items, get_u64(b, ITEMS_OVERFLOW * ITEM))
+pub(crate) fn decode_overflow(bytes: &[u8; BATCH_RECORD], count: usize) -> (Vec<BatchItem>, u64) {
+    let b: &OverflowBytes = zerocopy::transmute_ref!(bytes);
+    (b.items.iter().take(count).map(BatchItem::decode).collect(), b.next.get())
 }
 
 #[cfg(test)]

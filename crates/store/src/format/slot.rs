@@ -42,17 +42,101 @@
 //! A slot is filled and durable before its in-use word is switched. A state line is written as a pair, so that a cut leaves the
 //! older pair and one damaged copy costs nothing.
 
-use super::{SEQUENCE_MAX, checksum, get_u32, get_u64, put_u32, put_u64, sealed};
+use super::{SEQUENCE_MAX, checksum, sealed};
 use crate::address::BlockSize;
 use crate::home::FileTime;
 use crate::profile::FileClass;
+use std::mem::offset_of;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-pub(crate) const SLOT: usize = 1024;
-pub(crate) const ROOTS_AT: u64 = 64;
-pub(crate) const LINES_AT: u64 = 128;
-pub(crate) const LINE: usize = 64;
-pub(crate) const PATH_AT: u64 = 384;
-pub(crate) const PATH_MAX: usize = SLOT - 394;
+pub(crate) const SLOT: usize = size_of::<SlotBytes>();
+pub(crate) const IDENTITY_AT: u64 = offset_of!(SlotBytes, identity) as u64;
+pub(crate) const ROOTS_AT: u64 = offset_of!(SlotBytes, roots) as u64;
+pub(crate) const LINES_AT: u64 = offset_of!(SlotBytes, lines) as u64;
+pub(crate) const LINE: usize = size_of::<LineBytes>();
+pub(crate) const PATH_AT: u64 = offset_of!(SlotBytes, path) as u64;
+pub(crate) const PATH_MAX: usize = 630;
+
+/// The first table above.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct SlotBytes {
+    pub(crate) in_use: U64,
+    zero: U64,
+    identity: IdentityBytes,
+    pub(crate) roots: [U64; 3],
+    zero_after_roots: [u8; 40],
+    /// Two pairs, one after the other.
+    lines: [LineBytes; 4],
+    path: PathBytes,
+}
+
+/// Bytes 16..64 of the first table.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct IdentityBytes {
+    ino: U64,
+    generation: U32,
+    class: u8,
+    block_size: u8,
+    zero: U16,
+    btime_ns: U64,
+    zero_after_btime: [U64; 2],
+    check: U64,
+}
+
+/// Bytes 384..1024 of the first table.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct PathBytes {
+    check: U64,
+    len: U16,
+    path: [u8; PATH_MAX],
+}
+
+/// The second table above.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct LineBytes {
+    seq: U64,
+    size: U64,
+    flags: U64,
+    home_size: U64,
+    home_mtime_ns: U64,
+    since_ns: U64,
+    mtime: U64,
+    check: U64,
+}
+
+const _: () = {
+    assert!(SLOT == 1024 && LINE == 64 && offset_of!(SlotBytes, identity) == 16);
+    assert!(ROOTS_AT == 64 && LINES_AT == 128 && PATH_AT == 384);
+    assert!(offset_of!(IdentityBytes, class) == 12 && offset_of!(IdentityBytes, btime_ns) == 16);
+    assert!(offset_of!(IdentityBytes, check) == 40 && offset_of!(PathBytes, path) == 10);
+    assert!(offset_of!(LineBytes, flags) == 16 && offset_of!(LineBytes, home_mtime_ns) == 32);
+    assert!(offset_of!(LineBytes, mtime) == 48 && offset_of!(LineBytes, check) == 56);
+};
+
+/// A slot of the file table, as it is on the medium.
+pub(crate) fn slot(bytes: &[u8; SLOT]) -> &SlotBytes {
+    zerocopy::transmute_ref!(bytes)
+}
+
+impl SlotBytes {
+    /// A slot with an identity, a path hint and the pair of its first state line. Its in-use word and its
+    /// roots are the caller's.
+    pub(crate) fn new(identity: &Identity, line: &StateLine, path: &[u8], seed: u64, file: u64) -> Self {
+        let mut slot = Self::new_zeroed();
+        slot.identity = zerocopy::transmute!(identity.encode(seed, file));
+        let pair: [LineBytes; 2] = zerocopy::transmute!(line.encode_pair(seed, file));
+        let lines = slot.lines.as_mut_bytes();
+        let at = (line.at() - LINES_AT) as usize;
+        lines[at..at + pair.as_bytes().len()].copy_from_slice(pair.as_bytes());
+        slot.path = zerocopy::transmute!(encode_path(path, seed, file));
+        slot
+    }
+}
 
 pub(crate) const TRUNCATING: u64 = 1;
 pub(crate) const UNLINKING: u64 = 2;
@@ -85,42 +169,47 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Bytes 16..64 of the slot.
-    pub(crate) fn encode(&self, seed: u64, file: u64) -> [u8; 48] {
-        let mut b = [0; 48];
-        put_u64(&mut b, 0, self.ino);
-        put_u32(&mut b, 8, self.generation);
-        b[12] = match self.class {
+    pub(crate) fn encode(&self, seed: u64, file: u64) -> [u8; size_of::<IdentityBytes>()] {
+        let mut b = IdentityBytes::new_zeroed();
+        b.ino = self.ino.into();
+        b.generation = self.generation.into();
+        b.class = match self.class {
             FileClass::Redo => 1,
             FileClass::Data => 2,
             FileClass::Pass => 0,
         };
-        b[13] = self.block_size.class() as u8;
-        put_u64(&mut b, 16, self.btime_ns);
-        let check = checksum(&b[..40], seed ^ file);
-        put_u64(&mut b, 40, check);
-        b
+        b.block_size = self.block_size.class() as u8;
+        b.btime_ns = self.btime_ns.into();
+        b.check = b.checksum(seed, file).into();
+        zerocopy::transmute!(b)
     }
 
-    pub(crate) fn decode(b: &[u8; SLOT], seed: u64, file: u64) -> Result<Self, String> {
-        let b = &b[16..64];
-        let (expected, found) = (checksum(&b[..40], seed ^ file), get_u64(b, 40));
+    pub(crate) fn decode(bytes: &[u8; SLOT], seed: u64, file: u64) -> Result<Self, String> {
+        let b = &slot(bytes).identity;
+        let (expected, found) = (b.checksum(seed, file), b.check.get());
         if expected != found {
             return Err(format!("the identity's checksum is {found:#x}, its bytes give {expected:#x}"));
         }
-        let class = match b[12] {
+        let class = match b.class {
             1 => FileClass::Redo,
             2 => FileClass::Data,
             other => return Err(format!("the file class is {other}, which is none")),
         };
-        let block_size = BlockSize::from_class(b[13])
-            .ok_or_else(|| format!("the block size code is {}, which is none", b[13]))?;
+        let block_size = BlockSize::from_class(b.block_size)
+            .ok_or_else(|| format!("the block size code is {}, which is none", b.block_size))?;
         Ok(Self {
-            ino: get_u64(b, 0),
-            generation: get_u32(b, 8),
-            btime_ns: get_u64(b, 16),
+            ino: b.ino.get(),
+            generation: b.generation.get(),
+            btime_ns: b.btime_ns.get(),
             class,
             block_size,
         })
+    }
+}
+
+impl IdentityBytes {
+    fn checksum(&self, seed: u64, file: u64) -> u64 {
+        checksum(&self.as_bytes()[..offset_of!(Self, check)], seed ^ file)
     }
 }
 
@@ -153,18 +242,22 @@ impl StateLine {
     /// The line as little-endian words, to be written twice at [`StateLine::at`].
     #[inline]
     pub(crate) fn words(&self, seed: u64, file: u64) -> [u64; LINE / 8] {
-        let Self { seq, size, flags, home_size, home_mtime_ns, since_ns, mtime } = *self;
-        sealed([seq, size, flags, home_size, home_mtime_ns, since_ns, mtime], seed ^ file)
+        let line = LineBytes {
+            seq: self.seq.into(),
+            size: self.size.into(),
+            flags: self.flags.into(),
+            home_size: self.home_size.into(),
+            home_mtime_ns: self.home_mtime_ns.into(),
+            since_ns: self.since_ns.into(),
+            mtime: self.mtime.into(),
+            check: 0.into(),
+        };
+        sealed(zerocopy::transmute!(line), seed ^ file)
     }
 
     /// The pair of equal lines.
     pub(crate) fn encode_pair(&self, seed: u64, file: u64) -> [u8; 2 * LINE] {
-        let mut b = [0; 2 * LINE];
-        let line = self.words(seed, file).map(u64::to_le_bytes);
-        for copy in b.chunks_exact_mut(LINE) {
-            copy.copy_from_slice(line.as_flattened());
-        }
-        b
+        zerocopy::transmute!([self.words(seed, file); 2])
     }
 
     /// Offset within the slot of the pair this line belongs in.
@@ -172,63 +265,67 @@ impl StateLine {
         LINES_AT + (self.seq % 2) * 2 * LINE as u64
     }
 
-    fn decode(b: &[u8], seed: u64, file: u64) -> Option<Self> {
-        if get_u64(b, 56) != checksum(&b[..56], seed ^ file) || get_u64(b, 0) >= SEQUENCE_MAX {
+    /// The line in copy `n` of a slot; `None` when it is damaged, or in the wrong pair.
+    fn decode(slot: &SlotBytes, n: usize, seed: u64, file: u64) -> Option<Self> {
+        let b = &slot.lines[n];
+        let covered = &b.as_bytes()[..offset_of!(LineBytes, check)];
+        let seq = b.seq.get();
+        if b.check.get() != checksum(covered, seed ^ file) || seq >= SEQUENCE_MAX || seq % 2 != n as u64 / 2 {
             return None;
         }
         Some(Self {
-            seq: get_u64(b, 0),
-            size: get_u64(b, 8),
-            flags: get_u64(b, 16),
-            home_size: get_u64(b, 24),
-            home_mtime_ns: get_u64(b, 32),
-            since_ns: get_u64(b, 40),
-            mtime: get_u64(b, 48),
+            seq,
+            size: b.size.get(),
+            flags: b.flags.get(),
+            home_size: b.home_size.get(),
+            home_mtime_ns: b.home_mtime_ns.get(),
+            since_ns: b.since_ns.get(),
+            mtime: b.mtime.get(),
         })
     }
 
     /// Where in a slot the checksums of copies lie that were being written when power went, or were damaged; none when no copy is valid.
-    pub(crate) fn torn(b: &[u8; SLOT], seed: u64, file: u64) -> impl Iterator<Item = u64> {
+    pub(crate) fn torn(bytes: &[u8; SLOT], seed: u64, file: u64) -> impl Iterator<Item = u64> {
+        let slot = slot(bytes);
         let checks: [Option<u64>; 4] = std::array::from_fn(|n| {
-            let at = LINES_AT as usize + n * LINE;
-            let valid =
-                Self::decode(&b[at..at + LINE], seed, file).is_some_and(|l| l.seq % 2 == n as u64 / 2);
-            (!valid && get_u64(b, at + 56) != 0).then_some(at as u64 + 56)
+            let torn = Self::decode(slot, n, seed, file).is_none() && slot.lines[n].check.get() != 0;
+            torn.then(|| LINES_AT + (n * LINE + offset_of!(LineBytes, check)) as u64)
         });
-        let some = Self::newest(b, seed, file).is_some();
+        let some = Self::newest(bytes, seed, file).is_some();
         checks.into_iter().flatten().filter(move |_| some)
     }
 
     /// The newest valid line of a slot; `None` when all four copies are damaged.
-    pub(crate) fn newest(b: &[u8; SLOT], seed: u64, file: u64) -> Option<Self> {
-        (0..4)
-            .filter_map(|n| {
-                let at = LINES_AT as usize + n * LINE;
-                Self::decode(&b[at..at + LINE], seed, file).filter(|line| line.seq % 2 == n as u64 / 2)
-            })
-            .max_by_key(|line| line.seq)
+    pub(crate) fn newest(bytes: &[u8; SLOT], seed: u64, file: u64) -> Option<Self> {
+        let slot = slot(bytes);
+        (0..slot.lines.len()).filter_map(|n| Self::decode(slot, n, seed, file)).max_by_key(|line| line.seq)
     }
 }
 
 /// Bytes 384..1024 of a slot. A path longer than the hint keeps its end, which tells more.
-pub(crate) fn encode_path(path: &[u8], seed: u64, file: u64) -> Vec<u8> {
+pub(crate) fn encode_path(path: &[u8], seed: u64, file: u64) -> [u8; size_of::<PathBytes>()] {
     let tail = &path[path.len().saturating_sub(PATH_MAX)..];
-    let mut b = vec![0; SLOT - PATH_AT as usize];
-    b[8..10].copy_from_slice(&(tail.len() as u16).to_le_bytes());
-    b[10..10 + tail.len()].copy_from_slice(tail);
-    let check = checksum(&b[8..], seed ^ file);
-    put_u64(&mut b, 0, check);
-    b
+    let mut b = PathBytes::new_zeroed();
+    b.len = (tail.len() as u16).into();
+    b.path[..tail.len()].copy_from_slice(tail);
+    b.check = b.checksum(seed, file).into();
+    zerocopy::transmute!(b)
+}
+
+impl PathBytes {
+    /// Of all that follows it.
+    fn checksum(&self, seed: u64, file: u64) -> u64 {
+        checksum(&self.as_bytes()[offset_of!(Self, len)..], seed ^ file)
+    }
 }
 
 /// The path hint; `None` when it was being rewritten as power went (it is only a hint).
-pub(crate) fn decode_path(b: &[u8; SLOT], seed: u64, file: u64) -> Option<Vec<u8>> {
-    let b = &b[PATH_AT as usize..];
-    if get_u64(b, 0) != checksum(&b[8..], seed ^ file) {
+pub(crate) fn decode_path(bytes: &[u8; SLOT], seed: u64, file: u64) -> Option<Vec<u8>> {
+    let b = &slot(bytes).path;
+    if b.check.get() != b.checksum(seed, file) {
         return None;
     }
-    let len = usize::from(b[8]) | usize::from(b[9]) << 8;
-    b.get(10..10 + len).map(<[u8]>::to_vec)
+    b.path.get(..usize::from(b.len.get())).map(<[u8]>::to_vec)
 }
 
 #[cfg(test)]

@@ -21,18 +21,20 @@
 //! 128    8     attach count, below 2^30: the upper bits of new file ids and record sequences
 //! 136    4     flags: 1 emulated (the medium only stands for persistent memory), 2 volatile (clean copies only,
 //!              given up at the next attach: state lines and stamps are not kept up)
-//! 140    4     zero
+//! 140    4     incompatible features: who does not know one of these flags must not use the tier. None yet
 //! 144    8     inode number of the home directory
 //! 152    8     birth time of the home directory, ns since 1970
-//! 160    64    name of the tier, UTF-8, zero padded
-//! 224    2     length of the home's path
-//! 226    1024  the home's path, zero padded
-//! 1250   6     zero
-//! 1256   8     extents of the file table, at most 352
-//! 1264   2816  for each extent, in order, the allocation unit that is full of its slots: a number
+//! 160    4     role of this member: 1 metadata, 2 data, 3 both. Today all have both
+//! 164    4     ledger, which makes metadata durable: 1 lane and batch records. No other yet
+//! 168    4     sector size of this member, bytes; 0: memory, which keeps stores of 8 bytes whole. No other yet
+//! 172    4     length of the home's path, at most 1024
+//! 176    64    name of the tier, UTF-8, zero padded
+//! 240    1024  the home's path, zero padded
+//! 1264   8     extents of the file table, at most 320
+//! 1272   2560  for each extent, in order, the allocation unit that is full of its slots: a number
 //!              over all members. The slots of the first extent are numbered after those in front
 //!              of the units, and so on; zero padded
-//! 4080   8     zero
+//! 3832   256   zero: room to grow. What is here was written by a program that knows more
 //! 4088   8     checksum of bytes 0..4088 (unkeyed: the key is inside)
 //! ```
 //!
@@ -40,13 +42,15 @@
 //! An update writes copy 0, fences, writes copy 1, fences. A cut leaves at least one whole copy; at rest both are
 //! equal, so one damaged copy costs nothing.
 
-use super::{SEQUENCE_MAX, checksum, get_u32, get_u64, put_u32, put_u64};
+use super::{SEQUENCE_MAX, checksum};
+use std::mem::offset_of;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-pub(crate) const SUPERBLOCK: usize = 4096;
+pub(crate) const SUPERBLOCK: usize = size_of::<Bytes>();
 pub(crate) const VERSION: u32 = 1;
 /// Extents of the file table that a superblock has room for.
-pub(crate) const EXTENTS_MAX: usize = 352;
-const EXTENTS_AT: usize = 1256;
+pub(crate) const EXTENTS_MAX: usize = 320;
 /// Where the superblock copies, the owner note and the lanes are.
 pub(crate) const COPY_AT: [u64; 2] = [0, 4096];
 pub(crate) const OWNER_AT: u64 = 8192;
@@ -62,8 +66,94 @@ pub(crate) const NAME_MAX: usize = 64;
 const ATTACHES_MAX: u64 = 1 << 30;
 pub(crate) const FLAG_EMULATED: u32 = 1;
 pub(crate) const FLAG_VOLATILE: u32 = 2;
+/// Features that who does not know them must refuse: those that this program knows.
+const FEATURES_KNOWN: u32 = 0;
+/// Of [`Bytes::role`]: this member holds metadata and data.
+const ROLE_BOTH: u32 = 3;
+/// Of [`Bytes::ledger`]: lane records and batch records.
+const LEDGER_LANES: u32 = 1;
+/// Of [`Bytes::sector_size`]: memory has none.
+const NO_SECTORS: u32 = 0;
 /// What the magic, and so the first word, must be checked with before the seed is known.
 const CHECK_KEY: u64 = 0x5449_4552_534d_5448;
+
+/// The table above.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Bytes {
+    magic: [u8; 8],
+    version: U32,
+    state: U32,
+    seq: U64,
+    tier_uuid: [u8; 16],
+    attachment: [u8; 16],
+    member: U32,
+    members: U32,
+    seed: U64,
+    len: U64,
+    max_len: U64,
+    grow_by: U64,
+    unit: U64,
+    data_start: U64,
+    lanes: U32,
+    batches: U32,
+    slots: U64,
+    attach_count: U64,
+    flags: U32,
+    incompatible: U32,
+    home_ino: U64,
+    home_btime_ns: U64,
+    role: U32,
+    ledger: U32,
+    sector_size: U32,
+    home_path_len: U32,
+    name: [u8; NAME_MAX],
+    home_path: [u8; HOME_PATH_MAX],
+    extent_count: U64,
+    extents: [U64; EXTENTS_MAX],
+    reserved: [u8; 256],
+    check: U64,
+}
+
+const _: () = {
+    assert!(SUPERBLOCK == 4096 && offset_of!(Bytes, version) == 8 && offset_of!(Bytes, seq) == 16);
+    assert!(offset_of!(Bytes, member) == 56 && offset_of!(Bytes, seed) == 64);
+    assert!(offset_of!(Bytes, unit) == 96 && offset_of!(Bytes, slots) == 120);
+    assert!(offset_of!(Bytes, flags) == 136 && offset_of!(Bytes, incompatible) == 140);
+    assert!(offset_of!(Bytes, role) == 160 && offset_of!(Bytes, ledger) == 164);
+    assert!(offset_of!(Bytes, sector_size) == 168 && offset_of!(Bytes, name) == 176);
+    assert!(offset_of!(Bytes, home_path) == 240 && offset_of!(Bytes, extent_count) == 1264);
+    assert!(offset_of!(Bytes, reserved) == 3832 && offset_of!(Bytes, check) == 4088);
+};
+
+impl Bytes {
+    fn checksum(&self) -> u64 {
+        checksum(&self.as_bytes()[..offset_of!(Bytes, check)], CHECK_KEY)
+    }
+
+    /// What only another program can use; `None` when it is all known here.
+    fn unknown(&self) -> Option<String> {
+        let unknown = self.incompatible.get() & !FEATURES_KNOWN;
+        if unknown != 0 {
+            return Some(format!("it has incompatible features ({unknown:#x}), and this program knows none"));
+        }
+        match self.role.get() {
+            ROLE_BOTH => {}
+            0 => return Some("it does not say the role of its member (metadata, data or both)".into()),
+            other => return Some(format!("the role of its member is {other}, this program knows 3 (both)")),
+        }
+        let (ledger, sector_size) = (self.ledger.get(), self.sector_size.get());
+        if ledger != LEDGER_LANES {
+            return Some(format!("its ledger is of kind {ledger}, this program knows 1 (lane records)"));
+        }
+        if sector_size != NO_SECTORS {
+            return Some(format!(
+                "its member has sectors of {sector_size} bytes, this program knows memory only"
+            ));
+        }
+        self.reserved.iter().any(|b| *b != 0).then(|| "it uses bytes that this program reserves".into())
+    }
+}
 
 /// How far attaching or detaching has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,112 +224,116 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut b = vec![0; SUPERBLOCK];
-        b[..8].copy_from_slice(MAGIC);
-        put_u32(&mut b, 8, VERSION);
-        put_u32(&mut b, 12, self.state.code());
-        put_u64(&mut b, 16, self.seq);
-        b[24..40].copy_from_slice(&self.tier_uuid);
-        b[40..56].copy_from_slice(&self.attachment);
-        put_u32(&mut b, 56, self.member);
-        put_u32(&mut b, 60, self.members);
-        put_u64(&mut b, 64, self.seed);
-        put_u64(&mut b, 72, self.len);
-        put_u64(&mut b, 80, self.max_len);
-        put_u64(&mut b, 88, self.grow_by);
-        put_u64(&mut b, 96, self.unit);
-        put_u64(&mut b, 104, self.data_start);
-        put_u32(&mut b, 112, self.lanes);
-        put_u32(&mut b, 116, self.batches);
-        put_u64(&mut b, 120, self.slots);
-        put_u64(&mut b, 128, self.attach_count);
-        put_u32(&mut b, 136, self.flags);
-        put_u64(&mut b, 144, self.home_ino);
-        put_u64(&mut b, 152, self.home_btime_ns);
+    pub(crate) fn encode(&self) -> [u8; SUPERBLOCK] {
+        let mut b = Bytes::new_zeroed();
+        b.magic = *MAGIC;
+        b.version = VERSION.into();
+        b.state = self.state.code().into();
+        b.seq = self.seq.into();
+        b.tier_uuid = self.tier_uuid;
+        b.attachment = self.attachment;
+        b.member = self.member.into();
+        b.members = self.members.into();
+        b.seed = self.seed.into();
+        b.len = self.len.into();
+        b.max_len = self.max_len.into();
+        b.grow_by = self.grow_by.into();
+        b.unit = self.unit.into();
+        b.data_start = self.data_start.into();
+        b.lanes = self.lanes.into();
+        b.batches = self.batches.into();
+        b.slots = self.slots.into();
+        b.attach_count = self.attach_count.into();
+        b.flags = self.flags.into();
+        b.home_ino = self.home_ino.into();
+        b.home_btime_ns = self.home_btime_ns.into();
+        b.role = ROLE_BOTH.into();
+        b.ledger = LEDGER_LANES.into();
+        b.sector_size = NO_SECTORS.into();
         let name = &self.name.as_bytes()[..self.name.len().min(NAME_MAX)];
-        b[160..160 + name.len()].copy_from_slice(name);
+        b.name[..name.len()].copy_from_slice(name);
         let path = &self.home_path[..self.home_path.len().min(HOME_PATH_MAX)];
-        b[224..226].copy_from_slice(&(path.len() as u16).to_le_bytes());
-        b[226..226 + path.len()].copy_from_slice(path);
+        b.home_path_len = (path.len() as u32).into();
+        b.home_path[..path.len()].copy_from_slice(path);
         let extents = &self.extents[..self.extents.len().min(EXTENTS_MAX)];
-        put_u64(&mut b, EXTENTS_AT, extents.len() as u64);
-        for (n, unit) in extents.iter().enumerate() {
-            put_u64(&mut b, EXTENTS_AT + 8 + n * 8, *unit);
+        b.extent_count = (extents.len() as u64).into();
+        for (place, unit) in b.extents.iter_mut().zip(extents) {
+            *place = (*unit).into();
         }
-        let check = checksum(&b[..4088], CHECK_KEY);
-        put_u64(&mut b, 4088, check);
-        b
+        b.check = b.checksum().into();
+        zerocopy::transmute!(b)
     }
 
     /// Decodes one copy. The error says in a few words what is wrong with it.
-    pub(crate) fn decode(b: &[u8; SUPERBLOCK]) -> Result<Self, Unusable> {
-        if &b[..8] == DEVELOPMENT_MAGIC {
+    pub(crate) fn decode(bytes: &[u8; SUPERBLOCK]) -> Result<Self, Unusable> {
+        let b: &Bytes = zerocopy::transmute_ref!(bytes);
+        if b.magic == *DEVELOPMENT_MAGIC {
             return Err(Unusable::OtherFormat(
                 "a development build made it, before format version 1; detach it with the build that attached \
                  it last (all up to commit ffd5d09 can), then remove the file or wipe the device"
                     .into(),
             ));
         }
-        if &b[..8] != MAGIC {
+        if b.magic != *MAGIC {
             return Err(Unusable::Damaged("it does not begin with TSMITHST".into()));
         }
-        let (expected, found) = (checksum(&b[..4088], CHECK_KEY), get_u64(b, 4088));
+        let (expected, found) = (b.checksum(), b.check.get());
         if expected != found {
             let why = format!("its checksum is {found:#x}, its bytes give {expected:#x}");
             return Err(Unusable::Damaged(why));
         }
-        let version = get_u32(b, 8);
-        if version != VERSION {
-            return Err(Unusable::OtherFormat(format!(
-                "it has format version {version}, this program reads version {VERSION}; detach it with \
-                 the Tiersmith that attached it"
-            )));
+        let version = b.version.get();
+        let unknown = if version == VERSION {
+            b.unknown()
+        } else {
+            Some(format!("it has format version {version}, this program reads version {VERSION}"))
+        };
+        match unknown {
+            Some(why) => {
+                Err(Unusable::OtherFormat(format!("{why}; detach it with the Tiersmith that attached it")))
+            }
+            None => Self::of(b).map_err(Unusable::Damaged),
         }
-        Self::decode_whole(b).map_err(Unusable::Damaged)
     }
 
-    fn decode_whole(b: &[u8; SUPERBLOCK]) -> Result<Self, String> {
-        let state = match get_u32(b, 12) {
+    /// The fields of a copy that is whole.
+    fn of(b: &Bytes) -> Result<Self, String> {
+        let state = match b.state.get() {
             1 => TierState::Attaching,
             2 => TierState::Attached,
             3 => TierState::Detaching,
             4 => TierState::Detached,
             other => return Err(format!("its state is {other}, which is none")),
         };
-        let mut tier_uuid = [0; 16];
-        tier_uuid.copy_from_slice(&b[24..40]);
-        let mut attachment = [0; 16];
-        attachment.copy_from_slice(&b[40..56]);
-        let name_len = b[160..224].iter().position(|c| *c == 0).unwrap_or(NAME_MAX);
-        let path_len = (usize::from(b[224]) | usize::from(b[225]) << 8).min(HOME_PATH_MAX);
-        let extents = match get_u64(b, EXTENTS_AT) {
-            count if count <= EXTENTS_MAX as u64 => count as usize,
-            count => return Err(format!("it has {count} extents, there is room for {EXTENTS_MAX}")),
-        };
+        let name_len = b.name.iter().position(|c| *c == 0).unwrap_or(NAME_MAX);
+        let path_len = (b.home_path_len.get() as usize).min(HOME_PATH_MAX);
+        let count = b.extent_count.get();
+        let extents = usize::try_from(count).ok().and_then(|count| b.extents.get(..count));
+        let extents =
+            extents.ok_or_else(|| format!("it has {count} extents, there is room for {EXTENTS_MAX}"))?;
         let sb = Self {
             state,
-            seq: get_u64(b, 16),
-            tier_uuid,
-            attachment,
-            member: get_u32(b, 56),
-            members: get_u32(b, 60),
-            seed: get_u64(b, 64),
-            len: get_u64(b, 72),
-            max_len: get_u64(b, 80),
-            grow_by: get_u64(b, 88),
-            unit: get_u64(b, 96),
-            data_start: get_u64(b, 104),
-            lanes: get_u32(b, 112),
-            batches: get_u32(b, 116),
-            slots: get_u64(b, 120),
-            attach_count: get_u64(b, 128),
-            flags: get_u32(b, 136),
-            home_ino: get_u64(b, 144),
-            home_btime_ns: get_u64(b, 152),
-            name: String::from_utf8_lossy(&b[160..160 + name_len]).into_owned(),
-            home_path: b[226..226 + path_len].to_vec(),
-            extents: (1..=extents).map(|n| get_u64(b, EXTENTS_AT + n * 8)).collect(),
+            seq: b.seq.get(),
+            tier_uuid: b.tier_uuid,
+            attachment: b.attachment,
+            member: b.member.get(),
+            members: b.members.get(),
+            seed: b.seed.get(),
+            len: b.len.get(),
+            max_len: b.max_len.get(),
+            grow_by: b.grow_by.get(),
+            unit: b.unit.get(),
+            data_start: b.data_start.get(),
+            lanes: b.lanes.get(),
+            batches: b.batches.get(),
+            slots: b.slots.get(),
+            attach_count: b.attach_count.get(),
+            flags: b.flags.get(),
+            home_ino: b.home_ino.get(),
+            home_btime_ns: b.home_btime_ns.get(),
+            name: String::from_utf8_lossy(&b.name[..name_len]).into_owned(),
+            home_path: b.home_path[..path_len].to_vec(),
+            extents: extents.iter().map(|unit| unit.get()).collect(),
         };
         sb.sane().map(|()| sb)
     }
@@ -302,11 +396,7 @@ mod tests {
 
     #[test]
     fn numbers_that_counting_does_not_reach_are_refused() {
-        let refused = |sb: Superblock| {
-            let mut bytes = [0; SUPERBLOCK];
-            bytes.copy_from_slice(&sb.encode());
-            Superblock::decode(&bytes).is_err()
-        };
+        let refused = |sb: Superblock| Superblock::decode(&sb.encode()).is_err();
         assert!(!refused(Superblock { seq: SEQUENCE_MAX - 1, attach_count: ATTACHES_MAX - 1, ..sample() }));
         assert!(refused(Superblock { seq: u64::MAX, ..sample() }));
         assert!(refused(Superblock { seq: SEQUENCE_MAX, ..sample() }));
@@ -319,37 +409,47 @@ mod tests {
         for count in [0, 1, EXTENTS_MAX as u64] {
             let extents = (0..count).map(|n| n * 3 + 1).collect();
             let sb = Superblock { max_len: 1 << 30, extents, ..sample() };
-            let mut bytes = [0; SUPERBLOCK];
-            bytes.copy_from_slice(&sb.encode());
-            assert_eq!(Superblock::decode(&bytes), Ok(sb));
+            assert_eq!(Superblock::decode(&sb.encode()), Ok(sb));
         }
         let beyond = Superblock { extents: vec![u64::MAX], ..sample() };
-        let mut bytes = [0; SUPERBLOCK];
-        bytes.copy_from_slice(&beyond.encode());
-        assert!(Superblock::decode(&bytes).is_err());
+        assert!(Superblock::decode(&beyond.encode()).is_err());
+    }
+
+    /// A copy that another program could have written, its checksum right.
+    fn sealed(change: impl FnOnce(&mut Bytes)) -> [u8; SUPERBLOCK] {
+        let mut b: Bytes = zerocopy::transmute!(sample().encode());
+        change(&mut b);
+        b.check = b.checksum().into();
+        zerocopy::transmute!(b)
     }
 
     #[test]
     fn a_superblock_of_another_format_is_told_from_a_damaged_one() {
-        let mut bytes = [0; SUPERBLOCK];
-        bytes.copy_from_slice(&sample().encode());
-        put_u32(&mut bytes, 8, VERSION + 1);
-        assert!(matches!(Superblock::decode(&bytes), Err(Unusable::Damaged(_))));
-        let check = checksum(&bytes[..4088], CHECK_KEY);
-        put_u64(&mut bytes, 4088, check);
-        let Err(Unusable::OtherFormat(why)) = Superblock::decode(&bytes) else { panic!("it is read") };
-        assert!(why.contains("has format version 2, this program reads version 1"), "{why}");
+        let mut torn = sample().encode();
+        torn[offset_of!(Bytes, version)] = 2;
+        assert!(matches!(Superblock::decode(&torn), Err(Unusable::Damaged(_))));
+        let refused = |bytes, words: &str| match Superblock::decode(&bytes) {
+            Err(Unusable::OtherFormat(why)) => assert!(why.contains(words), "{why}"),
+            other => panic!("{words}: {other:?}"),
+        };
+        refused(sealed(|b| b.version = 2.into()), "has format version 2, this program reads version 1");
+        refused(sealed(|b| b.incompatible = 0x10.into()), "incompatible features (0x10)");
+        refused(sealed(|b| b.role = 0.into()), "does not say the role of its member");
+        refused(sealed(|b| b.role = 1.into()), "the role of its member is 1");
+        refused(sealed(|b| b.ledger = 0.into()), "its ledger is of kind 0");
+        refused(sealed(|b| b.ledger = 2.into()), "its ledger is of kind 2");
+        refused(sealed(|b| b.sector_size = 4096.into()), "sectors of 4096 bytes");
+        refused(sealed(|b| b.reserved[255] = 1), "bytes that this program reserves");
         // Whatever version it says, and whole or not: what follows the old magic means something else.
-        bytes[..8].copy_from_slice(DEVELOPMENT_MAGIC);
-        let Err(Unusable::OtherFormat(why)) = Superblock::decode(&bytes) else { panic!("it is read") };
-        assert!(why.contains("development build"), "{why}");
+        let mut old = sample().encode();
+        old[..MAGIC.len()].copy_from_slice(DEVELOPMENT_MAGIC);
+        refused(old, "development build");
     }
 
     #[test]
     fn a_superblock_reads_back_and_any_changed_byte_is_seen() {
         let sb = sample();
-        let mut bytes = [0; SUPERBLOCK];
-        bytes.copy_from_slice(&sb.encode());
+        let mut bytes = sb.encode();
         assert_eq!(Superblock::decode(&bytes), Ok(sb));
         for at in 0..SUPERBLOCK {
             bytes[at] ^= 0x40;

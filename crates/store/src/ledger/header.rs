@@ -6,11 +6,12 @@ use super::Ledger;
 use crate::address::WordAt;
 use crate::error::Result;
 use crate::format::entry::{Entry, Place, seal, seal_value};
-use crate::format::slot::{Identity, ROOTS_AT, SLOT, StateLine, encode_path};
+use crate::format::slot::{IDENTITY_AT, Identity, PATH_AT, SLOT, SlotBytes, StateLine, encode_path};
 use crate::planted::Planted;
 use crate::tier::table::Slot;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use zerocopy::IntoBytes;
 
 impl Ledger {
     /// All of a slot, as it is on the medium.
@@ -33,22 +34,16 @@ impl Ledger {
         line: &StateLine,
     ) -> Slot {
         let slot = self.slot(number).expect("BUG: a free slot is one of the table");
-        let mut bytes = vec![0; SLOT];
-        bytes[16..64].copy_from_slice(&identity.encode(self.seed, id));
-        for (n, place) in [Place::Leaf(0), Place::Middle(0), Place::Top].into_iter().enumerate() {
-            let at = ROOTS_AT as usize + n * 8;
-            bytes[at..at + 8].copy_from_slice(&seal(self.seed, id, place, Entry::HOME).to_le_bytes());
+        let mut bytes = SlotBytes::new(identity, line, path.as_os_str().as_bytes(), self.seed, id);
+        for (root, place) in bytes.roots.iter_mut().zip([Place::Leaf(0), Place::Middle(0), Place::Top]) {
+            *root = seal(self.seed, id, place, Entry::HOME).into();
         }
-        let at = line.at() as usize;
-        bytes[at..at + 128].copy_from_slice(&line.encode_pair(self.seed, id));
-        let hint = encode_path(path.as_os_str().as_bytes(), self.seed, id);
-        bytes[SLOT - hint.len()..].copy_from_slice(&hint);
         let word = seal_value(self.seed, 0, Place::Slot(number), id);
         if self.planted.is(Planted::SlotInUseFirst) {
             self.store_word(slot.at, word);
             self.fence();
         }
-        self.write_meta(slot.at.plus(16), &bytes[16..]);
+        self.write_meta(slot.at.plus(IDENTITY_AT), &bytes.as_bytes()[IDENTITY_AT as usize..]);
         self.fence();
         self.store_word(slot.at, word);
         self.fence();
@@ -78,7 +73,7 @@ impl Ledger {
     /// Durable on return.
     pub(crate) fn write_path(&self, slot: Slot, id: u64, path: &Path) {
         let hint = encode_path(path.as_os_str().as_bytes(), self.seed, id);
-        self.write_meta(slot.at.plus(SLOT as u64 - hint.len() as u64), &hint);
+        self.write_meta(slot.at.plus(PATH_AT), &hint);
         self.fence();
     }
 }

@@ -11,7 +11,6 @@ use super::torn;
 use crate::address::{FRAME, Frame, WordAt};
 use crate::error::Result;
 use crate::format::entry::{Place, unseal};
-use crate::format::get_u64;
 use crate::format::record::{
     self, BATCH_RECORD, BatchHeader, BatchItem, ITEMS_OVERFLOW, LANE_RECORD, LaneRecord, NO_FRAME,
 };
@@ -49,7 +48,7 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
             let at = tier.geometry.lane_record_at(lane, parity);
             let mut bytes = [0; LANE_RECORD];
             tier.read_checked(WordAt::new(0, at), &mut bytes)?;
-            if get_u64(&bytes, 0) == 0 {
+            if LaneRecord::is_empty(&bytes) {
                 continue;
             }
             match LaneRecord::decode(&bytes, tier.seed, lane) {
@@ -77,7 +76,7 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
         let at = tier.geometry.batch_at(batch);
         let mut bytes = [0; BATCH_RECORD];
         tier.read_checked(WordAt::new(0, at), &mut bytes)?;
-        if get_u64(&bytes, 0) == 0 {
+        if BatchHeader::is_empty(&bytes) {
             continue;
         }
         live[2].push(at);

@@ -138,9 +138,11 @@ impl Build {
         put(&mut b, 136, &1u32.to_le_bytes());
         put(&mut b, 144, &77u64.to_le_bytes());
         put(&mut b, 152, &78u64.to_le_bytes());
-        put(&mut b, 160, b"fast");
-        put(&mut b, 224, &10u16.to_le_bytes());
-        put(&mut b, 226, b"/data/home");
+        put(&mut b, 160, &3u32.to_le_bytes());
+        put(&mut b, 164, &1u32.to_le_bytes());
+        put(&mut b, 172, &10u32.to_le_bytes());
+        put(&mut b, 176, b"fast");
+        put(&mut b, 240, b"/data/home");
         let check = xxh3_64_with_seed(&b[..4088], 0x5449_4552_534d_5448);
         put(&mut b, 4088, &check.to_le_bytes());
         b
