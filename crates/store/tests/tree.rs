@@ -44,12 +44,28 @@ const SHOWN_QUOTED: &[(&str, &[&str])] = &[
     ("lab/src/target/sqlite/mod.rs", &["{:?}"]),
     ("lab/src/target/server/program.rs", &["{:?}"]),
     ("mount/src/ring/mod.rs", &["{text:?}"]),
-    ("sqlite/src/place/record.rs", &["{:?}", "{VERSION:?}", "{line:?}"]),
     ("sqlite/src/inspect.rs", &["{question:?}"]),
     ("store/src/home/mod.rs", &["{:?}"]),
     ("store/src/check/report.rs", &["{directory:?}", "{path:?}", "{:?}"]),
     ("store/src/check/table.rs", &["{:?}"]),
     ("store/src/check/superblock.rs", &["{:?}"]),
+];
+
+/// Where structures of bytes are read and written: by their fields, not by counting.
+const BYTES: &[&str] = &[
+    "crates/store/src/format/",
+    "crates/store/src/check/",
+    "crates/mount/src/wire/",
+    "crates/mount/src/header.rs",
+    "crates/mount/src/ring/layout.rs",
+];
+
+/// A number that stands for a place all the same: file, and what the line has.
+const COUNTED: &[(&str, &str)] = &[
+    // The table of the second reader, which must not share the first one's structures.
+    ("check/at.rs", "UNUSED"),
+    // The five bytes of a 40-bit value.
+    ("format/entry.rs", "value.to_le_bytes()[..5]"),
 ];
 
 fn root() -> PathBuf {
@@ -118,6 +134,50 @@ fn every_source_file_says_first_what_it_is() {
         .map(|(path, _)| path.display().to_string())
         .collect();
     assert_none("files that do not begin with `//! `", &faults);
+}
+
+/// Whether a line of code has a number where an offset stands: `b[8]`, `b[8..]`, `b[..8]`, `u64_at(b, 8)`.
+fn counts_bytes(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let begins_with_digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    let indexed = code.match_indices('[').any(|(at, _)| {
+        let behind_a_value = code[..at].ends_with(|c: char| c.is_alphanumeric() || "_)]".contains(c));
+        let inside = code[at + 1..].trim_start_matches('.');
+        let after = inside.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_');
+        behind_a_value && begins_with_digit(inside) && (after.starts_with(']') || after.starts_with(".."))
+    });
+    let asked = ["u64_at(", "u32_at(", "u16_at("].iter().any(|call| {
+        code.match_indices(call).any(|(at, _)| {
+            let arguments = code[at + call.len()..].split(')').next().unwrap_or_default();
+            arguments.split_once(',').is_some_and(|(_, at)| begins_with_digit(at.trim_start()))
+        })
+    });
+    indexed || asked
+}
+
+#[test]
+fn no_number_is_an_offset_where_bytes_are_read_and_written() {
+    for counted in ["x = b[8];", "b[8..16].copy()", "take(&b[..4088])", "u64_at(b, 0) != 0", "f()[2..]"] {
+        assert!(counts_bytes(counted), "{counted}");
+    }
+    for named in ["[0; 512]", "b[AT..AT + 8]", "u64_at(b, at::LEN)", "let [a, 1]", "// b[8]", "#[cfg(x)]"] {
+        assert!(!counts_bytes(named), "{named}");
+    }
+    let excused =
+        |path: &str, line: &str| COUNTED.iter().any(|(end, text)| path.ends_with(end) && line.contains(text));
+    let mut faults = Vec::new();
+    for (path, text) in sources(&[".rs"]) {
+        let path = path.display().to_string();
+        if !BYTES.iter().any(|place| path.starts_with(place)) || path.contains("/tests/") {
+            continue;
+        }
+        for (n, line) in without_tests(&text).lines().enumerate() {
+            if counts_bytes(line) && !excused(&path, line) {
+                faults.push(format!("{path}:{}: {}", n + 1, line.trim()));
+            }
+        }
+    }
+    assert_none("numbers where the name of a field should stand", &faults);
 }
 
 #[test]
