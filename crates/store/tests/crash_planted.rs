@@ -128,7 +128,10 @@ fn the_crash_suite_catches_every_planted_bug() {
 
 #[test]
 fn the_crash_suite_catches_every_planted_bug_with_the_blocks_on_a_device() {
-    all_are_caught(&[&Planted::ON_SECTORS[..], &of_one_thread()].concat(), Tiers::OnSectors);
+    let mut bugs = [&Planted::ON_SECTORS[..], &of_one_thread()].concat();
+    // There a block is durable before the record that speaks of it, so its checksum decides nothing.
+    bugs.retain(|bug| ![Planted::SkipBlockChecksum, Planted::SkipBatchChecksum].contains(bug));
+    all_are_caught(&bugs, Tiers::OnSectors);
 }
 
 fn of_one_thread() -> Vec<Planted> {

@@ -8,6 +8,9 @@ use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, explore_recovery,
 use tiersmith_store::Planted;
 use tiersmith_store::crash::Report;
 
+/// Random scripts: those of `crash_random.rs`, but fewer.
+const SCRIPTS: u64 = 16;
+
 const ON_SECTORS: Shape = Shape {
     tiers: Tiers::OnSectors,
     members: 1,
@@ -105,7 +108,7 @@ fn power_cut_in_recovery_or_after_a_kill_with_the_blocks_on_a_device_loses_nothi
 #[test]
 fn power_cut_anywhere_in_random_work_with_the_blocks_on_a_device_keeps_every_promise() {
     let first = std::env::var("TIERSMITH_SEED").ok().and_then(|v| v.parse::<u64>().ok()).unwrap_or(1);
-    for seed in first..first + 40 {
+    for seed in first..first + SCRIPTS {
         let (files, ops) = script(seed, 24);
         let units = 4 + seed % 3;
         let max_units = units + u64::from(seed % 5 == 0) * 2;

@@ -12,7 +12,6 @@ use crash_support::{Media, Shape, Tiers, forget_claims, pattern, read_all};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use tiersmith_store::crash::{Budget, Recorder, explore_one_by_one};
 use tiersmith_store::{AttachedHome, OpenMode, Planted, testing};
 

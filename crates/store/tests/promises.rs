@@ -13,11 +13,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use tiersmith_block::Device;
 use tiersmith_events::{CounterId, EventId};
 use tiersmith_pmem::Mapping;
+use tiersmith_pmem::sim::{self, Simulator};
 use tiersmith_store::check::{CheckOptions, check};
 use tiersmith_store::crash::{Budget, CutState, Recorder, explore};
 use tiersmith_store::home::{SimHome, sim::SimOptions};
+use tiersmith_store::testing::{OpenDevice, TestMember};
 use tiersmith_store::{
     AttachedHome, Durability, Error, File, FileClass, Guard, Medium, OpenMode, Options, TierSpec, attach,
     testing, waits,
@@ -30,30 +33,54 @@ fn spec(bytes: u64) -> TierSpec {
     place::small("fast".into(), bytes)
 }
 
-fn attach_to(home: Arc<SimHome>, spec: &TierSpec, mapping: Arc<Mapping>) -> Result<AttachedHome, Error> {
+fn attach_to(
+    home: Arc<SimHome>,
+    spec: &TierSpec,
+    member: impl Into<TestMember>,
+) -> Result<AttachedHome, Error> {
     let options = Options { seed: Some(1), ..place::options() };
-    testing::attach_simulated(home, vec![(spec.clone(), vec![mapping])], &place::profile(), options)
+    testing::attach_simulated(home, vec![(spec.clone(), vec![member])], &place::profile(), options)
+}
+
+/// A member that is mapped, with its blocks on a device of sectors where there is one.
+fn member(mapping: Mapping, device: Option<sim::Device>) -> TestMember {
+    let open = |device: sim::Device| -> OpenDevice { Arc::new(move || Device::simulated(device.clone())) };
+    TestMember { mapping: Arc::new(mapping), blocks: device.map(open) }
 }
 
 /// Records what `run` does with an attached home on simulated media and tries every power cut: `holds` gets what is found, and how many
-/// operations were acknowledged.
+/// operations were acknowledged. On mapped media, and with the blocks on a device of sectors.
 fn at_every_cut(
+    prepare: impl Fn(&AttachedHome),
+    run: impl Fn(&AttachedHome, &Recorder),
+    holds: impl Fn(&AttachedHome, usize) -> Result<(), String> + Sync,
+) {
+    for on_sectors in [false, true] {
+        at_every_cut_on(on_sectors, &prepare, &run, &holds);
+    }
+}
+
+fn at_every_cut_on(
+    on_sectors: bool,
     prepare: impl Fn(&AttachedHome),
     run: impl Fn(&AttachedHome, &Recorder),
     holds: impl Fn(&AttachedHome, usize) -> Result<(), String> + Sync,
 ) {
     let recorder = Recorder::new();
     let size = 320 << 10;
-    let mapping = Arc::new(recorder.simulator().mapping(vec![0; size], 0));
+    let mapping = recorder.simulator().mapping(vec![0; size], 0);
+    let device = on_sectors.then(|| recorder.simulator().device(vec![0; size], 512));
     let spec = spec(size as u64);
-    let attached = attach_to(recorder.home(), &spec, mapping).unwrap();
+    let attached = attach_to(recorder.home(), &spec, member(mapping, device)).unwrap();
     prepare(&attached);
     recorder.rebase();
     run(&attached, &recorder);
     let found = |found: CutState<'_>| {
-        let mapping = Arc::new(Mapping::in_memory(&found.tiers[0], 0));
+        let mapping = Mapping::in_memory(&found.tiers[0], 0);
+        let device = found.tiers.get(1).map(|image| Simulator::new().device(image.clone(), 512));
         let acked = found.acked;
-        let attached = attach_to(Arc::new(found.home), &spec, mapping).map_err(|e| e.to_string())?;
+        let attached =
+            attach_to(Arc::new(found.home), &spec, member(mapping, device)).map_err(|e| e.to_string())?;
         holds(&attached, acked)
     };
     let report = explore(&recorder.recording(), &Budget { images_per_cut: 60, ..Budget::default() }, found);

@@ -194,6 +194,9 @@ impl Ledger {
         if adds_to_old && (pin.is_none() || spot.entry() != old) {
             return Ok(Outcome::Moved);
         }
+        if let Some(at) = spot.at() {
+            self.point_too_early(spot, at, frame);
+        }
         let checksum = self.write_version(old, version, spot.size, frame)?;
         let mut guard = self.lock_lane(spot.file, spot.block);
         let moved = || adds_to_old && spot.entry() != old && !self.planted.is(Planted::PartOverMoved);
