@@ -10,6 +10,7 @@
 
 use crate::FRAME;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Flaw, planted};
 
 const LANES: u64 = 4;
 const LANE_BITS: u64 = 16;
@@ -87,7 +88,7 @@ impl Frames {
     pub(crate) fn view(&self, first: u64, count: u64) -> bool {
         if let Some(part) = one_part(first, count) {
             let before = self.word(part.word).fetch_add(part.ones, Ordering::Acquire);
-            if before & (part.ones * (CLAIMED | MAX_VIEWS)) == 0 {
+            if before & (part.ones * (CLAIMED | MAX_VIEWS)) == 0 || planted(Flaw::ViewOfClaimed) {
                 return true;
             }
             self.word(part.word).fetch_sub(part.ones, Ordering::Relaxed);
@@ -144,7 +145,8 @@ impl Frames {
         let lanes = part.ones * 0xffff;
         self.word(part.word)
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |now| {
-                (now & lanes == 0).then_some(now | (part.ones * CLAIMED))
+                let free = now & lanes == 0 || planted(Flaw::TakeViewed);
+                free.then_some(now | (part.ones * CLAIMED))
             })
             .is_ok()
     }

@@ -1,4 +1,5 @@
-//! The atomics by which threads agree on frames, and the moments between two of a thread's accesses.
+//! The atomics by which threads agree on frames, and the moments between two of a thread's
+//! accesses.
 //!
 //! In a normal build they are the standard library's, and the moments are nothing. With the feature
 //! `interleavings` shuttle decides at each of them which thread of a test goes on; the store, whose
@@ -23,8 +24,27 @@ pub(crate) fn first_part(len: usize) -> usize {
     if cfg!(feature = "interleavings") && len > crate::LINE { (len / 2).next_multiple_of(8) } else { 0 }
 }
 
+/// A step left out of the protocol of views and claims, for a test that must find it.
+#[allow(unreachable_pub, reason = "the store reaches it with the feature `interleavings`")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Frames are claimed that somebody looks at.
+    TakeViewed,
+    /// A view counts although a frame is claimed.
+    ViewOfClaimed,
+}
+
+#[cfg(not(feature = "interleavings"))]
+#[inline(always)]
+pub(crate) fn planted(_: Flaw) -> bool {
+    false
+}
+
 #[cfg(feature = "interleavings")]
 mod shuttled;
 
 #[cfg(feature = "interleavings")]
-pub use shuttled::{atomic, racing, turn};
+pub use shuttled::{atomic, plant, racing, turn};
+
+#[cfg(feature = "interleavings")]
+pub(crate) use shuttled::planted;

@@ -83,6 +83,51 @@ pub enum Planted {
     AdmitUnasked,
     /// What was written to a device of sectors is called durable before its sync.
     DeviceNotSynced,
+
+    // Between threads, each by the name that the model of the protocol has for it
+    // (`tests/interleavings.rs`).
+    /// A copy out of the tier compares the entry only.
+    NoTurns,
+    /// A copy out of the tier compares the turns only.
+    NoSecondEntry,
+    /// A lane's turn is not counted.
+    TurnNotCounted,
+    /// Who takes a reference does not look at the entry again when it has its view.
+    NoSecondLook,
+    /// A claim is let go without the lane.
+    LetGoUnlocked,
+    /// A claim is let go by what the entry was before the lane was locked.
+    LetGoOld,
+    /// A piece is taken that somebody still looks at ([`tiersmith_pmem`]'s frames).
+    TakeViewed,
+    /// A view counts although the frame is claimed ([`tiersmith_pmem`]'s frames).
+    ViewOfClaimed,
+    /// Destaging lets its view go before it compares the entry.
+    ViewGoneEarly,
+    /// Admission, and a read from home, without a look at the count of evictions.
+    NoEvictions,
+    /// A read from home looks at the entry after the count, afterwards.
+    EntryAfterEvictions,
+    /// The lock on map pages is let go before others can see the new leaf.
+    PagesLetGoEarly,
+    /// A read from home goes by the size that it began with.
+    OldSize,
+    /// A piece is laid out as claimed without a look.
+    OwnedUnseen,
+    /// The guessed piece is filled, whichever the lane has laid out by then.
+    GuessTrusted,
+    /// A switch looks at the file's size before it has the lane.
+    SizeBeforeLane,
+    /// A redo block becomes the tier's without `meta`.
+    OwnWithoutMeta,
+    /// The drain lets `meta` go before its words have been stored.
+    MetaGoneEarly,
+    /// The drain does not ask whether a block was written meanwhile.
+    DrainRewritten,
+    /// The drain frees frames before the words that no longer point to them have been stored.
+    FreedEarly,
+    /// An append within a block does not ask again, under `meta`, where the block is.
+    OldGuess,
 }
 
 impl Planted {
@@ -132,6 +177,38 @@ impl Planted {
 
     /// Those that one thread does not show, because it fences a moment later itself.
     pub const BETWEEN_THREADS: [Planted; 2] = [Planted::MapPageShownEarly, Planted::SizeShownEarly];
+
+    /// Those that `tests/shuttle.rs` finds, running the code in other orders. They are on hot paths
+    /// and there only with the feature `interleavings`.
+    pub const RACES: [Planted; 21] = [
+        Planted::NoTurns,
+        Planted::NoSecondEntry,
+        Planted::TurnNotCounted,
+        Planted::NoSecondLook,
+        Planted::LetGoUnlocked,
+        Planted::LetGoOld,
+        Planted::TakeViewed,
+        Planted::ViewOfClaimed,
+        Planted::ViewGoneEarly,
+        Planted::NoEvictions,
+        Planted::EntryAfterEvictions,
+        Planted::PagesLetGoEarly,
+        Planted::OldSize,
+        Planted::OwnedUnseen,
+        Planted::GuessTrusted,
+        Planted::SizeBeforeLane,
+        Planted::OwnWithoutMeta,
+        Planted::MetaGoneEarly,
+        Planted::DrainRewritten,
+        Planted::FreedEarly,
+        Planted::OldGuess,
+    ];
+
+    /// As [`Planted::is`], of [`Planted::RACES`].
+    #[inline(always)]
+    pub(crate) fn races(self, bug: Planted) -> bool {
+        cfg!(feature = "interleavings") && self == bug
+    }
 
     #[cfg(feature = "testing")]
     pub(crate) fn is(self, bug: Planted) -> bool {

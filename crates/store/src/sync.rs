@@ -1,12 +1,12 @@
-//! The locks, atomics and waits of the store: those of `parking_lot`, `spin` and the standard library,
-//! by one name each, so that they can be exchanged as a whole.
+//! The locks, atomics and waits of the store: those of `parking_lot`, `spin` and the standard
+//! library, by one name each, so that they can be exchanged as a whole.
 //!
 //! With the feature `interleavings` they are shuttle's (`sync/shuttled.rs`), which runs the threads
 //! of a test one at a time and chooses who goes next at each of their steps (`tests/shuttle.rs`).
 //!
 //! **Invariant**: what threads of the store share goes through here or through
-//! [`tiersmith_pmem::Mapping`]; else shuttle never lets another thread in between. Of things that are
-//! set once (`OnceLock`) and of events, which nobody decides by, that does not matter.
+//! [`tiersmith_pmem::Mapping`]; else shuttle never lets another thread in between. Of things that
+//! are set once (`OnceLock`) and of events, which nobody decides by, that does not matter.
 
 #[cfg(feature = "interleavings")]
 mod shuttled;

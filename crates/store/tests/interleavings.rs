@@ -5,15 +5,21 @@
 //! these functions changes the model with it. What needs more than this one has (pieces that are laid out, redo blocks on the medium) is in `explorer` too.
 //! That a model is worth something its flaws show: each leaves out one step, and must be found.
 //!
+//! A model imports nothing of the code. Each scene here but `growing` is played by shuttle on the code itself, with the same flaws planted there
+//! (`shuttle.rs`; `scenes` lists both, `explorer/bound.rs` compares them); this one stays for the weak orders of memory, and for every order.
+//!
 //! Deliberately not here: power cuts (`crash_operations.rs`), and the real code under chance (`threads.rs`, `torture.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "explorer/bound.rs"]
+mod bound;
 mod explorer;
 #[path = "explorer/laid_out.rs"]
 mod laid_out;
 #[path = "explorer/redo.rs"]
 mod redo;
+mod scenes;
 
 use explorer::Machine::{self, Weak, X86};
 use explorer::Order::{Acquire, Relaxed, Release};
@@ -581,6 +587,7 @@ impl Store {
 
 /// Explores without a flaw on both machines, then each flaw: it must be found on one of them at least.
 fn prove(name: &str, switches: u32, flaws: &[Flaw], build: impl Fn(&mut Scene, Flaw)) {
+    bound::assert_listed(name, flaws);
     let try_one = |machine: Machine, flaw: Flaw| explore(machine, switches, |scene| build(scene, flaw));
     for machine in [Weak, X86] {
         let outcome = try_one(machine, Flaw::None);

@@ -5,12 +5,24 @@
 
 use std::cell::Cell;
 
+use super::Flaw;
+
 thread_local! {
     static RACING: Cell<bool> = const { Cell::new(false) };
+    static PLANTED: Cell<Option<Flaw>> = const { Cell::new(None) };
 }
 
-/// Whether there are other threads: only then [`turn`] gives them one. Shuttle has one thread of the
-/// system for all of its own, so this is said for all of them.
+/// Leaves this step out from now on.
+pub fn plant(flaw: Option<Flaw>) {
+    PLANTED.set(flaw);
+}
+
+pub(crate) fn planted(flaw: Flaw) -> bool {
+    PLANTED.get() == Some(flaw)
+}
+
+/// Whether there are other threads: only then [`turn`] gives them one. Shuttle has one thread of
+/// the system for all of its own, so this is said for all of them.
 pub fn racing(on: bool) {
     RACING.set(on);
 }
@@ -49,6 +61,11 @@ pub mod atomic {
                 pub fn load(&self, order: Ordering) -> $value {
                     turn();
                     self.0.load(order)
+                }
+
+                /// Without a turn, for what nobody changes meanwhile.
+                pub fn peek(&self) -> $value {
+                    self.0.load(Ordering::SeqCst)
                 }
 
                 pub fn store(&self, value: $value, order: Ordering) {

@@ -14,6 +14,7 @@ use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
 use crate::ledger::switch::Spot;
 use crate::medium::InPlace;
+use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::sync::atomic::Ordering;
 use crate::waits;
@@ -161,7 +162,12 @@ impl FileIo {
         let still_home = |b: &BlockIndex| placed.map.get(*b) == Entry::HOME;
         let run_is_home = blocks.iter().all(|(b, _, _)| still_home(b));
         // Up to the size of now: while a file is cut home still has what it had past the new end, older than what the tier had.
-        file.read_home_block(placed, offset, into)?;
+        let planted = placed.tier.planted;
+        if planted.races(Planted::OldSize) {
+            file.home.read_at(offset, into).map_err(file.io("cannot read"))?;
+        } else {
+            file.read_home_block(placed, offset, into)?;
+        }
         let block_bytes = placed.block_size.bytes() as u64;
         let seen = placed.scans.read(offset, into.len() as u64, block_bytes);
         if let Some(ahead) = seen.ahead {
@@ -169,7 +175,14 @@ impl FileIo {
             file.home.read_ahead(ahead.start, end.saturating_sub(ahead.start));
         }
         let all_home = || run_is_home && blocks.iter().all(|(b, _, _)| still_home(b));
-        if placed.map.home_held(evictions, all_home) {
+        let held = match planted {
+            _ if planted.races(Planted::NoEvictions) => all_home(),
+            _ if planted.races(Planted::EntryAfterEvictions) => {
+                placed.map.home_held(evictions, || true) && all_home()
+            }
+            _ => placed.map.home_held(evictions, all_home),
+        };
+        if held {
             let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
             let _ = self.events.record_and_count(waits::HOME_READ, start, bytes, waits::TIER_MISSES, missed);
             if self.env.options.admit && placed.admits() && (!seen.scan || placed.is_small()) {
@@ -212,7 +225,7 @@ impl FileIo {
             return None;
         }
         let view = placed.pin(block, entry)?.in_place()?;
-        if leaf.get(index) != entry {
+        if leaf.get(index) != entry && !placed.tier.planted.races(Planted::NoSecondLook) {
             return None;
         }
         leaf.touch(index);

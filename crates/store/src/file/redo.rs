@@ -76,7 +76,7 @@ impl<'a> InBlock<'a> {
         }
         let mut meta = placed.meta.lock();
         // Asked under the lock: the drain may have taken the block home.
-        if self.leaf.get(self.index) != self.entry {
+        if self.leaf.get(self.index) != self.entry && !placed.tier.planted.races(Planted::OldGuess) {
             return None;
         }
         self.write.nt_write(data);
@@ -300,11 +300,11 @@ impl FileIo {
                 || spot.entry() == seen && placed.map.evictions.load(Ordering::Acquire) == evictions;
             let counts = || unmoved().then_some(placed.block_size.bytes());
             // The drain stores the words of the blocks it frees after it has let their lanes go, before it lets this go.
-            let mut meta = placed.meta.lock();
+            let mut meta = (!tier.planted.races(Planted::OwnWithoutMeta)).then(|| placed.meta.lock());
             match tier.adopt(spot, whole.or(home.as_deref()), State::Dirty, counts)? {
                 Outcome::Done => {
                     // From here on the drain knows it, also when the write that wanted it fails.
-                    meta.redo.note(block);
+                    meta.get_or_insert_with(|| placed.meta.lock()).redo.note(block);
                     return Ok(());
                 }
                 Outcome::Moved => {}

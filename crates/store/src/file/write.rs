@@ -94,7 +94,8 @@ impl FileIo {
         let spot = placed.spot(block)?;
         let start = self.events.start();
         let end = offset + data.len() as u64;
-        placed.tier.replace_laid_out(spot, data, || end <= placed.size())?;
+        let early = placed.tier.planted.races(Planted::SizeBeforeLane).then(|| placed.size());
+        placed.tier.replace_laid_out(spot, data, || end <= early.unwrap_or_else(|| placed.size()))?;
         let _ = self.events.record_n(waits::BLOCK_WRITE, start, data.len() as u64);
         Some(())
     }

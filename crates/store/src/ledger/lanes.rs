@@ -102,6 +102,7 @@ pub(crate) struct Look<'a> {
     turn: u64,
     spot: Spot<'a>,
     pub(crate) entry: Entry,
+    planted: Planted,
 }
 
 impl Look<'_> {
@@ -109,7 +110,8 @@ impl Look<'_> {
     #[inline]
     pub(crate) fn held(&self) -> bool {
         fence(Ordering::Acquire);
-        self.spot.entry() == self.entry && self.turns.load(Ordering::Acquire) == self.turn
+        (self.spot.entry() == self.entry || self.planted.races(Planted::NoSecondEntry))
+            && (self.turns.load(Ordering::Acquire) == self.turn || self.planted.races(Planted::NoTurns))
     }
 }
 
@@ -167,7 +169,9 @@ impl Ledger {
         }
         // Nobody else counts: the lane is locked. Not a locked instruction, for the reason above.
         let turns = &self.shown[number as usize].turns;
-        turns.store(turns.load(Ordering::Relaxed) + 1, Ordering::Release);
+        if !self.planted.races(Planted::TurnNotCounted) {
+            turns.store(turns.load(Ordering::Relaxed) + 1, Ordering::Release);
+        }
         LaneGuard { lane, number }
     }
 
@@ -183,7 +187,7 @@ impl Ledger {
     pub(crate) fn look<'a>(&'a self, spot: Spot<'a>) -> Look<'a> {
         let turns = &self.shown[self.lane_of(spot.file, spot.block) as usize].turns;
         let turn = turns.load(Ordering::Acquire);
-        Look { turns, turn, spot, entry: spot.entry() }
+        Look { turns, turn, spot, entry: spot.entry(), planted: self.planted }
     }
 
     /// Sees to it that a block of a data file is not claimed, so that it can be viewed. The caller holds no lane.
@@ -191,8 +195,10 @@ impl Ledger {
     /// With the lane locked no switch of the block is under way: what its entry points to is whole, and a claim there is one that a switch left
     /// behind ([`Ledger::commit_written`]).
     pub(crate) fn let_go(&self, spot: Spot<'_>) {
-        let _locked = self.lock_lane(spot.file, spot.block);
-        let Some(frame) = spot.entry().held_frame() else { return };
+        let old = self.planted.races(Planted::LetGoOld).then(|| spot.entry());
+        let locked = !self.planted.races(Planted::LetGoUnlocked);
+        let _locked = locked.then(|| self.lock_lane(spot.file, spot.block));
+        let Some(frame) = old.unwrap_or_else(|| spot.entry()).held_frame() else { return };
         if self.is_latched(frame, spot.size.frames()) {
             self.unlatch(frame, spot.size.frames());
         }
@@ -210,7 +216,10 @@ impl Ledger {
     /// Takes the piece that the lane has laid out, if it is this one, of this size and claimed; else the lane stays as it is.
     #[inline]
     pub(crate) fn take_next_piece(&self, lane: &mut Lane, guess: Frame, size: BlockSize) -> bool {
-        let it_is = lane.next.is_some_and(|next| next.owned && next.frame == guess && next.size == size);
+        let it_is = lane.next.is_some_and(|next| {
+            let same = next.frame == guess || self.planted.races(Planted::GuessTrusted);
+            next.owned && same && next.size == size
+        });
         if it_is {
             lane.next = None;
             self.latches_are_visible();
@@ -369,7 +378,7 @@ impl Ledger {
         }
         let Some(next) = &mut lane.next else { return };
         let used = self.prepare_piece(next.frame, next.size);
-        next.owned = used == Use::Claimed;
+        next.owned = used == Use::Claimed || self.planted.races(Planted::OwnedUnseen);
         if used == Use::Other {
             let ready = &mut lane.ready[next.size.class()];
             if let Some(other) = ready.pop() {

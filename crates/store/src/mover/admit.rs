@@ -14,6 +14,7 @@ use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
 use crate::ledger::map::Kept;
 use crate::ledger::switch::Outcome;
+use crate::planted::Planted;
 use crate::sync::Mutex;
 use crate::waits;
 use std::collections::VecDeque;
@@ -179,8 +180,11 @@ impl Mover {
         let tier = &placed.tier;
         let start = self.events.start();
         let Some(spot) = placed.spot(block) else { return false };
-        let moved =
-            || spot.entry() != Entry::HOME || placed.map.evictions.load(Ordering::Acquire) != evictions;
+        let counted = || {
+            placed.map.evictions.load(Ordering::Acquire) != evictions
+                && !tier.planted.races(Planted::NoEvictions)
+        };
+        let moved = || spot.entry() != Entry::HOME || counted();
         // Home may have been read before a cut: past the end a block is zeros, whatever home still holds there. The
         // size is asked under the lane: a cut may store a smaller one at any moment, and then waits for this lane
         // before it looks for entries.

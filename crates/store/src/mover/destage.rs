@@ -149,7 +149,8 @@ impl Mover {
         let count = views.len() as u64;
         // The view is kept until the entry is compared: without it the frame could be free and hold a newer version of this very block,
         // under an equal entry.
-        for (block, entry, _view) in views {
+        for (block, entry, view) in views {
+            let _view = (!tier.planted.races(Planted::ViewGoneEarly)).then_some(view);
             let spot = placed.spot(block).expect("BUG: a dirty block has a leaf");
             tier.change(spot, |now| (now == entry).then(|| Entry::cached(entry.frame())));
         }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
 use crate::ledger::switch::Changed;
+use crate::planted::Planted;
 use crate::tier::Few;
 use crate::waits;
 
@@ -81,7 +82,7 @@ impl Mover {
                 let mut words: Few<(WordAt, u64)> = Few::new();
                 let mut meta = placed.meta.lock();
                 for (block, place, _) in some {
-                    let rewritten = meta.redo.has(*block);
+                    let rewritten = meta.redo.has(*block) && !tier.planted.races(Planted::DrainRewritten);
                     let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
                     let entry = leaf.get(index);
                     if rewritten || entry.state() != State::Dirty {
@@ -98,6 +99,12 @@ impl Mover {
                     if !given_up.contains(block) {
                         freed.push(entry.frame());
                     }
+                }
+                if tier.planted.races(Planted::MetaGoneEarly) {
+                    drop(meta);
+                }
+                if tier.planted.races(Planted::FreedEarly) {
+                    tier.keep_zeroed(placed.block_size, std::mem::take(&mut freed));
                 }
                 // As where blocks are added: before `meta` is let go, so that nobody makes one of these `Dirty` meanwhile. `moving` keeps a cut away.
                 tier.store_later(&words);

@@ -1,8 +1,8 @@
 //! Shuttle's locks and threads under the names and with the calls of those that a normal build has.
 //!
-//! They work only within a run of shuttle. A lock that is waited for with a time limit is waited for
-//! without one, and a wait for a condition ends at any time: both are allowed to callers that look
-//! again.
+//! They work only within a run of shuttle. A lock that is waited for with a time limit is waited
+//! for without one, and a wait for a condition ends at any time: both are allowed to callers that
+//! look again.
 
 use shuttle::sync as theirs;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(crate) use shuttle::hint::spin_loop;
 pub(crate) use shuttle::thread::{self, sleep, yield_now};
-pub(crate) use tiersmith_pmem::sync::atomic;
+pub(crate) use tiersmith_pmem::sync::{atomic, turn};
 
 /// As parking_lot's, and as spin's.
 #[derive(Debug, Default)]
@@ -50,6 +50,15 @@ impl<T> Mutex<T> {
 
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        self.held = None;
+        // Shuttle lets others go first only before it unlocks. Here they may take the lock before
+        // its last holder does anything else.
+        turn();
     }
 }
 

@@ -95,6 +95,12 @@ struct Inner {
     fail_sync_in: u64,
 }
 
+/// A read or write of a file is not one step to others.
+fn between_halves() {
+    #[cfg(feature = "interleavings")]
+    crate::sync::turn();
+}
+
 impl fmt::Debug for SimHome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SimHome({} files, {} events)", self.paths().len(), self.event_count())
@@ -640,6 +646,9 @@ impl HomeFile for SimFile {
         let middle = into.len() / SECTOR / 2;
         let mut done = 0;
         for (n, part) in into.chunks_mut(SECTOR).enumerate() {
+            if n > 0 && n == middle {
+                between_halves();
+            }
             let mut inner = self.disk.inner.lock();
             if n > 0
                 && n == middle
@@ -667,6 +676,12 @@ impl HomeFile for SimFile {
         }
         if off.saturating_add(data.len() as u64) > FILE_MAX {
             return Err(Errno::FBIG.into());
+        }
+        if cfg!(feature = "interleavings") {
+            let (first, second) = data.split_at(data.len() / 2);
+            self.disk.inner.lock().write(self.id, off, first)?;
+            between_halves();
+            return self.disk.inner.lock().write(self.id, off + first.len() as u64, second);
         }
         self.disk.inner.lock().write(self.id, off, data)
     }
