@@ -14,6 +14,7 @@
 //! | 7 | keys, expiring keys and elements are as many as their database or node says |
 //! | 8 | every entry has its checksum |
 //! | 9 | every node of a sequence is one level below its parent, and has the elements that it says |
+//! | 10 | the sequence of a sorted set has the entries of its index, each once, in order |
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -386,8 +387,35 @@ impl Reader<'_> {
         if wrong {
             report.find(7, format!("the node at {node} says {said} elements; its sequence has {found}"));
         }
+        if kind == 9 {
+            self.sorted(node, &elements, heap, report);
+        }
         for at in elements.into_iter().filter(|_| kind == 5) {
             self.element(at, heap, report);
+        }
+    }
+
+    /// Looks whether the sequence of a sorted set has the entries of its index, each once, in order.
+    fn sorted(&self, node: u64, elements: &[u64], heap: &Heap, report: &mut Report) {
+        let mut before: Option<(f64, Vec<u8>)> = None;
+        let distinct: HashSet<&u64> = elements.iter().collect();
+        if distinct.len() != elements.len() {
+            report.find(10, format!("the sequence of the node at {node} has an entry twice"));
+        }
+        for at in elements {
+            if !heap.referred.contains(at) {
+                report
+                    .find(10, format!("the sequence of the node at {node} has {at}, and its index does not"));
+                continue;
+            }
+            let len = self.word(*at) & 0xffff_ffff;
+            let member = self.bytes(at + 16, len);
+            let score = f64::from_bits(u64_at(&self.bytes(at + 16 + len, 8), 0));
+            let now = (score, member);
+            if before.as_ref().is_some_and(|before| *before >= now) {
+                report.find(10, format!("the entry at {at} is not in order in the node at {node}"));
+            }
+            before = Some(now);
         }
     }
 

@@ -54,6 +54,8 @@ pub enum Planted {
     NodeSplitInTwo,
     /// A member leaves one set and comes into the other in two commits.
     MovedInTwo,
+    /// A member of a sorted set leaves the sequence in a commit of its own.
+    OrderComesLater,
     /// FLUSHDB empties the database before the trash has its index.
     FlushForgetsTrash,
 }
@@ -83,6 +85,7 @@ impl Planted {
         Planted::ElementCountedLater,
         Planted::NodeSplitInTwo,
         Planted::MovedInTwo,
+        Planted::OrderComesLater,
         Planted::FlushForgetsTrash,
     ];
 

@@ -73,6 +73,7 @@ fn likely(bug: Planted) -> &'static str {
         Planted::SplitInTwo => "index grows",
         Planted::ElementCountedLater | Planted::NodeSplitInTwo => "lists with a sequence",
         Planted::MovedInTwo => "sets",
+        Planted::OrderComesLater => "sorted sets",
         Planted::IndexGoesFirst => "hashes with an index",
         Planted::FlushForgetsTrash => "flush",
         _ => "strings",

@@ -63,8 +63,26 @@ impl Choice {
         let set = |choice: &mut Choice| format!("s{}", choice.0.u8(..4));
         let (q, r, t2) = (set(self), set(self), set(self));
         let q = if self.0.u8(..40) == 0 { self.key() } else { q };
+        let zset = |choice: &mut Choice| format!("z{}", choice.0.u8(..4));
+        let (z, y, w2) = (zset(self), zset(self), zset(self));
+        let z = if self.0.u8(..40) == 0 { self.key() } else { z };
+        let number = |choice: &mut Choice| {
+            let some = ["1", "2", "3", "-4", "0.5", "1e20", "0", "inf", "-inf", "x", "3.14159", "10"];
+            choice.of(&some).to_owned()
+        };
+        let score = |choice: &mut Choice| {
+            let some = ["-inf", "+inf", "(1", "2", "(3", "-4", "0", "10", "x", "(x", "(inf"];
+            choice.of(&some).to_owned()
+        };
+        let member = |choice: &mut Choice| {
+            let some = ["-", "+", "[e1", "(e1", "[e5", "(e7", "[", "e1", "(e99"];
+            choice.of(&some).to_owned()
+        };
+        let (g, h) = (number(self), number(self));
+        // All of one score: else there is no order by member.
+        let x = format!("x{}", self.0.u8(..2));
         let l = if self.0.u8(..40) == 0 { self.key() } else { l };
-        let words: Vec<String> = match self.0.u8(..136) {
+        let words: Vec<String> = match self.0.u8(..190) {
             0..=4 => vec![s("SET"), a, v],
             5 => vec![s("SET"), a, v, s(self.of(&["NX", "XX", "GET", "KEEPTTL", "zz"]))],
             6 => vec![s("SET"), a, v, s(self.of(&["EX", "PX"])), t],
@@ -187,6 +205,71 @@ impl Choice {
             132 => vec![s(self.of(&["RENAME", "COPY", "SADD"])), q, r],
             133 => vec![s(self.of(&["EXPIRE", "PERSIST", "TYPE", "DEL"])), q],
             134 => vec![s("HSCAN"), a, s("0"), s("COUNT"), s("1000")],
+            136..=139 => vec![s("ZADD"), z, g, e, h, f],
+            140 => vec![s("ZADD"), z, n, v],
+            141 => vec![s("ZADD"), z, s(self.of(&["NX", "XX", "CH", "INCR", "GT", "LT"])), g, e],
+            142 => {
+                let one = self.of(&["NX", "XX", "CH", "INCR", "GT", "LT"]);
+                vec![s("ZADD"), z, s(one), s(self.of(&["CH", "INCR", "NX", "GT"])), g, e]
+            }
+            143 => vec![s("ZADD"), z, s("CH"), g, e.clone(), h, e],
+            144 => vec![s("ZINCRBY"), z, g, e],
+            145 => vec![s("ZREM"), z, e.clone(), f, e],
+            146 => vec![s(self.of(&["ZCARD", "ZPOPMIN", "ZPOPMAX"])), z],
+            147 => vec![s(self.of(&["ZSCORE", "ZRANK", "ZREVRANK"])), z, e],
+            148 => vec![s("ZMSCORE"), z, e, f],
+            149 => vec![s("ZCOUNT"), z, score(self), score(self)],
+            150 => vec![s("ZLEXCOUNT"), x, member(self), member(self)],
+            151 => vec![s(self.of(&["ZRANGE", "ZREVRANGE"])), z, n, m],
+            152..=153 => vec![s(self.of(&["ZRANGE", "ZREVRANGE"])), z, s("0"), s("-1"), s("WITHSCORES")],
+            154 => vec![s("ZRANGE"), z, n, m, s(self.of(&["REV", "BYSCORE", "x"]))],
+            155 => vec![s("ZRANGE"), z, score(self), score(self), s("BYSCORE")],
+            156 => vec![s("ZRANGE"), z, score(self), score(self), s("BYSCORE"), s("REV"), s("WITHSCORES")],
+            157 => {
+                let (from, to) = (score(self), score(self));
+                vec![s("ZRANGE"), z, from, to, s("BYSCORE"), s("LIMIT"), n, m]
+            }
+            158 => vec![s("ZRANGE"), x, member(self), member(self), s("BYLEX"), s("LIMIT"), s("1"), n],
+            159 => vec![s("ZRANGE"), z, s("0"), s("5"), s("LIMIT"), s("1"), s(self.of(&["-1", "2"]))],
+            160 => vec![s(self.of(&["ZRANGEBYSCORE", "ZREVRANGEBYSCORE"])), z, score(self), score(self)],
+            161 => {
+                let (from, to) = (score(self), score(self));
+                let name = self.of(&["ZRANGEBYSCORE", "ZREVRANGEBYSCORE"]);
+                vec![s(name), z, from, to, s("WITHSCORES"), s("LIMIT"), n, m]
+            }
+            162 => vec![s(self.of(&["ZRANGEBYLEX", "ZREVRANGEBYLEX"])), x, member(self), member(self)],
+            163 => vec![s("ZREVRANGEBYLEX"), x, s("+"), s("-"), s(self.of(&["WITHSCORES", "x"]))],
+            164 => vec![s("ZRANGESTORE"), y, z, n, m],
+            165 => vec![s("ZRANGESTORE"), y, z, score(self), score(self), s("BYSCORE"), s("REV")],
+            166 => vec![s("ZREMRANGEBYRANK"), z, n, s("-3")],
+            167 => vec![s("ZREMRANGEBYSCORE"), z, score(self), score(self)],
+            168 => vec![s("ZREMRANGEBYLEX"), x, member(self), s("[e2")],
+            169 => vec![s(self.of(&["ZPOPMIN", "ZPOPMAX"])), z, n],
+            170 => vec![s("ZMPOP"), s(self.of(&["2", "1", "0"])), z, y, s(self.of(&["MIN", "MAX", "x"]))],
+            171 => vec![s("ZMPOP"), s("2"), z, y, s("MAX"), s("COUNT"), n],
+            172..=173 => vec![s(self.of(&["ZUNION", "ZINTER", "ZDIFF"])), s("2"), z, y, s("WITHSCORES")],
+            174 => vec![s(self.of(&["ZUNION", "ZINTER", "ZDIFF"])), s(self.of(&["1", "0", "3", "x"])), z, q],
+            175..=176 => {
+                let name = self.of(&["ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"]);
+                vec![s(name), y, s("2"), z, w2]
+            }
+            177 => {
+                let (name, how) = (self.of(&["ZUNION", "ZINTER"]), self.of(&["SUM", "MIN", "MAX", "x"]));
+                vec![s(name), s("2"), z, y, s("WEIGHTS"), g, h, s("AGGREGATE"), s(how), s("WITHSCORES")]
+            }
+            178 => vec![s("ZINTERCARD"), s(self.of(&["2", "1", "0", "x"])), z, y, s("LIMIT"), n],
+            179 => vec![s("ZINTERCARD"), s("2"), z, y],
+            180 => vec![s("ZSCAN"), z, s("0"), s("COUNT"), s("1000")],
+            181 => vec![s("ZRANDMEMBER"), z, s(self.of(&["0", "10000", "x"]))],
+            182 => vec![s(self.of(&["RENAME", "COPY", "ZADD", "ZRANGE"])), z, y],
+            183 => vec![s(self.of(&["EXPIRE", "PERSIST", "TYPE", "DEL"])), z],
+            184 if self.0.u8(..3) == 0 => {
+                vec![s(self.of(&["BZPOPMIN", "BZPOPMAX"])), z, y, s("0.01")]
+            }
+            184 => vec![s("ZADD"), z, s("inf"), e, s("-inf"), f],
+            185 if self.0.u8(..3) == 0 => vec![s("BZMPOP"), s("0.01"), s("2"), z, y, s("MAX")],
+            185..=186 => vec![s("ZADD"), z, g, m, h, n],
+            187..=188 => vec![s("ZADD"), x, s("0"), e, s("0"), f],
             110 => vec![s(self.of(&["EXPIRE", "PERSIST", "TYPE", "DEL"])), l],
             _ => vec![s(self.of(&["EXPIRETIME", "PTTL"])), c],
         };
@@ -206,8 +289,12 @@ fn same(words: &[String], ours: &Value, theirs: &Value) -> bool {
         }
         // Which one Redis has depends on what the key was before.
         ("OBJECT", Value::Text(ours), Value::Text(theirs)) if ours != "quicklist" => theirs != "quicklist",
-        ("HGETALL" | "HKEYS" | "HVALS" | "SMEMBERS" | "SPOP" | "SRANDMEMBER", ours, theirs)
-        | ("SINTER" | "SUNION" | "SDIFF" | "SSCAN" | "HSCAN", ours, theirs) => {
+        (
+            "HGETALL" | "HKEYS" | "HVALS" | "SMEMBERS" | "SPOP" | "SRANDMEMBER" | "ZRANDMEMBER",
+            ours,
+            theirs,
+        )
+        | ("SINTER" | "SUNION" | "SDIFF" | "SSCAN" | "HSCAN" | "ZSCAN", ours, theirs) => {
             deep_sorted(ours) == deep_sorted(theirs)
         }
         _ => ours == theirs,
@@ -239,6 +326,7 @@ fn contents(client: &mut served::Client) -> Vec<(Value, Value)> {
             let value = match client.say(&format!("TYPE {name}")) {
                 Value::Text(kind) if kind == "hash" => sorted(&client.say(&format!("HGETALL {name}"))),
                 Value::Text(kind) if kind == "set" => sorted(&client.say(&format!("SMEMBERS {name}"))),
+                Value::Text(kind) if kind == "zset" => client.say(&format!("ZRANGE {name} 0 -1 WITHSCORES")),
                 Value::Text(kind) if kind == "list" => client.say(&format!("LRANGE {name} 0 -1")),
                 _ => client.say(&format!("GET {name}")),
             };
@@ -258,11 +346,11 @@ fn random_commands_get_the_replies_that_redis_gives() {
     };
     let server = Served::start(directory.path(), CHILD);
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
-    let seed = 7;
+    let seed = std::env::var("TIERSMITH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     let mut choice = Choice(fastrand::Rng::with_seed(seed));
     let mut in_multi = false;
     let mut differences: Vec<String> = Vec::new();
-    for number in 0..25_000 {
+    for number in 0..30_000 {
         let words = match choice.0.u16(..200) {
             0 => vec!["MULTI".to_owned()],
             1 if in_multi => vec!["DISCARD".to_owned()],
@@ -293,7 +381,8 @@ fn random_commands_get_the_replies_that_redis_gives() {
         }
         let equal = same(&words, &mine, &their) || words[0] == "EXEC" && close(&mine, &their);
         if !equal {
-            let cut = |value: &Value| format!("{value:?}").chars().take(200).collect::<String>();
+            let cut =
+                |value: &Value| format!("{:?}", deep_sorted(value)).chars().take(400).collect::<String>();
             let (mine, their) = (cut(&mine), cut(&their));
             differences.push(format!("command {number}: {words:.60?}: ours {mine}, theirs {their}"));
             for client in [&mut ours, &mut theirs] {

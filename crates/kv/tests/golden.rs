@@ -43,6 +43,12 @@ fn expected() -> Contents {
     all.insert((0, text("long")), (text(&"x".repeat(6000)), None));
     all.insert((0, text("grown")), (text("begin and end"), None));
     all.insert((3, text("expires")), (text("soon"), Some(4_000_000_000_000)));
+    all.insert((0, text("hash")), (text("a1b2"), None));
+    all.insert((0, text("list")), (text("1, 2, 3"), None));
+    all.insert((0, text("longer")), (text(&format!("{}, 2, 3", "1".repeat(1100))), None));
+    all.insert((0, text("set")), (text("xy"), None));
+    let scores = [b"a".as_slice(), &1_f64.to_le_bytes(), b"b", &2_f64.to_le_bytes()].concat();
+    all.insert((0, text("sorted")), (scores, None));
     all.insert((0, text("last")), (text("in the log only"), None));
     all
 }
@@ -66,6 +72,11 @@ fn write() -> String {
     for line in ["SELECT 3", "SET expires soon PXAT 4000000000000", "SELECT 0"] {
         local.say(line);
     }
+    local.commit();
+    for line in ["HSET hash b 2 a 1", "RPUSH list 1 2 3", "SADD set y x", "ZADD sorted 2 b 1 a"] {
+        local.say(line);
+    }
+    local.say(&format!("RPUSH longer {} 2 3", "1".repeat(1100)));
     local.commit();
     local.run(&[b"SET", b"last", b"in the log only"]);
     local.commit();
@@ -92,7 +103,7 @@ fn a_tier_of_version_2_is_read_as_it_was_written() {
     let map = Mapping::in_memory(&image(), 0);
     let report = check(&map).unwrap();
     assert!(report.is_sound(), "{report}");
-    assert_eq!((report.keys[0], report.keys[3], report.commits), (73, 1, 6));
+    assert_eq!((report.keys[0], report.keys[3], report.commits), (78, 1, 7));
     let local = Local::open(map, Planted::None).unwrap();
     assert_eq!(local.contents(), expected());
     assert!(local.keys().has_trash());
@@ -161,6 +172,12 @@ const QUESTIONS: &[&str] = &[
     "LTRIM list 5 -9",
     "RPOP list 40",
     "DEL list",
+    "ZRANGE sorted 0 -1 WITHSCORES",
+    "ZADD sorted 5 17 6 x",
+    "ZRANGEBYSCORE sorted 20 30",
+    "ZREM sorted 3 4 5",
+    "ZPOPMAX sorted 50",
+    "DEL sorted",
     "MULTI",
     "INCR count",
     "DEL large",
@@ -177,10 +194,22 @@ const QUESTIONS: &[&str] = &[
 
 #[test]
 fn a_damaged_tier_answers_or_refuses_and_never_panics_or_gives_another_value() {
-    let mut local = Local::open(Mapping::in_memory(&image(), 0), Planted::None).unwrap();
+    let mut local = Local::create(Mapping::in_memory(&vec![0; 4 << 20], 0), 4096, Planted::None).unwrap();
+    let strings = ["hash", "list", "longer", "set", "sorted"].map(str::as_bytes);
+    let strings = |key: &[u8]| !strings.contains(&key);
+    for ((db, key), (value, expires)) in expected().into_iter().filter(|((_, key), _)| strings(key)) {
+        local.say(&format!("SELECT {db}"));
+        local.run(&[b"SET", &key, &value]);
+        if let Some(at) = expires {
+            local.run(&[b"PEXPIREAT", &key, at.to_string().as_bytes()]);
+        }
+    }
+    local.say("SELECT 0");
     local.say("HSET hash a 1 b 2");
     let fields: Vec<String> = (0..900).map(|n| format!("{n} {}", "v".repeat(40))).collect();
     assert!(local.say(&format!("HSET large {}", fields.join(" "))).starts_with(':'));
+    let members: Vec<String> = (0..900).map(|n| format!("{} {n}:{}", n % 90, "m".repeat(30))).collect();
+    assert_eq!(local.say(&format!("ZADD sorted {}", members.join(" "))), ":900\r\n");
     let elements: Vec<String> = (0..400).map(|n| n.to_string()).collect();
     assert_eq!(local.say(&format!("RPUSH list {}", elements.join(" "))), ":400\r\n");
     local.commit();

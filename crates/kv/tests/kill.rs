@@ -77,7 +77,12 @@ fn write_until_killed(mut client: served::Client, id: u64, seed: u64, known: &mu
         }
         let list = GROUPS as usize;
         let pushed = known[list].1.to_string();
+        bytes.extend(request(&[b"MULTI"]));
         bytes.extend(request(&[b"RPUSH", format!("c{id}:list").as_bytes(), pushed.as_bytes()]));
+        bytes.extend(request(&[b"SADD", format!("c{id}:set").as_bytes(), pushed.as_bytes()]));
+        let sorted = format!("c{id}:sorted");
+        bytes.extend(request(&[b"ZADD", sorted.as_bytes(), pushed.as_bytes(), pushed.as_bytes()]));
+        bytes.extend(request(&[b"EXEC"]));
         known[list].1 += 1;
         if client.out.write_all(&bytes).is_err() {
             return;
@@ -92,11 +97,14 @@ fn write_until_killed(mut client: served::Client, id: u64, seed: u64, known: &mu
             }
             known[group as usize].0 = value;
         }
-        match client.read() {
-            Ok(Value::Int(len)) => known[list].0 = len as u64,
-            Ok(other) => panic!("{other:?}"),
-            Err(_) => return,
+        for reply in 0..5 {
+            match client.read() {
+                Ok(Value::List(all)) => assert_eq!(all[1..], [Value::Int(1), Value::Int(1)]),
+                Ok(_) => assert!(reply < 4),
+                Err(_) => return,
+            }
         }
+        known[list].0 = known[list].1;
     }
 }
 
@@ -108,6 +116,9 @@ fn look_at_list(reader: &mut served::Client, client: u64, known: &mut (u64, u64)
     for (element, number) in all.iter().zip(0_u64..) {
         assert_eq!(*element, Value::Text(number.to_string()));
     }
+    // The same EXEC put it into a set and a sorted set.
+    assert_eq!(reader.say(&format!("SCARD c{client}:set")), Value::Int(len as i64));
+    assert_eq!(reader.say(&format!("ZRANGE c{client}:sorted 0 -1")), Value::List(all));
     *known = (len, len);
 }
 

@@ -113,3 +113,66 @@ fn a_queue_keeps_its_space_and_a_removed_list_gives_all_of_it_back() {
     }
     assert_eq!(local.keys().heap().used(), 0);
 }
+
+#[test]
+fn random_changes_of_a_large_sorted_set_leave_it_in_order() {
+    let mut local = local();
+    let mut random = fastrand::Rng::with_seed(29);
+    let mut model: Vec<(i64, String)> = Vec::new();
+    let show = |all: &[(i64, String)]| {
+        let parts: Vec<String> = all.iter().map(|(s, m)| bulk(m) + &bulk(&s.to_string())).collect();
+        format!("*{}\r\n{}", 2 * all.len(), parts.concat())
+    };
+    for (round, likely) in [8, 3, 9, 0].into_iter().enumerate() {
+        for number in 0..2500 {
+            let (member, score) = (format!("m{}", random.u32(..6000)), random.i64(-50..50));
+            let known = model.iter().position(|(_, other)| *other == member);
+            match random.u8(..10) {
+                add if add < likely => {
+                    let added = local.say(&format!("ZADD z {score} {member}"));
+                    assert_eq!(added, format!(":{}\r\n", u8::from(known.is_none())));
+                    known.map(|at| model.remove(at));
+                    let at = model.partition_point(|other| *other < (score, member.clone()));
+                    model.insert(at, (score, member));
+                }
+                9 if !model.is_empty() => {
+                    let last = model.pop().unwrap();
+                    assert_eq!(local.say("ZPOPMAX z"), show(&[last]));
+                }
+                8 if !model.is_empty() => {
+                    let first = model.remove(0);
+                    assert_eq!(local.say("ZPOPMIN z"), show(&[first]));
+                }
+                _ if !model.is_empty() => {
+                    let at = random.usize(..model.len());
+                    let (_, member) = model.remove(at);
+                    assert_eq!(local.say(&format!("ZRANK z {member}")), format!(":{at}\r\n"));
+                    assert_eq!(local.say(&format!("ZREM z {member}")), ":1\r\n");
+                }
+                _ => {}
+            }
+            if number % 250 == 0 {
+                let (low, high) = (random.i64(-60..0), random.i64(0..60));
+                let part: Vec<_> = model.iter().filter(|(s, _)| (low..=high).contains(s)).cloned().collect();
+                let said = local.say(&format!("ZRANGEBYSCORE z {low} {high} WITHSCORES"));
+                assert_eq!(said, show(&part), "round {round}");
+                local.commit();
+                assert_sound(&local);
+            }
+        }
+        // What is small again in the first rounds is one with a node still.
+        if round == 0 {
+            let padded: Vec<String> = (0..400).map(|n| format!("0 {n}{}", "x".repeat(80))).collect();
+            local.say(&format!("ZADD z {}", padded.join(" ")));
+            model.extend((0..400).map(|n| (0, format!("{n}{}", "x".repeat(80)))));
+            model.sort();
+        }
+    }
+    local.commit();
+    local.say("DEL z");
+    local.commit();
+    while local.keys().has_trash() {
+        local.tidy();
+    }
+    assert_sound(&local);
+}

@@ -378,7 +378,39 @@ fn a_second_server_on_the_tier_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
-fn who_waits_for_a_list_is_served_in_turn_and_loses_nothing() {
+fn replies_have_the_shapes_of_the_protocol_that_the_client_speaks() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(&directory, "");
+    let mut client = served.connect();
+    let commands = [
+        ("SADD s a", ":1\r\n", ":1\r\n"),
+        ("SMEMBERS s", "*1\r\n$1\r\na\r\n", "~1\r\n$1\r\na\r\n"),
+        ("SINTER s s", "*1\r\n$1\r\na\r\n", "~1\r\n$1\r\na\r\n"),
+        ("ZADD z 1.5 a", ":1\r\n", ":1\r\n"),
+        ("ZSCORE z a", "$3\r\n1.5\r\n", ",1.5\r\n"),
+        ("ZRANGE z 0 -1 WITHSCORES", "*2\r\n$1\r\na\r\n$3\r\n1.5\r\n", "*1\r\n*2\r\n$1\r\na\r\n,1.5\r\n"),
+        ("ZADD z XX INCR 1 b", "$-1\r\n", "_\r\n"),
+        ("LPOP nothing 2", "*-1\r\n", "_\r\n"),
+        ("ZPOPMIN z", "*2\r\n$1\r\na\r\n$3\r\n1.5\r\n", "*2\r\n$1\r\na\r\n,1.5\r\n"),
+        ("BLPOP nothing 0.01", "*-1\r\n", "_\r\n"),
+        ("BLMOVE nothing l LEFT LEFT 0.01", "$-1\r\n", "_\r\n"),
+    ];
+    for resp3 in [false, true] {
+        client.say("FLUSHALL");
+        client.say(if resp3 { "HELLO 3" } else { "HELLO 2" });
+        for (line, two, three) in commands {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            client.send(&words).unwrap();
+            let wanted = if resp3 { three } else { two };
+            let mut got = vec![0; wanted.len()];
+            client.out.read_exact(&mut got).unwrap();
+            assert_eq!(String::from_utf8_lossy(&got), wanted, "{line}, RESP3: {resp3}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_an_element_is_served_in_turn_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let mut served = server(&directory, "");
     let mut sender = served.connect();
@@ -424,6 +456,16 @@ fn who_waits_for_a_list_is_served_in_turn_and_loses_nothing() {
     sender.say("RPUSH one z");
     assert_eq!(mover.read().unwrap(), text("z"));
     assert_eq!(last.read().unwrap(), Value::List(vec![text("two"), Value::List(vec![text("z")])]));
+    // A sorted set wakes its own, and a list does not.
+    mover.send(&[b"BZPOPMAX", b"scores", b"0"]).unwrap();
+    last.send(&[b"BZMPOP", b"0", b"1", b"scores", b"MIN"]).unwrap();
+    blocked(&mut sender, 2);
+    sender.say("RPUSH scores 1");
+    sender.say("DEL scores");
+    sender.say("ZADD scores 1 low 2.5 high");
+    assert_eq!(mover.read().unwrap(), Value::List(["scores", "high", "2.5"].map(text).to_vec()));
+    let low = Value::List(vec![Value::List(["low", "1"].map(text).to_vec())]);
+    assert_eq!(last.read().unwrap(), Value::List(vec![text("scores"), low]));
     // Time, and the command that ends a wait.
     let began = std::time::Instant::now();
     assert_eq!(last.say("BLPOP nothing 0.25"), Value::Nil);

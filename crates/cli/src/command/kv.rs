@@ -18,7 +18,8 @@ use crate::signals::finish_when_interrupted;
 /// Serve keys and values in persistent memory, with Redis's protocol: a write is durable before its reply
 ///
 /// The tier is one file on a DAX file system, or a DAX device; it is made when it is not there. After a crash the server goes on at once,
-/// however many keys there are. It has Redis's strings, hashes, expiry, transactions and pub/sub; docs/guide/kv.md lists the commands.
+/// however many keys there are. It has Redis's strings, hashes, lists, sets, sorted sets, expiry, transactions and pub/sub; docs/guide/kv.md
+/// lists the commands.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,

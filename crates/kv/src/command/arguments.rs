@@ -33,6 +33,25 @@ pub(crate) fn print_float(number: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text }
 }
 
+/// A score as Redis prints it: C's `%.17g`.
+pub(crate) fn print_score(score: f64) -> String {
+    if !score.is_finite() {
+        return if score > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let scientific = format!("{score:.16e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let shorten = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..17).contains(&exponent) {
+        return shorten(&format!("{score:.*}", (16 - exponent) as usize));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", shorten(digits), exponent.unsigned_abs())
+}
+
 /// When a key expires that is given `amount` of `unit_ms`, from now or since 1970.
 pub(crate) fn expiry(amount: i64, unit_ms: i64, base_ms: u64, command: &str) -> Result<i64, Refusal> {
     amount
@@ -127,6 +146,25 @@ mod tests {
             ("1.0", None),
         ] {
             assert_eq!(integer(text.as_bytes()), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn scores_are_printed_as_c_prints_them() {
+        for (score, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (3.0, "3"),
+            (0.1, "0.10000000000000001"),
+            (-1.5, "-1.5"),
+            (1e16, "10000000000000000"),
+            (1e17, "1e+17"),
+            (1e300, "1.0000000000000001e+300"),
+            (0.00001, "1.0000000000000001e-05"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(print_score(score), text);
         }
     }
 

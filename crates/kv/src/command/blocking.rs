@@ -26,7 +26,10 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// Whether it waits for a value of this type.
     pub(crate) fn takes(&self, kind: u8) -> bool {
-        matches!(kind, kind::LIST | kind::LIST_NODE)
+        match self.arguments.first().is_some_and(|name| name.to_ascii_lowercase().starts_with(b"bz")) {
+            true => matches!(kind, kind::ZSET | kind::ZSET_NODE),
+            false => matches!(kind, kind::LIST | kind::LIST_NODE),
+        }
     }
 }
 

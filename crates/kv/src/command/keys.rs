@@ -14,6 +14,7 @@ fn type_name(kind_of: u8) -> &'static str {
         kind::HASH | kind::HASH_NODE => "hash",
         kind::LIST | kind::LIST_NODE => "list",
         kind::SET | kind::SET_NODE => "set",
+        kind::ZSET | kind::ZSET_NODE => "zset",
         _ => "none",
     }
 }
@@ -218,6 +219,11 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             let fields = context.keys.fields(&found);
             let small = fields.len() <= 128 && fields.iter().all(|(f, v)| f.len().max(v.len()) <= 64);
             context.reply.bulk(if small { b"listpack" } else { b"hashtable" });
+        }
+        ("encoding", Some(found)) if matches!(found.header.kind, kind::ZSET | kind::ZSET_NODE) => {
+            let all = context.keys.scored(&found, 0, 129);
+            let small = all.len() <= 128 && all.iter().all(|(member, _)| member.len() <= 64);
+            context.reply.bulk(if small { b"listpack" } else { b"skiplist" });
         }
         ("encoding", Some(found)) if kind::has_node(found.header.kind) => {
             context.reply.bulk(b"hashtable");

@@ -18,6 +18,7 @@ mod pubsub;
 mod reply;
 mod session;
 mod sets;
+mod sorted;
 mod step;
 mod strings;
 mod table;

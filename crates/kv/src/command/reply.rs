@@ -1,5 +1,7 @@
 //! Replies as bytes, in RESP2 or RESP3, whichever the client speaks.
 
+use super::arguments::print_score;
+
 /// Where replies are appended.
 #[derive(Debug)]
 pub(crate) struct Reply<'a> {
@@ -68,6 +70,19 @@ impl Reply<'_> {
         self.number(b'$', len as i64);
         fill(self.out);
         self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A score.
+    pub(crate) fn double(&mut self, number: f64) {
+        let text = print_score(number);
+        if self.resp3 { self.line(b',', text.as_bytes()) } else { self.bulk(text.as_bytes()) }
+    }
+
+    pub(crate) fn double_or_null(&mut self, number: Option<f64>) {
+        match number {
+            Some(number) => self.double(number),
+            None => self.null(),
+        }
     }
 
     pub(crate) fn null(&mut self) {

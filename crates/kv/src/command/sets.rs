@@ -263,13 +263,8 @@ pub(crate) fn sdiffstore(context: &mut Context<'_>, args: &Arguments<'_>) -> Don
     store(context, args, Operation::Difference)
 }
 
-/// `numkeys key... [LIMIT limit]`, of SINTERCARD and ZINTERCARD.
-pub(crate) fn keys_and_limit<'a>(args: &'a Arguments<'a>) -> Result<(&'a [&'a [u8]], usize), Refusal> {
-    let count = integer(args[0]).and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
-    let count = count.ok_or(Refusal::Said("ERR numkeys should be greater than 0"))?;
-    let (keys, options) = args[1..]
-        .split_at_checked(count)
-        .ok_or(Refusal::Said("ERR Number of keys can't be greater than number of args"))?;
+/// `[LIMIT limit]`, of SINTERCARD and ZINTERCARD.
+pub(crate) fn limit_of(options: &Arguments<'_>) -> Result<usize, Refusal> {
     let limit = match options {
         [] => 0,
         [name, limit] if word(name) == "limit" => integer(limit)
@@ -277,11 +272,16 @@ pub(crate) fn keys_and_limit<'a>(args: &'a Arguments<'a>) -> Result<(&'a [&'a [u
             .ok_or(Refusal::Said("ERR LIMIT can't be negative"))?,
         _ => return Err(SYNTAX),
     };
-    Ok((keys, if limit == 0 { usize::MAX } else { limit }))
+    Ok(if limit == 0 { usize::MAX } else { limit })
 }
 
 pub(crate) fn sintercard(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let (keys, limit) = keys_and_limit(&args[1..])?;
+    let count = integer(args[1]).and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
+    let count = count.ok_or(Refusal::Said("ERR numkeys should be greater than 0"))?;
+    let (keys, options) = args[2..]
+        .split_at_checked(count)
+        .ok_or(Refusal::Said("ERR Number of keys can't be greater than number of args"))?;
+    let limit = limit_of(options)?;
     let result = combine(context, keys, Operation::Intersection, limit)?;
     context.reply.count(result.len() as u64);
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::{Arguments, Context, Done};
 use super::{
     bits as b, configuration as cf, connection as c, hashes as h, information as i, keys as k, lists as l,
-    pubsub as p, sets as e, strings as s, transactions as t,
+    pubsub as p, sets as e, sorted as z, strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -197,6 +197,44 @@ rows! {
         "sscan" -3 R, [1 1 1], e::sscan, "Walk over the members";
         "sunion" -2 R, [1 -1 1], e::sunion, "Members that some set has";
         "sunionstore" -3 W, [1 -1 1], e::sunionstore, "Store what SUNION says";
+    }
+    "sorted-set" {
+        "bzmpop" -5 W, [0 0 0], z::pop::bzmpop, "Take members from the first set that has some, or wait";
+        "bzpopmax" -3 WF, [1 -2 1], z::pop::bzpopmax, "Take the member with the highest score, or wait";
+        "bzpopmin" -3 WF, [1 -2 1], z::pop::bzpopmin, "Take the member with the lowest score, or wait";
+        "zadd" -4 WF, [1 1 1], z::zadd, "Add members, or change their scores";
+        "zcard" 2 RF, [1 1 1], z::zcard, "How many members there are";
+        "zcount" 4 RF, [1 1 1], z::range::zcount, "How many members have scores in a range";
+        "zdiff" -3 R, [0 0 0], z::combine::zdiff, "Members that other sets do not have";
+        "zdiffstore" -4 W, [1 1 1], z::combine::zdiffstore, "Store what ZDIFF says";
+        "zincrby" 4 WF, [1 1 1], z::zincrby, "Add to a score";
+        "zinter" -3 R, [0 0 0], z::combine::zinter, "Members that all sets have";
+        "zintercard" -3 R, [0 0 0], z::combine::zintercard, "How many members all sets have";
+        "zinterstore" -4 W, [1 1 1], z::combine::zinterstore, "Store what ZINTER says";
+        "zlexcount" 4 RF, [1 1 1], z::range::zlexcount, "How many members are in a range";
+        "zmpop" -4 WX, [0 0 0], z::pop::zmpop, "Take members from the first set that has some";
+        "zmscore" -3 RF, [1 1 1], z::zmscore, "The scores of members";
+        "zpopmax" -2 WFX, [1 1 1], z::pop::zpopmax, "Take the members with the highest scores";
+        "zpopmin" -2 WFX, [1 1 1], z::pop::zpopmin, "Take the members with the lowest scores";
+        "zrandmember" -2 R, [1 1 1], z::zrandmember, "Some members";
+        "zrange" -4 R, [1 1 1], z::range::zrange, "Members in a range";
+        "zrangebylex" -4 R, [1 1 1], z::range::zrangebylex, "Members in a range of members";
+        "zrangebyscore" -4 R, [1 1 1], z::range::zrangebyscore, "Members in a range of scores";
+        "zrangestore" -5 W, [1 2 1], z::range::zrangestore, "Store what ZRANGE says";
+        "zrank" 3 RF, [1 1 1], z::zrank, "How many members come before one";
+        "zrem" -3 WFX, [1 1 1], z::zrem, "Remove members";
+        "zremrangebylex" 4 WX, [1 1 1], z::range::zremrangebylex, "Remove a range of members";
+        "zremrangebyrank" 4 WX, [1 1 1], z::range::zremrangebyrank, "Remove a range of ranks";
+        "zremrangebyscore" 4 WX, [1 1 1], z::range::zremrangebyscore, "Remove a range of scores";
+        "zrevrange" -4 R, [1 1 1], z::range::zrevrange, "Members in a range, the highest first";
+        "zrevrangebylex" -4 R, [1 1 1], z::range::zrevrangebylex, "Members in a range, the highest first";
+        "zrevrangebyscore" -4 R, [1 1 1], z::range::zrevrangebyscore,
+            "Members in a range of scores, the highest first";
+        "zrevrank" 3 RF, [1 1 1], z::zrevrank, "How many members come after one";
+        "zscan" -3 R, [1 1 1], z::zscan, "Walk over the members";
+        "zscore" 3 RF, [1 1 1], z::zscore, "The score of a member";
+        "zunion" -3 R, [0 0 0], z::combine::zunion, "Members that some set has";
+        "zunionstore" -4 W, [1 1 1], z::combine::zunionstore, "Store what ZUNION says";
     }
     "generic" {
         "copy" -3 W, [1 2 1], k::copy, "Copy a key";

@@ -3,7 +3,7 @@
 //! | from | bytes | what |
 //! |---|---|---|
 //! | 0 | 4 | length of the key |
-//! | 4 | 1 | type: 1 string; 2 hash, 4 list, 6 set, 8 sorted set, all in the value; 3, 5, 7, 9 the same with a node |
+//! | 4 | 1 | type: 1 string; 2 hash, 4 list, 6 set, 8 sorted set; 3, 5, 7, 9: these with a node |
 //! | 5 | 1 | bit 0: the key expires |
 //! | 6 | 2 | class of the slot, or 65535: a run |
 //! | 8 | 4 | length of the value |

@@ -216,6 +216,7 @@ impl Heap {
                     if bits & !bit == 0 && self.is_empty_slab(first, class) {
                         released.push((first, Units::shape(class)));
                         self.set(self.plan.unit_word_at(first), Unit::Free.encode());
+                        self.units.forget(first);
                     } else {
                         self.units.list(class, first);
                         let state = &mut self.units.classes[usize::from(class)];
@@ -230,10 +231,11 @@ impl Heap {
         released
     }
 
-    /// Whether a slab can go: it has no slot in use, and is not the one its class goes on with.
+    /// Whether a slab can go: it has no slot in use, and is not the one its class goes on with, unless
+    /// it is one of many units: each class of large slots would keep a MiB for ever.
     fn is_empty_slab(&self, first: u64, class: u8) -> bool {
         let slab = self.plan.unit_at(first);
-        self.units.classes[usize::from(class)].current != first
+        (self.units.classes[usize::from(class)].current != first || Units::shape(class) > 1)
             && (0..class::slots(class).div_ceil(64)).all(|word| self.word(slab + word * 8) == 0)
     }
 

@@ -214,6 +214,10 @@ impl Keyspace {
             let elements = self.elements(found, 0, u64::MAX);
             return self.put_list(db, key, &elements, found.header.expires);
         }
+        if found.header.kind == kind::ZSET_NODE {
+            let all = self.scored(found, 0, u64::MAX);
+            return self.put_zset(db, key, &all, found.header.expires);
+        }
         if kind::has_node(found.header.kind) {
             let fields = self.fields(found);
             self.put_indexed(db, key, found.header.kind, &fields, found.header.expires)?;
@@ -223,7 +227,7 @@ impl Keyspace {
         self.put(db, key, found.header.kind, &value, found.header.expires)
     }
 
-    fn put_field(&mut self, node: u64, field: &[u8], value: &[u8]) -> Result<(), Full> {
+    pub(super) fn put_field(&mut self, node: u64, field: &[u8], value: &[u8]) -> Result<(), Full> {
         let put = Put { kind: kind::STRING, value, expires: None, slack: 0, goes_on: false };
         self.put_into(node, field, &put)
     }

@@ -12,6 +12,9 @@ mod list;
 mod trash;
 mod tree;
 mod walk;
+mod zset;
+
+pub(crate) use zset::{Scored, order};
 
 use crate::format::entry::{HEAD, Header, PART, TIME, sum_of_part, sum_of_time};
 use crate::format::{IndexWord, LOG, UNIT, class, database_at};

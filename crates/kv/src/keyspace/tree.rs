@@ -292,6 +292,53 @@ impl Keyspace {
         element
     }
 
+    /// How many elements come before the first for which `before` does not hold; it holds for all up to
+    /// some element, and for none from there on.
+    pub(super) fn partition(&self, base: u64, before: impl Fn(u64) -> bool) -> u64 {
+        let mut node = self.heap.word(base + SEQUENCE);
+        if node == 0 {
+            return 0;
+        }
+        let mut head = self.tree_head(node);
+        let mut rank = 0;
+        while head.level > 0 {
+            // The last child whose first element comes before has the border in it.
+            let (mut low, mut high) = (0, head.items);
+            while low < high {
+                let middle = (low + high) / 2;
+                match self.first_below(node, head, middle) {
+                    Some(first) if before(first) => low = middle + 1,
+                    Some(_) => high = middle,
+                    None => return 0,
+                }
+            }
+            let number = low.saturating_sub(1);
+            let skipped = (0..number).map(|n| self.child(node, head, n).1);
+            rank = skipped.fold(rank, u64::saturating_add);
+            let Some(child) = self.below(node, head, number) else { return 0 };
+            (node, head) = child;
+        }
+        let (mut low, mut high) = (0, head.items);
+        while low < high {
+            let middle = (low + high) / 2;
+            if before(self.heap.word(Keyspace::item_at(node, head, middle))) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        rank + low
+    }
+
+    /// The first element below child `number`.
+    fn first_below(&self, node: u64, head: TreeHead, number: u64) -> Option<u64> {
+        let (mut node, mut head) = self.below(node, head, number)?;
+        while head.level > 0 {
+            (node, head) = self.below(node, head, 0)?;
+        }
+        Some(self.heap.word(Keyspace::item_at(node, head, 0)))
+    }
+
     /// Where the word of an element is.
     pub(super) fn element_at(&self, base: u64, place: u64) -> Option<u64> {
         let mut node = self.heap.word(base + SEQUENCE);

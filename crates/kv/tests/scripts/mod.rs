@@ -16,6 +16,11 @@ fn long_numbers(from: u32, to: u32) -> String {
     all.join(" ")
 }
 
+fn scored(from: u32, to: u32) -> String {
+    let all: Vec<String> = (from..to).map(|n| format!("{} {n}{n}{n}{n}{n}{n}{n}*60", n * 7 % 31)).collect();
+    all.join(" ")
+}
+
 pub(crate) fn all() -> Vec<Script> {
     vec![
         Script {
@@ -144,6 +149,24 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["SDIFFSTORE v v v", "COPY u y"]),
                 batch(&["SREM s c e", "SREM x b c d"]),
                 batch(&["DEL u"]),
+                batch(&["!tidy", "!tidy"]),
+                batch(&["FLUSHALL"]),
+                batch(&["!tidy", "!tidy", "!tidy"]),
+            ],
+        },
+        Script {
+            name: "sorted sets",
+            units: 18,
+            before: vec![batch(&["ZADD z 1 a 2 b 3 c"]), vec![format!("ZADD y {}", scored(0, 90))]],
+            batches: vec![
+                batch(&["ZADD z 5 a 2.5 d", "ZINCRBY z -4 c", "ZREM z b"]),
+                batch(&["ZADD y 44.5 7777777*60", "ZINCRBY y 100 new"]),
+                batch(&["ZPOPMIN y 2", "ZADD y XX GT CH 1000 8888888*60"]),
+                vec![format!("ZADD y {}", scored(200, 230))],
+                batch(&["ZREMRANGEBYRANK y 5 9", "ZRANGESTORE w y 0 3"]),
+                batch(&["ZUNIONSTORE v 2 z w WEIGHTS 2 1"]),
+                batch(&["COPY y x"]),
+                batch(&["DEL y", "ZPOPMAX z 9"]),
                 batch(&["!tidy", "!tidy"]),
                 batch(&["FLUSHALL"]),
                 batch(&["!tidy", "!tidy", "!tidy"]),
