@@ -154,7 +154,7 @@ impl Choice {
             82 => vec![s(self.of(&["LPOP", "RPOP"])), l, n],
             83..=84 => vec![s("LRANGE"), l, n, m],
             85 => vec![s("LRANGE"), l, s("0"), s("-1")],
-            86 => vec![s(self.of(&["LLEN", "LPOP"])), c],
+            86 => vec![s(self.of(&["LLEN", "TTL", "TTL", "PERSIST", "TYPE", "DEL"])), l],
             87 => vec![s("LINDEX"), l, n],
             88..=89 => vec![s("LSET"), l, n, e],
             90..=91 => vec![s("LINSERT"), l, s(self.of(&["BEFORE", "after", "x"])), e, f],
@@ -182,7 +182,8 @@ impl Choice {
                 3 => vec![s("BLMPOP"), s("0.01"), s("2"), l, k, s("RIGHT"), s("COUNT"), s("2")],
                 _ => vec![s("BRPOPLPUSH"), l, k, s("0.01")],
             },
-            105..=108 => vec![s("RPUSH"), l, e, f],
+            105..=107 => vec![s("RPUSH"), l, e, f],
+            108 => vec![s("LMOVE"), l.clone(), l, s("LEFT"), s("RIGHT")],
             109 => vec![s(self.of(&["RENAME", "COPY", "LPOS", "LMOVE", "BLPOP"])), l, k],
             111..=114 => vec![s("SADD"), q, e, f],
             115 => vec![s("SADD"), q, n, v],
@@ -203,7 +204,8 @@ impl Choice {
             130 => vec![s("SINTERCARD"), s("2"), q, r, s(self.of(&["LIMIT", "x"])), n],
             131 => vec![s("SSCAN"), q, s(self.of(&["0", "x"])), s("COUNT"), s(self.of(&["1000", "0"]))],
             132 => vec![s(self.of(&["RENAME", "COPY", "SADD"])), q, r],
-            133 => vec![s(self.of(&["EXPIRE", "PERSIST", "TYPE", "DEL"])), q],
+            133 if self.0.bool() => vec![s("EXPIRE"), q, t],
+            133 => vec![s(self.of(&["TTL", "PERSIST", "TYPE", "DEL"])), q],
             134 => vec![s("HSCAN"), a, s("0"), s("COUNT"), s("1000")],
             136..=139 => vec![s("ZADD"), z, g, e, h, f],
             140 => vec![s("ZADD"), z, n, v],
@@ -262,7 +264,8 @@ impl Choice {
             180 => vec![s("ZSCAN"), z, s("0"), s("COUNT"), s("1000")],
             181 => vec![s("ZRANDMEMBER"), z, s(self.of(&["0", "10000", "x"]))],
             182 => vec![s(self.of(&["RENAME", "COPY", "ZADD", "ZRANGE"])), z, y],
-            183 => vec![s(self.of(&["EXPIRE", "PERSIST", "TYPE", "DEL"])), z],
+            183 if self.0.bool() => vec![s("EXPIRE"), z, t],
+            183 => vec![s(self.of(&["TTL", "PERSIST", "TYPE", "DEL"])), z],
             184 if self.0.u8(..3) == 0 => {
                 vec![s(self.of(&["BZPOPMIN", "BZPOPMAX"])), z, y, s("0.01")]
             }
@@ -270,7 +273,7 @@ impl Choice {
             185 if self.0.u8(..3) == 0 => vec![s("BZMPOP"), s("0.01"), s("2"), z, y, s("MAX")],
             185..=186 => vec![s("ZADD"), z, g, m, h, n],
             187..=188 => vec![s("ZADD"), x, s("0"), e, s("0"), f],
-            110 => vec![s(self.of(&["EXPIRE", "PERSIST", "TYPE", "DEL"])), l],
+            110 => vec![s("EXPIRE"), l, t],
             _ => vec![s(self.of(&["EXPIRETIME", "PTTL"])), c],
         };
         words

@@ -314,6 +314,10 @@ fn shift(
 ) -> Result<Option<Vec<u8>>, Refusal> {
     let Some(found) = list(context, from.0)? else { return Ok(None) };
     list(context, to.0)?;
+    if from.0 == to.0 && context.keys.list_len(&found) == 1 {
+        // It stays where it is, and the key keeps its time.
+        return Ok(context.keys.elements(&found, 0, 1).pop());
+    }
     let element = take(context, from.0, &found, 1, from.1)?.pop().unwrap_or_default();
     add(context, to.0, &[&element], to.1)?;
     Ok(Some(element))

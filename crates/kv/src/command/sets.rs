@@ -135,6 +135,11 @@ pub(crate) fn spop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         return Ok(());
     };
     let mut all = members(context, found.as_ref());
+    if count >= all.len() {
+        context.keys.remove(context.session.db, args[1]);
+        reply_set(context, &all);
+        return Ok(());
+    }
     fastrand::shuffle(&mut all);
     all.truncate(count);
     if let Some(found) = found.filter(|_| !all.is_empty()) {

@@ -9,7 +9,7 @@ use super::index::NODE;
 use super::{Found, Keyspace, Put};
 use crate::format::DATABASE;
 use crate::format::entry::kind;
-use crate::heap::Full;
+use crate::heap::{Damage, Full};
 
 /// Bytes of a value with all fields, beyond which a hash gets an index.
 const PACKED_MAX: usize = 32 << 10;
@@ -73,8 +73,16 @@ impl Keyspace {
     /// How many fields, elements or members a value has.
     pub fn field_count(&self, found: &Found) -> u64 {
         if kind::has_node(found.header.kind) {
-            return self.heap.word(self.node_of(found) + 8);
+            let (node, most) = (self.node_of(found), self.heap.size() / 32);
+            let count = if node == 0 { 0 } else { self.heap.word(node + 8) };
+            if count > most {
+                let what = format!("the node at {node} says that it has {count} elements");
+                self.heap.note(Damage::Structure(what));
+                return 0;
+            }
+            return count;
         }
+        self.compare(found);
         let mut bytes = Vec::new();
         self.read_value(found, 0, 4.min(found.header.value_len), &mut bytes);
         number(&bytes, 0) as u64

@@ -162,6 +162,19 @@ impl Keyspace {
             self.unlink(db, key, found);
             return Ok(());
         }
+        let kept = self.list_len(found) - places.len() as u64;
+        if found.header.kind == kind::LIST_NODE && kept < places.len() as u64 / 4 {
+            // What is left of a long list is written anew, and the rest freed later, a part at a time.
+            let (mut elements, mut place) = (Vec::new(), 0);
+            self.for_list(found, 0, |element| {
+                if places.binary_search(&place).is_err() {
+                    elements.push(element);
+                }
+                place += 1;
+                true
+            });
+            return self.put_list(db, key, &elements, found.header.expires);
+        }
         if found.header.kind == kind::LIST_NODE {
             let node = self.node_of(found);
             for place in places.iter().rev() {

@@ -180,6 +180,13 @@ impl Keyspace {
         sum == header.sum
     }
 
+    /// Compares a value with its checksum before a part of it is believed.
+    fn compare(&self, found: &Found) {
+        if !self.is_whole(found) {
+            self.note_value(found);
+        }
+    }
+
     #[cold]
     fn note_value(&self, found: &Found) {
         let mut key = Vec::new();

@@ -234,6 +234,19 @@ fn remove(context: &mut Context<'_>, args: &Arguments<'_>, by: By) -> Done {
         return Ok(());
     };
     let (from, to) = ranks(context, &found, &range, false);
+    let (db, len) = (context.session.db, context.keys.field_count(&found));
+    if (len - (to - from)) < (to - from) / 4 {
+        // What is left is written anew, and the rest freed later, a part at a time.
+        let mut left = context.keys.scored(&found, 0, from);
+        left.extend(context.keys.scored(&found, to, len));
+        if left.is_empty() {
+            context.keys.remove(db, args[1]);
+        } else {
+            context.keys.put_zset(db, args[1], &left, found.header.expires)?;
+        }
+        context.reply.count(to - from);
+        return Ok(());
+    }
     let members = context.keys.scored(&found, from, to);
     let changes: Vec<(&[u8], Option<f64>)> =
         members.iter().map(|(member, _)| (member.as_slice(), None)).collect();
