@@ -172,8 +172,6 @@ pub fn attachment(home: &Path) -> Result<Option<Attachment>> {
     }))
 }
 
-}
-
 impl NoteTier {
     fn attached_members(&self) -> String {
         let members: Vec<_> = self.members.iter().map(|member| member.0.display().to_string()).collect();
