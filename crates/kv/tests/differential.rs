@@ -78,11 +78,12 @@ impl Choice {
             let some = ["-", "+", "[e1", "(e1", "[e5", "(e7", "[", "e1", "(e99"];
             choice.of(&some).to_owned()
         };
+        let of = |choice: &mut Choice, l: &str, z: &str, q: &str| choice.of(&[l, z, q]).to_owned();
         let (g, h) = (number(self), number(self));
         // All of one score: else there is no order by member.
         let x = format!("x{}", self.0.u8(..2));
         let l = if self.0.u8(..40) == 0 { self.key() } else { l };
-        let words: Vec<String> = match self.0.u8(..190) {
+        let words: Vec<String> = match self.0.u8(..198) {
             0..=4 => vec![s("SET"), a, v],
             5 => vec![s("SET"), a, v, s(self.of(&["NX", "XX", "GET", "KEEPTTL", "zz"]))],
             6 => vec![s("SET"), a, v, s(self.of(&["EX", "PX"])), t],
@@ -273,6 +274,17 @@ impl Choice {
             185 if self.0.u8(..3) == 0 => vec![s("BZMPOP"), s("0.01"), s("2"), z, y, s("MAX")],
             185..=186 => vec![s("ZADD"), z, g, m, h, n],
             187..=188 => vec![s("ZADD"), x, s("0"), e, s("0"), f],
+            190 => vec![s("SORT"), of(self, &l, &z, &q), s("ALPHA"), s(self.of(&["ASC", "DESC"]))],
+            191 => vec![s("SORT"), of(self, &l, &z, &q), s("ALPHA"), s("LIMIT"), n, m],
+            192 => vec![s("SORT"), of(self, &l, &z, &q), s(self.of(&["BY", "GET", "x"])), s("k*")],
+            193 => {
+                let (get, how) = (self.of(&["#", "k*", "h*->e1"]), self.of(&["ALPHA", "STORE", "DESC"]));
+                vec![s("SORT"), of(self, &l, &z, &q), s("ALPHA"), s("GET"), s("#"), s("GET"), s(get), s(how)]
+            }
+            194 => vec![s("SORT"), of(self, &l, &z, &q), s("ALPHA"), s("STORE"), k],
+            195 => vec![s("SORT"), of(self, &l, &z, &z), s("BY"), s("nosort"), s("DESC")],
+            196 => vec![s("RPUSH"), l, n, m],
+            197 => vec![s("SORT_RO"), l, s("ALPHA"), s(self.of(&["DESC", "STORE"]))],
             110 => vec![s("EXPIRE"), l, t],
             _ => vec![s(self.of(&["EXPIRETIME", "PTTL"])), c],
         };
@@ -396,6 +408,9 @@ fn random_commands_get_the_replies_that_redis_gives() {
         }
     }
     assert!(differences.is_empty(), "seed {seed}:\n{}", differences.join("\n"));
+    for client in [&mut ours, &mut theirs] {
+        client.say("DISCARD");
+    }
     assert_eq!(contents(&mut ours), contents(&mut theirs));
     drop((ours, server));
     assert_sound(directory.path());

@@ -487,3 +487,33 @@ fn who_waits_for_an_element_is_served_in_turn_and_loses_nothing() {
     drop(served);
     assert_sound(directory.path());
 }
+
+#[test]
+fn what_clients_ask_about_the_server_is_answered_as_redis_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(&directory, "");
+    let mut client = served.connect();
+    assert!(error(&client.say("DEBUG SLEEP 1")).starts_with("ERR DEBUG command not allowed"));
+    for n in 0..2000 {
+        client.say(&format!("RPUSH list {n}:{}", "x".repeat(50)));
+        client.say(&format!("ZADD sorted {n} {n}:{}", "x".repeat(50)));
+    }
+    let used = |client: &mut served::Client| {
+        let Value::Text(info) = client.say("INFO memory") else { panic!("no text") };
+        let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+        line.parse::<i64>().unwrap()
+    };
+    for key in ["list", "sorted"] {
+        let Value::Int(said) = client.say(&format!("MEMORY USAGE {key}")) else { panic!("no number") };
+        let before = used(&mut client);
+        client.say(&format!("DEL {key}"));
+        let began = std::time::Instant::now();
+        let mut freed = 0;
+        while freed < said / 2 && began.elapsed() < Duration::from_secs(20) {
+            freed = before - used(&mut client);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        freed = before - used(&mut client);
+        assert!((said - freed).abs() <= freed / 10, "{key}: {said} bytes were said, {freed} were freed");
+    }
+}

@@ -219,7 +219,7 @@ pub(crate) fn memory(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         ("usage", [key]) | ("usage", [key, _, _]) => {
             let found = context.keys.get(context.session.db, key);
             match found {
-                Some(found) => context.reply.count(context.keys.room(&found)),
+                Some(found) => context.reply.count(context.keys.usage(&found)),
                 None => context.reply.null(),
             }
         }
@@ -241,6 +241,16 @@ pub(crate) fn shutdown(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
     context.shared.shutdown = true;
     context.session.closing = true;
     Ok(())
+}
+
+/// DEBUG can stop the server or change what it must not, so it answers as a Redis does where nobody
+/// allowed it.
+pub(crate) fn debug(_context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    Err(Refusal::Said(
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it \
+         from a local connection, otherwise you need to set this option in the configuration file, and then \
+         restart the server.",
+    ))
 }
 
 /// SAVE and its like: every write is durable already.

@@ -19,6 +19,7 @@ mod reply;
 mod session;
 mod sets;
 mod sorted;
+mod sorting;
 mod step;
 mod strings;
 mod table;

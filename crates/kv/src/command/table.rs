@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::{Arguments, Context, Done};
 use super::{
     bits as b, configuration as cf, connection as c, hashes as h, information as i, keys as k, lists as l,
-    pubsub as p, sets as e, sorted as z, strings as s, transactions as t,
+    pubsub as p, sets as e, sorted as z, sorting as o, strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -255,6 +255,8 @@ rows! {
         "rename" 3 W, [1 2 1], k::rename, "Rename a key";
         "renamenx" 3 WF, [1 2 1], k::renamenx, "Rename a key if the new name is free";
         "scan" -2 R, [0 0 0], k::scan, "Walk over the keys";
+        "sort" -2 W, [1 1 1], o::sort, "Elements in another order, which may be stored";
+        "sort_ro" -2 R, [1 1 1], o::sort_ro, "Elements in another order";
         "touch" -2 RF, [1 -1 1], k::exists, "How many of some keys are there";
         "ttl" 2 RF, [1 1 1], k::ttl, "The seconds until a key expires";
         "type" 2 RF, [1 1 1], k::type_of, "The type of a value";
@@ -293,6 +295,7 @@ rows! {
         "command" -1 0, [0 0 0], i::command, "About commands";
         "config" -2 ADMIN, [0 0 0], cf::config, "Settings";
         "dbsize" 1 RF, [0 0 0], k::dbsize, "How many keys there are";
+        "debug" -2 ADMIN, [0 0 0], i::debug, "Nothing: it is not allowed, as in Redis by default";
         "flushall" -1 WX, [0 0 0], k::flushall, "Remove all keys of all databases";
         "flushdb" -1 WX, [0 0 0], k::flushdb, "Remove all keys";
         "info" -1 0, [0 0 0], i::info, "About the server";

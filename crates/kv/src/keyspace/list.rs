@@ -50,7 +50,10 @@ impl Keyspace {
     }
 
     /// Puts a list, in place of whatever is there.
-    pub(super) fn put_list(
+    ///
+    /// # Errors
+    /// There is no space.
+    pub(crate) fn put_list(
         &mut self,
         db: u8,
         key: &[u8],

@@ -16,13 +16,16 @@ mod zset;
 
 pub(crate) use zset::{Scored, order};
 
-use crate::format::entry::{HEAD, Header, PART, TIME, sum_of_part, sum_of_time};
-use crate::format::{IndexWord, LOG, UNIT, class, database_at};
+use crate::format::entry::{HEAD, Header, PART, TIME, kind, sum_of_part, sum_of_time};
+use crate::format::{BUCKETS, DATABASE, IndexWord, LOG, SEQUENCE, TREE_WORDS, UNIT, class, database_at};
 use crate::heap::{Damage, Full, Heap};
 use tiersmith_pmem::hash_bytes;
 
 /// Bytes up to which an entry is put together in ordinary memory before it is written.
 const TOGETHER: u64 = 4096;
+
+/// Entries of a value that MEMORY USAGE looks at.
+const USAGE_SAMPLES: u64 = 32;
 
 /// An entry that was found.
 #[derive(Clone, Copy, Debug)]
@@ -207,6 +210,40 @@ impl Keyspace {
     /// Bytes that an entry takes in the tier.
     pub fn room(&self, found: &Found) -> u64 {
         self.room_of(found.at, found.header.class)
+    }
+
+    /// Bytes that a key takes in the tier: its entry, and what it refers to, of which some entries
+    /// stand for all.
+    pub fn usage(&self, found: &Found) -> u64 {
+        let room = self.room(found);
+        if !kind::has_node(found.header.kind) {
+            return room;
+        }
+        let node = self.node_of(found);
+        let buckets = self.buckets(node);
+        let runs = if buckets == 0 { 0 } else { buckets.div_ceil(BUCKETS) + 1 };
+        let (mut sampled, mut bytes) = (0, 0);
+        let mut sample = |entry: &Found| {
+            (sampled, bytes) = (sampled + 1, bytes + self.room(entry));
+            sampled < USAGE_SAMPLES
+        };
+        if buckets == 0 {
+            self.for_elements(node, 0, |at| sample(&self.found_at(at)));
+        } else {
+            let mut entries = Vec::new();
+            let mut cursor = 0;
+            while entries.len() < USAGE_SAMPLES as usize {
+                cursor = self.scan_index(node, cursor, &mut entries);
+                if cursor == 0 {
+                    break;
+                }
+            }
+            entries.iter().all(|(_, entry)| sample(entry));
+        }
+        let count = self.field_count(found);
+        let entries = bytes.checked_div(sampled).unwrap_or(0) * count;
+        let leaves = if self.heap.word(node + SEQUENCE) == 0 { 0 } else { count.div_ceil(TREE_WORDS) * 512 };
+        room + DATABASE + runs * UNIT + leaves + entries
     }
 
     /// Bytes of the slot or run at `at`.

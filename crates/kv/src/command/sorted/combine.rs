@@ -31,8 +31,9 @@ impl Aggregate {
             // Both infinities together are 0, as in Redis.
             Aggregate::Sum if (one + other).is_nan() => 0.0,
             Aggregate::Sum => one + other,
-            Aggregate::Least => one.min(other),
-            Aggregate::Most => one.max(other),
+            Aggregate::Least if other < one => other,
+            Aggregate::Most if other > one => other,
+            Aggregate::Least | Aggregate::Most => one,
         }
     }
 }
@@ -129,7 +130,7 @@ fn combine(
     }
     // As in Redis, where it shows: infinity with the weight 0 is 0 in the first set and in a union,
     // and makes the sum 0 in another set of an intersection.
-    if operation == Operation::Intersection {
+    if operation != Operation::Difference {
         inputs.sort_by_key(Vec::len);
     }
     let zeroed = if operation == Operation::Union { inputs.len() } else { 1 };
