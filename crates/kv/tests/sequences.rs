@@ -176,3 +176,39 @@ fn random_changes_of_a_large_sorted_set_leave_it_in_order() {
     }
     assert_sound(&local);
 }
+
+#[test]
+fn a_list_keeps_its_time_when_its_only_element_moves_to_its_other_end() {
+    let mut local = local();
+    local.say("RPUSH l a");
+    local.say("PEXPIRE l 5000");
+    for line in ["LMOVE l l LEFT RIGHT", "RPOPLPUSH l l"] {
+        assert_eq!(local.say(line), bulk("a"));
+        assert_eq!(local.say("PTTL l"), ":5000\r\n", "after {line}");
+    }
+}
+
+#[test]
+fn what_is_left_of_a_long_list_or_sorted_set_in_a_full_tier_is_what_was_not_removed() {
+    let mut local = Local::create(Mapping::in_memory(&vec![0; 6 << 20], 0), 4096, Planted::None).unwrap();
+    let elements: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
+    for part in elements.chunks(50) {
+        local.say(&format!("RPUSH l {}", part.join(" ")));
+        let scored: Vec<String> = part.iter().map(|n| format!("{n} {n}")).collect();
+        local.say(&format!("ZADD z {}", scored.join(" ")));
+        local.commit();
+    }
+    let mut more = 0;
+    while local.say(&format!("SET k{more} {}", "v".repeat(500))) == "+OK\r\n" {
+        local.commit();
+        more += 1;
+    }
+    local.say("PEXPIRE l 5000");
+    assert_eq!(local.say("LTRIM l 19998 -1"), "+OK\r\n");
+    assert_eq!(local.say("ZREMRANGEBYRANK z 2 -1"), ":19998\r\n");
+    local.commit();
+    assert_eq!(local.say("LRANGE l 0 -1"), format!("*2\r\n{}{}", bulk("19998"), bulk("19999")));
+    assert_eq!(local.say("ZRANGE z 0 -1"), format!("*2\r\n{}{}", bulk("0"), bulk("1")));
+    assert_eq!(local.say("PTTL l"), ":5000\r\n");
+    assert_sound(&local);
+}
