@@ -211,7 +211,7 @@ fn every_file_and_heading_the_documents_name_exists() {
 }
 
 /// Documents whose margin and words are not held yet.
-const NOT_HELD: [&str; 3] = ["ARCHITECTURE.md", "docs/crash-safety.md", "docs/format.md"];
+const NOT_HELD: [&str; 2] = ["ARCHITECTURE.md", "docs/format.md"];
 
 /// Lines of a document that people wrote: with their numbers, without blocks of generated tables.
 fn written(text: &str) -> Vec<(usize, &str)> {
@@ -232,7 +232,10 @@ fn documents_keep_the_right_margin() {
     let mut faults = Vec::new();
     for document in documents().into_iter().filter(|name| !NOT_HELD.contains(&name.as_str())) {
         let text = text(&document);
-        let too_long = written(&text).into_iter().filter(|(_, line)| line.chars().count() > 100);
+        // A line of one word, such as the name of a test, cannot be broken.
+        let too_long = written(&text)
+            .into_iter()
+            .filter(|(_, line)| line.chars().count() > 100 && line.trim().contains(' '));
         faults.extend(too_long.map(|(number, _)| format!("{document}:{number}")));
     }
     assert!(faults.is_empty(), "lines of more than 100 columns:\n{}", faults.join("\n"));
