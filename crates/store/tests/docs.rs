@@ -210,9 +210,6 @@ fn every_file_and_heading_the_documents_name_exists() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Documents whose margin and words are not held yet.
-const NOT_HELD: [&str; 1] = ["docs/format.md"];
-
 /// Lines of a document that people wrote: with their numbers, without blocks of generated tables.
 fn written(text: &str) -> Vec<(usize, &str)> {
     let mut generated = false;
@@ -230,7 +227,7 @@ fn written(text: &str) -> Vec<(usize, &str)> {
 #[test]
 fn documents_keep_the_right_margin() {
     let mut faults = Vec::new();
-    for document in documents().into_iter().filter(|name| !NOT_HELD.contains(&name.as_str())) {
+    for document in documents() {
         let text = text(&document);
         // A line of one word, such as the name of a test, cannot be broken.
         let too_long = written(&text)
@@ -248,9 +245,6 @@ fn no_document_or_help_text_says_what_nobody_says() {
     let mut faults = Vec::new();
     let scripts = ["check", "study"].map(str::to_owned);
     for document in documents().into_iter().chain(scripts) {
-        if NOT_HELD.contains(&document.as_str()) {
-            continue;
-        }
         // A phrase may go on in the next line.
         let words = text(&document).to_lowercase();
         let words: Vec<&str> = words.split_whitespace().collect();
