@@ -2,13 +2,18 @@
 //!
 //! Deliberately not the structures of `format/`: a mistake there must not be one here.
 
+/// The word in eight bytes.
+pub(super) const WORD: usize = 0;
+
 /// The superblock.
 pub(super) mod superblock {
+    pub(in crate::check) const MAGIC: usize = 0;
     pub(in crate::check) const VERSION: usize = 8;
     pub(in crate::check) const STATE: usize = 12;
     pub(in crate::check) const SEQUENCE: usize = 16;
-    /// The tier's and the attachment's.
+    /// The tier's and the attachment's, so many bytes each.
     pub(in crate::check) const UUIDS: std::ops::Range<usize> = 24..56;
+    pub(in crate::check) const UUID: usize = 16;
     pub(in crate::check) const MEMBER: usize = 56;
     pub(in crate::check) const MEMBERS: usize = 60;
     pub(in crate::check) const SEED: usize = 64;
@@ -38,6 +43,7 @@ pub(super) mod superblock {
 
 /// A slot of the file table.
 pub(super) mod slot {
+    pub(in crate::check) const IN_USE: usize = 0;
     pub(in crate::check) const IDENTITY: u64 = 16;
     pub(in crate::check) const IDENTITY_BODY: std::ops::Range<usize> = 16..56;
     pub(in crate::check) const INO: usize = 16;

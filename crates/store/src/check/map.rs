@@ -5,6 +5,7 @@
 
 use std::io;
 
+use super::at::WORD;
 use super::seal::{Held, Level, Seal, u64_at};
 use super::source::Source;
 use super::superblock::{FRAME, Layout};
@@ -63,7 +64,7 @@ impl<'s> Tier<'s> {
     fn word(&self, spot: Spot) -> Option<u64> {
         let mut space = Vec::new();
         let bytes = self.source(spot.member).ok()?.view(spot.offset, 8, &mut space).ok()?;
-        Some(u64_at(bytes, 0))
+        Some(u64_at(bytes, WORD))
     }
 
     /// Where the root words of a file are.
@@ -102,7 +103,7 @@ impl<'s> Tier<'s> {
         };
         let mut bad: Option<BadWords> = None;
         for (n, word) in (0..PAGE_WORDS).zip(page.chunks_exact(8)) {
-            let (word, spot) = (u64_at(word, 0), Spot { offset: spot.offset + n * 8, ..spot });
+            let (word, spot) = (u64_at(word, WORD), Spot { offset: spot.offset + n * 8, ..spot });
             let (level, fine) = match level {
                 Level::Leaf(leaf) => {
                     let block = leaf * PAGE_WORDS + n;

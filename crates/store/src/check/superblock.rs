@@ -116,7 +116,7 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
         return Err(Bad::Development);
     }
     if !b.starts_with(MAGIC) {
-        return Err(Bad::Magic(u64_at(b, 0).to_le_bytes()));
+        return Err(Bad::Magic(u64_at(b, at::MAGIC).to_le_bytes()));
     }
     let (given, computed) = (u64_at(b, at::CHECK), checksum(&b[..at::CHECK], CHECK_KEY));
     let version = u32_at(b, at::VERSION);
@@ -342,7 +342,7 @@ pub(super) fn open(
     let mut order: Vec<Option<usize>> = vec![None; first.members as usize];
     for (n, sb) in found.iter().enumerate() {
         let Some(sb) = sb else { continue };
-        if sb.uuids[..16] != first.uuids[..16] || sb.shape() != first.shape() {
+        if sb.uuids[..at::UUID] != first.uuids[..at::UUID] || sb.shape() != first.shape() {
             return Err(CheckError::WrongMembers(format!(
                 "member {n} of those given belongs to tier {:?}, another one to tier {:?}; give the members of one tier",
                 sb.name, first.name
@@ -613,7 +613,7 @@ fn lay_out(
         );
     }
     let mut uuid = [0; 16];
-    uuid.copy_from_slice(&newest.uuids[..16]);
+    uuid.copy_from_slice(&newest.uuids[..at::UUID]);
     let layout = Layout {
         phase: newest.phase,
         seed: newest.seed,

@@ -188,7 +188,7 @@ impl Checker<'_> {
 
     fn read_slot(&mut self, slot: u64, b: &[u8]) {
         let seed = self.tier.layout.seed;
-        let word = u64_at(b, 0);
+        let word = u64_at(b, at::slot::IN_USE);
         let id = match Seal::new(seed, 0).value(Level::Slot(slot), word) {
             Some(0) => return,
             Some(id) => id,
