@@ -28,12 +28,12 @@ const ROOMS: &[&str] = &[
     "error",
     "medium",
     "options",
+    "cache",
     "tier",
     "ledger",
     "plain",
     "note",
     "environment",
-    "cache",
     "known",
     "homeward",
     "mover",
@@ -454,6 +454,13 @@ fn files_say_what_they_want_and_not_how() {
     let of_files = |name: &str| name.starts_with("file/");
     count("store", &["prefetch", "prefault", "fence"], of_files, &mut found);
     compare("words of the machine in file/", found, listed(MACHINE_WORDS));
+}
+
+#[test]
+fn a_policy_is_chosen_in_one_place() {
+    let chosen = |source: &Source| source.code.contains("second_chance::");
+    let names: Vec<String> = sources("store").into_iter().filter(chosen).map(|source| source.name).collect();
+    assert_eq!(names, ["cache/policy.rs"], "who names a policy, and not what has been chosen");
 }
 
 #[test]

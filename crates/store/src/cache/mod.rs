@@ -1,3 +1,10 @@
-//! Which blocks the tier keeps as clean copies of home's.
+//! Which blocks the tier keeps as clean copies of home's: [`policy`] is what decides, [`scan`] tells it who reads a file from one end to the
+//! other.
+//!
+//! **Invariant**: who reads a block, admits one or makes room asks the policy, and decides nothing himself.
+//!
+//! **Deliberately absent**: how a copy is made or given up (`mover`).
 
+pub(crate) mod policy;
 pub(crate) mod scan;
+mod second_chance;

@@ -8,12 +8,14 @@
 
 use super::FileIo;
 use crate::address::BlockIndex;
+use crate::cache::policy::Policy;
 use crate::cache::scan::ADMIT_BLOCKS_MAX;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
 use crate::ledger::switch::Spot;
 use crate::medium::InPlace;
+use crate::mover::admit::is_admitted;
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::sync::atomic::Ordering;
@@ -114,7 +116,7 @@ impl FileIo {
                 if spot.entry() == entry {
                     placed.tier.read_block(entry.frame(), inner, into)?;
                     drop(pin);
-                    spot.leaf.touch(spot.index);
+                    spot.leaf.policy.touched(spot.index);
                     let bytes = into.len() as u64;
                     let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
                     return Ok(true);
@@ -148,7 +150,7 @@ impl FileIo {
         if !look.held() {
             return Ok(false);
         }
-        spot.leaf.touch(spot.index);
+        spot.leaf.policy.touched(spot.index);
         let bytes = into.len() as u64;
         let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
         Ok(true)
@@ -185,7 +187,7 @@ impl FileIo {
         if held {
             let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
             let _ = self.events.record_and_count(waits::HOME_READ, start, bytes, waits::TIER_MISSES, missed);
-            if self.env.options.admit && placed.admits() && (!seen.scan || placed.is_small()) {
+            if self.env.options.admit && placed.admits() && is_admitted(placed, seen.scan) {
                 let parts: SmallVec<[_; ADMIT_BLOCKS_MAX as usize]> =
                     blocks.into_iter().map(|(block, inner, range)| (block, inner, &into[range])).collect();
                 self.mover.admit_run(file, placed, &parts, evictions)?;
@@ -228,7 +230,7 @@ impl FileIo {
         if leaf.get(index) != entry && !placed.tier.planted.races(Planted::NoSecondLook) {
             return None;
         }
-        leaf.touch(index);
+        leaf.policy.touched(index);
         self.events.count(waits::ZERO_COPY, 1);
         Some(BlockRef { view, len: placed.block_size.bytes().min((size - start) as usize) })
     }

@@ -25,6 +25,7 @@
 
 use super::Ledger;
 use crate::address::{BlockIndex, Frame, WordAt};
+use crate::cache::policy::Chosen;
 use crate::error::Result;
 use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
 use crate::medium::prepare_word;
@@ -69,8 +70,8 @@ pub(crate) struct Leaf {
     /// Writers that had the page made, and have not set their entries yet ([`Kept`]).
     kept: AtomicU32,
     entries: Box<[AtomicU64]>,
-    /// A bit per block, set by reads and cleared by the eviction hand.
-    touched: [AtomicU64; FANOUT / 64],
+    /// What the eviction policy knows of the blocks.
+    pub(crate) policy: Chosen,
     dirty: AtomicU32,
     cached: AtomicU32,
 }
@@ -81,7 +82,7 @@ impl Leaf {
             page: PageAt::new(at),
             kept: AtomicU32::new(0),
             entries: (0..FANOUT).map(|_| AtomicU64::new(0)).collect(),
-            touched: Default::default(),
+            policy: Chosen::default(),
             dirty: AtomicU32::new(0),
             cached: AtomicU32::new(0),
         }
@@ -147,20 +148,6 @@ impl Leaf {
 
     pub(crate) fn cached(&self) -> u32 {
         self.cached.load(Ordering::Relaxed)
-    }
-
-    /// Remembers that the block was read. Reads before it writes, so that a hot block costs no shared store.
-    pub(crate) fn touch(&self, index: usize) {
-        let (word, bit) = (&self.touched[index / 64], 1 << (index % 64));
-        if word.load(Ordering::Relaxed) & bit == 0 {
-            word.fetch_or(bit, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the block was read since the last call.
-    pub(crate) fn untouch(&self, index: usize) -> bool {
-        let (word, bit) = (&self.touched[index / 64], 1 << (index % 64));
-        word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
     }
 }
 

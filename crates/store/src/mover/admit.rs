@@ -9,6 +9,7 @@
 
 use super::Mover;
 use crate::address::BlockIndex;
+use crate::cache::policy::{Chosen, Policy, Read};
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
@@ -48,8 +49,19 @@ pub(crate) struct Admissions {
     waiting: Mutex<VecDeque<Run>>,
 }
 
+/// What the policy says of a read from home.
+pub(crate) fn is_admitted(placed: &Placed, is_scan: bool) -> bool {
+    let allocator = &placed.tier.allocator;
+    Chosen::admitted(&Read {
+        is_scan,
+        of_small_file: placed.is_small(),
+        free_frames: allocator.free_frames(),
+        total_frames: allocator.total_frames(),
+    })
+}
+
 impl Mover {
-    /// Sees to the admission of a run of blocks of which `parts` were just read from home, if there is room without waiting.
+    /// Sees to the admission of a run of blocks of which `parts` were just read from home, and which the policy wants.
     /// `evictions` was counted before home was read.
     pub(crate) fn admit_run(
         &self,
@@ -59,18 +71,13 @@ impl Mover {
         evictions: u64,
     ) -> Result<()> {
         let Some((first, _, _)) = parts.first() else { return Ok(()) };
-        if !self.may_admit(placed) || self.admit_later(file, *first, parts.len() as u32) {
+        if self.admit_later(file, *first, parts.len() as u32) {
             return Ok(());
         }
         for (block, inner, part) in parts {
             self.admit(file, placed, *block, *inner, part, evictions)?;
         }
         Ok(())
-    }
-
-    /// Whether there is more free than writers may need.
-    fn may_admit(&self, placed: &Placed) -> bool {
-        placed.tier.allocator.free_frames() > self.admit_reserve(&placed.tier)
     }
 
     /// Leaves a run to the background. `false` when there is none, or when it has more than enough to do.
@@ -130,7 +137,7 @@ impl Mover {
             }
             let evictions = placed.map.evictions.load(Ordering::Acquire);
             let at = placed.block_size.start_of(block);
-            if !self.may_admit(placed)
+            if !is_admitted(placed, false)
                 || at >= placed.size()
                 || file.read_home_block(placed, at, &mut bytes).is_err()
                 || self.admit(file, placed, block, 0, &bytes, evictions).is_err()
@@ -153,7 +160,7 @@ impl Mover {
         evictions: u64,
     ) -> Result<()> {
         let mut kept = Kept::default();
-        if !self.may_admit(placed) || !placed.make_leaf(block, &mut kept)? {
+        if !is_admitted(placed, false) || !placed.make_leaf(block, &mut kept)? {
             return Ok(());
         }
         let bytes = placed.block_size.bytes();

@@ -2,6 +2,7 @@
 
 use super::Mover;
 use crate::address::BlockIndex;
+use crate::cache::policy::{Chosen, Policy};
 use crate::error::Result;
 use crate::format::entry::{PAGE_WORDS, State};
 use crate::known::FileState;
@@ -11,7 +12,7 @@ use crate::waits;
 use std::sync::Arc;
 
 impl Mover {
-    /// Evicts up to `want` clean blocks from a tier: first those not read since the hand last passed, then any.
+    /// Evicts up to `want` clean blocks from a tier: the victims of its policy, file by file, from another file on each time.
     /// Pinned files keep theirs.
     pub(crate) fn evict(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
         let files = self.files.on(tier);
@@ -20,7 +21,7 @@ impl Mover {
         }
         let first = self.eviction_hand.fetch_add(1, Ordering::Relaxed) as usize;
         let mut evicted = 0;
-        for spare_touched in [true, false] {
+        for pass in 0..Chosen::PASSES {
             for n in 0..files.len() {
                 let file = &files[(first + n) % files.len()];
                 let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
@@ -35,7 +36,7 @@ impl Mover {
                     for index in 0..PAGE_WORDS as usize {
                         if evicted + (blocks.len() as u64) < want
                             && leaf.get(index).state() == State::Cached
-                            && !(leaf.untouch(index) && spare_touched)
+                            && leaf.policy.victim(index, pass)
                         {
                             blocks.push(BlockIndex(number * PAGE_WORDS + index as u64));
                         }

@@ -220,11 +220,6 @@ impl Mover {
             reason: reason.into(),
         }
     }
-
-    /// Frames that admission leaves free for writers.
-    pub(crate) fn admit_reserve(&self, tier: &Ledger) -> u64 {
-        tier.allocator.total_frames() / 16
-    }
 }
 
 /// Whether a piece can be had; one that a reader still borrows cannot.
