@@ -6,7 +6,7 @@
 //! The note lies where the database's user may write. So nothing in it is a permission: whoever reads a path from it checks that file as it
 //! would one given on a command line.
 
-use crate::attach::{Guard, Options, TierSpec};
+use crate::options::{Guard, Options, TierSpec};
 use crate::error::{Error, Result};
 use crate::format::hex;
 use crate::home::{NOTE_MAX, NoteOf};

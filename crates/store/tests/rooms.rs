@@ -50,11 +50,7 @@ const ROOMS: &[&str] = &[
 ];
 
 /// Imports of a room above.
-const UPWARD: &[(&str, &[&str])] = &[
-    ("home/real.rs", &["medium"]),
-    ("note.rs", &["attach"]),
-    ("tier/mod.rs", &["plain"]),
-];
+const UPWARD: &[(&str, &[&str])] = &[("home/real.rs", &["medium"]), ("tier/mod.rs", &["plain"])];
 
 /// Files of a part that import each other, more than two at a time.
 const FILES_IN_CYCLES: &[(&str, usize)] = &[("awr", 15), ("lab", 8), ("sqlite", 12), ("store", 6)];
@@ -454,6 +450,19 @@ fn files_say_what_they_want_and_not_how() {
     let of_files = |name: &str| name.starts_with("file/");
     count("store", &["prefetch", "prefault", "fence"], of_files, &mut found);
     compare("words of the machine in file/", found, listed(MACHINE_WORDS));
+}
+
+#[test]
+fn the_architecture_names_the_folders_that_there_are() {
+    let text = fs::read_to_string(crates().join("../ARCHITECTURE.md")).unwrap();
+    let (_, store) = text.split_once("### `crates/store/src`").unwrap();
+    let store = store.split_once("\n### ").unwrap().0;
+    let is_folder = |word: &&str| word.ends_with('/') && word.matches('/').count() == 1;
+    let named = store.split('`').filter(is_folder).map(str::to_owned).collect();
+    let entries = fs::read_dir(crates().join("store/src")).unwrap().map(|entry| entry.unwrap());
+    let folders = entries.filter(|entry| entry.path().is_dir());
+    let there = folders.map(|folder| format!("{}/", folder.file_name().to_str().unwrap())).collect();
+    compare("the store's folders and ARCHITECTURE.md", there, named);
 }
 
 #[test]

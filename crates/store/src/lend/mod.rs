@@ -24,7 +24,7 @@
 //! given back.
 //!
 //! # Locks
-//! `lending` (one lends or gives back) is taken after `names` and before all locks of a file. `plain` of a file is taken after `moving`: a reader holds
+//! `lending` (one lends or gives back) is taken after `changing` and before all locks of a file. `plain` of a file is taken after `moving`: a reader holds
 //! it as long as it reads, so that what it reads is not moved away under it.
 //!
 //! Deliberately absent: who lends. A door does, when it opens a file that the kernel may take over.

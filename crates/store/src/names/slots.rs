@@ -33,7 +33,7 @@
 //! durably so; and a sentinel, by which the next attach sees that a server ran without the tier.
 //!
 //! # Locks
-//! A tier's `making_slots`, then `names`, then those of a file ([`crate::file`]). A tier's `table` is
+//! A tier's `making_slots`, then `changing`, then those of a file ([`crate::file`]). A tier's `table` is
 //! taken last, for a look or a change in DRAM.
 
 use super::Namespace;
@@ -285,7 +285,7 @@ impl Namespace {
         if placed.tier.planted.is(Planted::SlotFreedBeforeHome) {
             return self.leave_before_home(file, placed).map(|()| true);
         }
-        // Steps 1 and 2 without `names`: home may be slow, and nobody else could open a file
+        // Steps 1 and 2 without `changing`: home may be slow, and nobody else could open a file
         // meanwhile.
         self.bring_home(file, placed)?;
         let _names = self.changing.lock();
