@@ -6,12 +6,12 @@
 //! The note lies where the database's user may write. So nothing in it is a permission: whoever reads a path from it checks that file as it
 //! would one given on a command line.
 
-use crate::options::{Guard, Options, TierSpec};
 use crate::error::{Error, Result};
 use crate::format::hex;
 use crate::home::{NOTE_MAX, NoteOf};
 use crate::ledger::Ledger;
 use crate::medium::Medium;
+use crate::options::{Guard, Options, TierSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
