@@ -141,7 +141,7 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
         }
         if let Some(e) = unreadable {
             // Unreadable is not empty: it must not be formatted.
-            return Err(e.into());
+            return Err(e);
         }
         // The marks go in one after the other; then copy 1 keeps its mark while copy 0 is written, and is written when
         // copy 0 is whole.
