@@ -517,3 +517,29 @@ fn what_clients_ask_about_the_server_is_answered_as_redis_answers() {
         assert!((said - freed).abs() <= freed / 10, "{key}: {said} bytes were said, {freed} were freed");
     }
 }
+
+/// How often the server has waited for clients.
+fn turns(client: &mut served::Client) -> u64 {
+    let Value::Text(waits) = client.say("INFO waits") else { panic!("no text") };
+    let counted = waits.lines().find_map(|line| line.strip_prefix("wait_client_message:class=Idle,waits="));
+    counted.unwrap().split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn without_a_descriptor_left_clients_wait_and_the_server_does_not_spin() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start_with_descriptors(directory.path(), CHILD, 40);
+    let mut first = served.connect();
+    assert_eq!(first.say("PING"), text("PONG"));
+    let mut others: Vec<_> = (0..60).map(|_| served.connect()).collect();
+    assert_eq!(first.say("PING"), text("PONG"));
+    let before = turns(&mut first);
+    std::thread::sleep(Duration::from_millis(500));
+    // Ten a second, and a few for what this client asks.
+    let turned = turns(&mut first) - before;
+    assert!(turned < 100, "{turned} turns");
+    let mut last = others.pop().unwrap();
+    last.send(&[b"PING"]).unwrap();
+    drop(others);
+    assert_eq!(last.read().unwrap(), text("PONG"));
+}

@@ -52,7 +52,19 @@ impl Drop for Served {
 impl Served {
     /// Starts the server of this program; `test` is the name of the test that serves.
     pub(crate) fn start(directory: &Path, test: &str) -> Served {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let command = Command::new(std::env::current_exe().unwrap());
+        Served::begin(command, directory, test)
+    }
+
+    /// The same with at most so many descriptors.
+    pub(crate) fn start_with_descriptors(directory: &Path, test: &str, most: u32) -> Served {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]);
+        command.arg(std::env::current_exe().unwrap());
+        Served::begin(command, directory, test)
+    }
+
+    fn begin(mut command: Command, directory: &Path, test: &str) -> Served {
         command.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
         command.env(ASKED, directory);
         Served::wait(command, directory.join("socket"))
