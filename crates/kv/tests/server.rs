@@ -220,8 +220,60 @@ fn what_is_not_in_the_protocol_ends_its_connection_and_no_other() {
     }
     // Real commands with random arguments.
     let commands = [
-        "SET", "GETRANGE", "SETBIT", "BITPOS", "SCAN", "EXPIRE", "COPY", "OBJECT", "CLIENT", "CONFIG",
-        "COMMAND", "HELLO", "MEMORY", "PUBSUB", "SETRANGE", "LCS", "GETEX", "BITOP", "SWAPDB",
+        "SET",
+        "GETRANGE",
+        "SETBIT",
+        "BITPOS",
+        "SCAN",
+        "EXPIRE",
+        "COPY",
+        "OBJECT",
+        "CLIENT",
+        "CONFIG",
+        "COMMAND",
+        "HELLO",
+        "MEMORY",
+        "PUBSUB",
+        "SETRANGE",
+        "LCS",
+        "GETEX",
+        "BITOP",
+        "SWAPDB",
+        "RPUSH",
+        "SADD",
+        "ZADD",
+        "HSET",
+        "LRANGE",
+        "LPOP",
+        "LPOS",
+        "LTRIM",
+        "LSET",
+        "LREM",
+        "LINSERT",
+        "LMPOP",
+        "SPOP",
+        "SRANDMEMBER",
+        "HRANDFIELD",
+        "ZRANDMEMBER",
+        "SINTERCARD",
+        "SUNIONSTORE",
+        "SSCAN",
+        "ZRANGE",
+        "ZADD",
+        "ZCOUNT",
+        "ZPOPMIN",
+        "ZMPOP",
+        "ZUNION",
+        "ZINTERSTORE",
+        "ZRANGESTORE",
+        "ZREMRANGEBYRANK",
+        "ZSCAN",
+        "SORT",
+        "BLPOP",
+        "BLMPOP",
+        "BZPOPMAX",
+        "RENAME",
+        "DEL",
     ];
     let arguments: [&[u8]; 12] = [
         b"-1",
@@ -237,20 +289,36 @@ fn what_is_not_in_the_protocol_ends_its_connection_and_no_other() {
         b"kill",
         b"usage",
     ];
-    for _ in 0..1500 {
+    for _ in 0..3000 {
         let mut words: Vec<&[u8]> = vec![random.choice(commands).unwrap().as_bytes()];
         for _ in 0..random.usize(..6) {
             words.push(random.choice(arguments).unwrap());
         }
         hostile.push(request(&words));
     }
+    let counts = [i64::MIN, i64::MIN + 1, -(1 << 40), -(1 << 30), i64::MAX / 2, i64::MAX];
+    for (make, ask) in [
+        ("SADD some a", "SRANDMEMBER some"),
+        ("HSET pairs a b", "HRANDFIELD pairs"),
+        ("ZADD scores 1 a", "ZRANDMEMBER scores"),
+    ] {
+        good.say(make);
+        for count in counts {
+            for more in ["", " WITHVALUES", " WITHSCORES"] {
+                hostile.push(format!("{ask} {count}{more}\r\n").into_bytes());
+            }
+        }
+    }
     for bytes in &hostile {
         let mut bad = served.connect();
         // The server may close it in the middle.
         let _ = bad.out.write_all(bytes);
+        // One that waits for a key is ended by the end of its connection.
         let _ = bad.out.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
         let _ = bad.out.read_to_end(&mut answer);
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(300)]);
+        assert!(answer.len() < 1 << 20, "{} bytes for {shown:?}", answer.len());
         assert!(served.is_running(), "it ended after {:?}", String::from_utf8_lossy(bytes));
     }
     let mut good = served.connect();

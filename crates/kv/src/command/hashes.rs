@@ -6,8 +6,9 @@ use super::{Arguments, Context, Done, Refusal, SYNTAX, glob, word, wrong_count};
 use crate::format::entry::kind;
 use crate::keyspace::Found;
 
-/// The most fields that HRANDFIELD returns.
-const RANDOM_MAX: i64 = 1 << 24;
+/// The most fields or members that HRANDFIELD and its sisters return when the same one may come again:
+/// Redis makes as many as are asked for, until its memory is full.
+pub(crate) const RANDOM_MAX: i64 = 1 << 24;
 
 /// The hash of a key, if it is there.
 fn hash(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Found>, Refusal> {

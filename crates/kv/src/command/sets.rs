@@ -161,6 +161,9 @@ pub(crate) fn srandmember(context: &mut Context<'_>, args: &Arguments<'_>) -> Do
             "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
         ));
     }
+    if count.is_some_and(|count| count < -hashes::RANDOM_MAX) {
+        return Err(Refusal::Said("ERR value is out of range"));
+    }
     let found = set(context, args[1])?;
     let Some(count) = count else {
         let one = found.and_then(|found| context.keys.random_field(&found));

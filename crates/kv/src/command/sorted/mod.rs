@@ -221,7 +221,7 @@ pub(crate) fn zrandmember(context: &mut Context<'_>, args: &Arguments<'_>) -> Do
                  9223372036854775807",
             ));
         }
-        if scores && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
+        if count < -hashes::RANDOM_MAX || scores && count > i64::MAX / 2 {
             return Err(Refusal::Said("ERR value is out of range"));
         }
     }
