@@ -264,7 +264,7 @@ impl Keyspace {
     }
 }
 
-const _: () = assert!(class::COUNT == 47, "OVERFLOW and NODE name classes by number");
+const _: () = assert!(class::COUNT == 47, "OVERFLOW, NODE and TREE_NODE name classes by number");
 
 #[cfg(test)]
 mod tests {
@@ -274,5 +274,6 @@ mod tests {
     fn the_classes_that_the_index_names_have_the_sizes_it_needs() {
         assert_eq!(class::size(OVERFLOW), 64);
         assert_eq!(class::size(NODE), crate::format::DATABASE);
+        assert_eq!(class::size(crate::format::TREE_NODE), 8 + 8 * crate::format::TREE_WORDS);
     }
 }
