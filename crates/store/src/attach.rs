@@ -27,6 +27,7 @@ use crate::error::{Error, MediumError, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
 use crate::medium::Medium;
+use crate::medium::held::Held;
 use crate::names::slots::FileCounts;
 use crate::note::Note;
 use crate::plain::{BesideMember, LentDir};
@@ -36,7 +37,6 @@ use crate::stats::RecoveryReport;
 use crate::store::Store;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
-use crate::tier::held::Held;
 use crate::tier::open::{self, Found};
 use crate::tier::{Member, Tier};
 use crate::waits;
@@ -73,7 +73,7 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
     open::refuse_twice(tiers)?;
     // Kept until what a failed attach made is removed: the home stays locked so long.
     let real = Arc::new(open_and_lock(home)?);
-    let places = tiers.iter().map(Held::all).collect::<Result<Vec<_>>>()?;
+    let places = tiers.iter().map(|spec| Held::all(&spec.members)).collect::<Result<Vec<_>>>()?;
     let mut made = Vec::new();
     let attached = map_and_attach(real.clone(), tiers, &places, &mut made, options, started);
     if attached.is_err() {

@@ -14,8 +14,8 @@ use super::map::{Spot, Tier};
 use super::report::{CheckReport, Finding, Place, Severity};
 use super::superblock::Phase;
 use super::table::{DESTAGING, FileFacts, LENT, TRUNCATING, UNLINKING};
+use crate::medium::held::Held;
 use crate::plain::{BesideMember, PlainName, Unfit, directory_of, path_beside};
-use crate::tier::held::Held;
 
 /// The words of a finding.
 pub(super) struct Text {

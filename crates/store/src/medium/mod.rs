@@ -16,6 +16,7 @@
 
 #[cfg(feature = "testing")]
 mod block;
+pub(crate) mod held;
 mod mapped;
 
 use crate::address::FRAME;

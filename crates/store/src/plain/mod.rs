@@ -15,7 +15,7 @@
 pub(crate) mod in_home;
 
 use crate::home::{HomeFile, RealHome};
-use crate::tier::held::Held;
+use crate::medium::held::Held;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Gid, IFlags, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::ffi::OsString;

@@ -10,7 +10,6 @@ pub(crate) mod alloc;
 pub(crate) mod blocks;
 pub(crate) mod geometry;
 pub(crate) mod grow;
-pub(crate) mod held;
 pub(crate) mod label;
 pub(crate) mod open;
 pub(crate) mod table;

@@ -3,7 +3,6 @@
 //! Deliberately not here: what the records and maps of an existing tier say ([`crate::recover`]).
 
 use super::geometry::Geometry;
-use super::held::Held;
 use super::table::FileTable;
 use super::{Member, Tier};
 use crate::address::FRAME;
@@ -15,6 +14,7 @@ use crate::format::superblock::{
     COPY_AT, FLAG_EMULATED, FLAG_VOLATILE, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock, TierState,
     Unusable,
 };
+use crate::medium::held::Held;
 use crate::medium::{Backing, BlockMedium, Durability, Mapped, Medium, Opening};
 use crate::options::TierSpec;
 use crate::planted::Planted;

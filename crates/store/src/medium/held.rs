@@ -13,7 +13,6 @@ use tiersmith_dir::{Dir, Found};
 
 use crate::error::{MediumError, Result};
 use crate::format::superblock::{COPY_AT, SUPERBLOCK, Superblock, TierState};
-use crate::options::TierSpec;
 
 /// A member's place, and what was there when it was found.
 #[derive(Debug)]
@@ -44,14 +43,14 @@ impl Held {
     ///
     /// # Errors
     /// As [`Held::find`].
-    pub(crate) fn all(spec: &TierSpec) -> Result<Vec<Self>> {
+    pub(crate) fn all(members: &[PathBuf]) -> Result<Vec<Self>> {
         let find = |path: &PathBuf| {
             Self::find(path).map_err(|source| match source.kind() {
                 io::ErrorKind::NotFound => MediumError::Missing { path: path.clone() },
                 _ => MediumError::Io { action: "finding", path: path.clone(), source },
             })
         };
-        spec.members.iter().map(|path| Ok(find(path)?)).collect()
+        members.iter().map(|path| Ok(find(path)?)).collect()
     }
 
     /// What is there, if it is of this kind.
@@ -75,7 +74,7 @@ impl Held {
         Ok(Arc::new(self.dir.as_fd().try_clone_to_owned()?))
     }
 
-    /// Takes back what [`super::open::map_members`] and [`super::open::format`] made where nothing was, if nothing is attached to it: an empty file
+    /// Takes back what [`crate::tier::open`] made where nothing was, if nothing is attached to it: an empty file
     /// is empty again, else there is none. `made` is what they opened, and nothing else is touched.
     pub(crate) fn undo_new(&self, made: &Found) {
         use std::os::unix::fs::FileExt;
