@@ -18,7 +18,7 @@ use crate::frames::{Frames, Use};
 use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::sim::Recorder;
-use crate::sync::{atomic as shared, first_part, turn};
+use crate::sync::{atomic as shared, first_part, turn, turns_in_copy};
 use crate::view::{View, ViewRef};
 use crate::{Error, FRAME, LINE, OpenOptions, Report, open};
 
@@ -200,7 +200,7 @@ impl Mapping {
         if !first.is_empty() {
             // SAFETY: `range` checked the source; the target is an exclusive slice.
             unsafe { self.kernel.copy_out(first.as_mut_ptr(), from, first.len()) };
-            turn();
+            turns_in_copy();
         }
         // SAFETY: as above.
         unsafe { self.kernel.copy_out(second.as_mut_ptr(), from.add(first.len()), second.len()) }
@@ -654,7 +654,7 @@ impl Mapping {
         if first > 0 {
             // SAFETY: the callers are about to write the whole there, and have checked that they may.
             unsafe { self.kernel.copy_in(to, data.as_ptr(), first) };
-            turn();
+            turns_in_copy();
         }
     }
 

@@ -17,6 +17,11 @@ pub(crate) use std::sync::atomic;
 #[inline(always)]
 pub(crate) fn turn() {}
 
+/// In the middle of a copy.
+#[cfg(not(feature = "interleavings"))]
+#[inline(always)]
+pub(crate) fn turns_in_copy() {}
+
 /// How much of a copy of `len` bytes is done before others may see it: a block can be torn between
 /// any two words, and half is as good as any.
 #[inline(always)]
@@ -47,4 +52,4 @@ mod shuttled;
 pub use shuttled::{atomic, plant, racing, turn};
 
 #[cfg(feature = "interleavings")]
-pub(crate) use shuttled::planted;
+pub(crate) use shuttled::{planted, turns_in_copy};

@@ -35,6 +35,11 @@ pub fn turn() {
     }
 }
 
+/// In the middle of a copy, which takes as long as many accesses to a word.
+pub(crate) fn turns_in_copy() {
+    (0..4).for_each(|_| turn());
+}
+
 /// As `std::sync::atomic`.
 pub mod atomic {
     use super::turn;

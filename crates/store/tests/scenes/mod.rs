@@ -57,7 +57,7 @@ pub(crate) const SCENES: &[Scene] = &[
         model: &[],
         in_code: true,
     },
-    Scene { name: "redo", flaws: &[], model: &["EvictionsForTurns", "TurnNotCounted"], in_code: true },
+    Scene { name: "redo", flaws: &["TurnNotCounted"], model: &["EvictionsForTurns"], in_code: true },
 ];
 
 /// The scene with this name.
