@@ -254,3 +254,46 @@ fn a_damaged_tier_answers_or_refuses_and_never_panics_or_gives_another_value() {
     }
     assert!(opened > 300 && refused > 300, "{opened} opened, {refused} refused");
 }
+
+/// The tier of `local` with another byte at `at` of the value of `key`.
+fn with_damaged_value(local: &Local, key: &str, at: usize) -> Local {
+    let mut image = local.image();
+    let place = image.windows(key.len()).rposition(|bytes| bytes == key.as_bytes()).unwrap();
+    image[place + key.len() + at] ^= 0x40;
+    Local::open(Mapping::in_memory(&image, 0), Planted::None).unwrap()
+}
+
+#[test]
+fn who_waits_for_an_element_that_is_damaged_is_told_so() {
+    let mut local = Local::create(Mapping::in_memory(&vec![0; 4 << 20], 0), 4096, Planted::None).unwrap();
+    local.say("RPUSH elements a b c");
+    local.commit();
+    // Of the first element's length, behind the count and the length of no name.
+    let mut local = with_damaged_value(&local, "elements", 10);
+    for command in ["BLPOP elements 0", "BLMPOP 0 1 elements LEFT", "LPOP elements"] {
+        assert!(local.say(command).contains("the tier is damaged"), "{command}");
+    }
+}
+
+#[test]
+fn a_key_whose_value_leads_nowhere_can_be_removed_replaced_and_flushed() {
+    let mut local = Local::create(Mapping::in_memory(&vec![0; 4 << 20], 0), 4096, Planted::None).unwrap();
+    let elements: Vec<String> = (0..400).map(|n| n.to_string()).collect();
+    local.say(&format!("RPUSH elements {}", elements.join(" ")));
+    local.say("PEXPIREAT elements 5000");
+    local.say("SET other 1");
+    local.commit();
+    let image = || with_damaged_value(&local, "elements", 2);
+    assert!(image().say("LLEN elements").contains("the tier is damaged"));
+    assert_eq!(image().say("DEL elements"), ":1\r\n");
+    assert_eq!(image().say("SET elements 1"), "+OK\r\n");
+    assert_eq!(image().say("RENAME other elements"), "+OK\r\n");
+    let mut late = image();
+    late.set_now_ms(6000);
+    assert_eq!(late.say("GET elements"), "$-1\r\n");
+    let mut flushed = image();
+    assert_eq!(flushed.say("FLUSHALL"), "+OK\r\n");
+    (0..1000).for_each(|_| flushed.tidy());
+    assert!(!flushed.keys().has_trash());
+    assert_eq!(flushed.say("SET last 1"), "+OK\r\n");
+}

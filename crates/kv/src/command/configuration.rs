@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::{Arguments, Context, Done, Refusal, glob, word};
 use crate::error::Error;
+use crate::format::entry::LENGTH_MAX;
 
 /// What a setting takes.
 #[derive(Clone, Copy)]
@@ -180,7 +181,8 @@ impl Configuration {
 
     fn heat(&mut self) {
         self.hot = Hot {
-            bulk: self.number("proto-max-bulk-len"),
+            // No entry holds more, also where the setting says so.
+            bulk: self.number("proto-max-bulk-len").min(LENGTH_MAX),
             query_buffer: self.number("client-query-buffer-limit"),
             output: self.number("client-output-buffer-limit-normal"),
             output_subscribed: self.number("client-output-buffer-limit-pubsub"),
@@ -258,6 +260,13 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_argument_may_be_longer_than_what_an_entry_holds() {
+        let mut all = Configuration::default();
+        all.set("proto-max-bulk-len", "4gb").expect("it is a size");
+        assert_eq!(all.hot.bulk, LENGTH_MAX);
+    }
 
     #[test]
     fn a_file_is_read_and_its_first_wrong_line_is_named() {

@@ -386,7 +386,8 @@ fn pop_or_wait(context: &mut Context<'_>, args: &Arguments<'_>, side: Side) -> D
         Some((key, elements)) => {
             context.reply.list(2);
             context.reply.bulk(key);
-            context.reply.bulk(&elements[0]);
+            // There is none only if it is damaged, and then the reply is taken back.
+            context.reply.bulk_or_null(elements.first().map(Vec::as_slice));
         }
         None if context.shared.in_exec => context.reply.null_list(),
         None => wait_for(context, keys, args, waits, true),

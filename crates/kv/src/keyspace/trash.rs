@@ -51,9 +51,10 @@ impl Keyspace {
         self.touch_all(other);
     }
 
-    /// What a value refers to, if it refers to anything, is to be freed.
+    /// What a value refers to, if it refers to anything, is to be freed. Where a damaged value led is
+    /// not known: that stays in use, and the key can go all the same.
     pub(super) fn discard_index(&mut self, found: &Found) {
-        if !kind::has_node(found.header.kind) {
+        if !kind::has_node(found.header.kind) || !self.is_whole(found) {
             return;
         }
         let node = self.node_of(found);
