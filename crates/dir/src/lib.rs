@@ -56,7 +56,7 @@ use rustix::io::Errno;
 
 pub use file::Owner;
 pub use found::{Found, Kind};
-pub use sidecar::{PathText, Sidecar, Unfit};
+pub use sidecar::{NumberText, PathText, Sidecar, Unfit};
 
 /// Of a directory that is only a place for names: it needs no right to read it.
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

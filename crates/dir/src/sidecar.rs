@@ -183,6 +183,24 @@ fn checksum(text: &str) -> String {
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
 }
 
+/// A number of 64 bits in a sidecar, as text. TOML's own numbers end at 2^63; inode numbers, which some
+/// file systems make of a hash, do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberText(pub u64);
+
+impl Serialize for NumberText {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0.to_string())
+    }
+}
+
+impl<'de> Deserialize<'de> for NumberText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map(Self).map_err(|_| D::Error::custom("a number that is none of 64 bits"))
+    }
+}
+
 /// A path in a sidecar: text as it is, but for `%`, and for bytes that are no text: those are `%xx`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathText(pub PathBuf);

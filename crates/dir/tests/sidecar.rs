@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tiersmith_dir::{Dir, PathText, Sidecar, Unfit};
+use tiersmith_dir::{Dir, NumberText, PathText, Sidecar, Unfit};
 
 const NOTE: Sidecar =
     Sidecar { kind: "note", version: 3, comment: "A note of a test.\nDo not edit.", most: 400 };
@@ -58,6 +58,26 @@ fn what_could_not_be_read_back_is_not_written() {
         let error = NOTE.encode(&Body { size, name, ..Body::default() }).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         assert!(error.to_string().contains("the note "), "{error}");
+    }
+}
+
+#[test]
+fn a_number_of_64_bits_is_read_back_as_text_and_nothing_else_is_one() {
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Inode {
+        inode: NumberText,
+    }
+    for number in [0, 1 << 63, u64::MAX] {
+        let body = Inode { inode: NumberText(number) };
+        assert_eq!(NOTE.decode(NOTE.encode(&body).unwrap().as_bytes()), Ok(body));
+    }
+    let says = |inode: &str| {
+        let text = sealed(&format!("kind = \"note\"\nversion = 3\ninode = {inode}\n"));
+        NOTE.decode::<Inode>(text.as_bytes())
+    };
+    assert_eq!(says("\"7\""), Ok(Inode { inode: NumberText(7) }));
+    for wrong in ["7", "\"\"", "\"-1\"", "\"18446744073709551616\""] {
+        assert!(matches!(says(wrong), Err(Unfit::Damaged(_))), "{wrong}");
     }
 }
 

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tiersmith_dir::{Dir, PathText, Sidecar, Unfit};
+use tiersmith_dir::{Dir, NumberText, PathText, Sidecar, Unfit};
 use tiersmith_store::MemberLabel;
 use tiersmith_store::home::HomeStat;
 
@@ -36,8 +36,8 @@ const LIST: Sidecar = Sidecar {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ToRemove {
-    home_inode: u64,
-    home_birth_ns: u64,
+    home_inode: NumberText,
+    home_birth_ns: NumberText,
     members: Vec<Member>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct ToRemove {
 #[serde(deny_unknown_fields)]
 struct Member {
     path: PathText,
-    inode: u64,
+    inode: NumberText,
     attachment: String,
 }
 
@@ -65,7 +65,8 @@ impl ToRemove {
         home: &HomeStat,
         members: impl Iterator<Item = &'a PathBuf>,
     ) -> (ToRemove, Vec<String>) {
-        let mut list = ToRemove { home_inode: home.ino, home_birth_ns: home.btime_ns, members: Vec::new() };
+        let (home_inode, home_birth_ns) = (NumberText(home.ino), NumberText(home.btime_ns));
+        let mut list = ToRemove { home_inode, home_birth_ns, members: Vec::new() };
         let mut left = Vec::new();
         for path in members {
             match Member::look(path, home) {
@@ -88,7 +89,7 @@ impl ToRemove {
     }
 
     fn remove_members(&self, home: &HomeStat) -> Vec<String> {
-        if !home.same_file(self.home_inode, 0, self.home_birth_ns) {
+        if !home.same_file(self.home_inode.0, 0, self.home_birth_ns.0) {
             let of = |member: &Member| messages::path(&member.path.0);
             let named: Vec<String> = self.members.iter().map(of).collect();
             return vec![format!(
@@ -111,7 +112,7 @@ impl Member {
         let file = dir.open_file(name)?;
         let label = MemberLabel::read(&file)?.filter(|label| label.is_of(home));
         let label = label.ok_or_else(|| std::io::Error::other("it is not the tier of this home"))?;
-        let inode = file.metadata()?.ino();
+        let inode = NumberText(file.metadata()?.ino());
         Ok(Some(Member { path: path.into(), inode, attachment: label.attachment }))
     }
 
@@ -126,7 +127,7 @@ impl Member {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
             other => other.map_err(|e| left(&e.to_string()))?,
         };
-        let inode = file.metadata().map_err(|e| left(&e.to_string()))?.ino();
+        let inode = NumberText(file.metadata().map_err(|e| left(&e.to_string()))?.ino());
         let label = MemberLabel::read(&file).map_err(|e| left(&e.to_string()))?;
         let is_this =
             |label: &MemberLabel| label.is_free && label.is_of(home) && label.attachment == self.attachment;
@@ -291,6 +292,18 @@ mod tests {
             assert_eq!(remove(&place, &home).unwrap().left.len(), 1);
             assert!(!place.to_remove().exists());
         }
+    }
+
+    #[test]
+    fn a_home_and_a_tier_whose_inode_numbers_take_all_64_bits_are_listed() {
+        let site = Site::new();
+        let (place, mut home, _) = site.detached("db", "db.tier");
+        (home.ino, home.btime_ns) = (u64::MAX, 1 << 63);
+        let (mut list, _) = ToRemove::of(&home, std::iter::empty());
+        let path = site.real.join("gone.tier").as_path().into();
+        list.members.push(Member { path, inode: NumberText(u64::MAX), attachment: "00".into() });
+        list.write(&place).unwrap();
+        assert_eq!(remove(&place, &home).unwrap(), Removed { was_listed: true, left: Vec::new() });
     }
 
     #[test]
