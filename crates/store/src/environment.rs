@@ -6,6 +6,7 @@ use crate::medium::process::Process;
 use crate::options::Options;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex};
+use crossbeam_utils::CachePadded;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,14 @@ pub(crate) struct Environment {
     process: Process,
     pid: u32,
     closed: AtomicBool,
-    /// There is work for the background.
+    /// In cache lines of its own: each append beyond a redo file's share stores there, and each call of any
+    /// thread reads what is beside it.
+    work: CachePadded<Work>,
+}
+
+/// There is work for the background.
+#[derive(Default)]
+struct Work {
     woken: Mutex<bool>,
     wakes: Condvar,
 }
@@ -38,8 +46,7 @@ impl Environment {
             process: Process::current(),
             pid: std::process::id(),
             closed: AtomicBool::new(false),
-            woken: Mutex::new(false),
-            wakes: Condvar::new(),
+            work: CachePadded::default(),
         }
     }
 
@@ -88,16 +95,30 @@ impl Environment {
     }
 
     pub(crate) fn wake_background(&self) {
-        *self.woken.lock() = true;
-        self.wakes.notify_one();
+        *self.work.woken.lock() = true;
+        self.work.wakes.notify_one();
     }
 
     /// Returns when somebody has work for the background, or at the end of `interval`.
     pub(crate) fn wait_for_work(&self, interval: Duration) {
-        let mut woken = self.woken.lock();
+        let mut woken = self.work.woken.lock();
         if !*woken {
-            self.wakes.wait_for(&mut woken, interval);
+            self.work.wakes.wait_for(&mut woken, interval);
         }
         *woken = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn who_wakes_the_background_takes_no_cache_line_away_that_every_call_reads() {
+        let work = offset_of!(Environment, work);
+        for read in [offset_of!(Environment, process), offset_of!(Environment, closed)] {
+            assert!(work / 64 != read / 64 && (work + size_of::<Work>() - 1) / 64 != read / 64);
+        }
     }
 }
