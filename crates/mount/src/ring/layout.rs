@@ -147,6 +147,7 @@ fn with_len(mut submission: squeue::Entry128, len: u32) -> squeue::Entry128 {
 }
 
 #[cfg(test)]
+#[allow(clippy::host_endian_bytes, reason = "the kernel of this machine writes its messages")]
 mod tests {
     use super::*;
 

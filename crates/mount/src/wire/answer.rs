@@ -314,6 +314,7 @@ fn xattr(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::host_endian_bytes, reason = "the kernel of this machine writes its messages")]
 mod tests {
     use super::*;
     use std::ffi::OsStr;
