@@ -22,6 +22,8 @@ pub enum Planted {
     ReuseInTransaction,
     /// A record names bytes that the transaction itself gave back.
     ShortLifeInRecord,
+    /// A record changes words in space that it gives back.
+    DeadWordsInRecord,
     /// Zeros, and bytes behind a length, are not durable before the record that shows them.
     NoFenceAhead,
     /// Recovery takes a record without looking at its checksum.
@@ -69,6 +71,7 @@ impl Planted {
         Planted::WordsNotFlushed,
         Planted::ReuseInTransaction,
         Planted::ShortLifeInRecord,
+        Planted::DeadWordsInRecord,
         Planted::NoFenceAhead,
         Planted::RecordUnchecked,
         Planted::RangesUnchecked,

@@ -68,6 +68,7 @@ fn power_cuts_while_a_tier_is_made_leave_none_or_an_empty_one() {
 fn likely(bug: Planted) -> &'static str {
     match bug {
         Planted::BodyNotKept | Planted::BodyNotKeptAfterRecovery => "beyond the log",
+        Planted::DeadWordsInRecord => "changed, given back, used again",
         Planted::SlabNotCleared => "slabs come and go",
         Planted::ExecOneByOne => "several",
         Planted::SplitInTwo => "index grows",

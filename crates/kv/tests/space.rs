@@ -100,3 +100,31 @@ fn what_gives_space_back_works_in_a_full_tier() {
     assert_eq!(local.keys().heap().used(), 0);
     assert_sound(&local);
 }
+
+/// What was changed and given back in one commit, and used again in the next one.
+fn used_again_at_once(planted: Planted) -> [String; 2] {
+    let mut local = Local::create(tier(40), 64 << 10, planted).unwrap();
+    local.say("SET grown 1");
+    let large = "x".repeat(150_000);
+    local.say(&format!("SET large {large}"));
+    local.commit();
+    for line in ["APPEND grown 2", "DEL grown", "EXPIRE large 100", "DEL large"] {
+        local.say(line);
+    }
+    local.commit();
+    local.say("SET other 1");
+    local.say(&format!("SET wide {large}"));
+    local.commit();
+    // Killed: what both commits changed is stored again.
+    let mut local = Local::open(Mapping::in_memory(&local.image(), 0), planted).unwrap();
+    if planted == Planted::None {
+        assert_sound(&local);
+    }
+    [local.say("GET other"), local.say("STRLEN wide")]
+}
+
+#[test]
+fn what_a_commit_gave_back_is_the_next_ones_also_after_a_recovery() {
+    assert_eq!(used_again_at_once(Planted::None), ["$1\r\n1\r\n", ":150000\r\n"]);
+    assert_ne!(used_again_at_once(Planted::DeadWordsInRecord), ["$1\r\n1\r\n", ":150000\r\n"]);
+}

@@ -198,8 +198,11 @@ impl Heap {
     }
 
     /// Makes free what was given back; returns the units that are free after the commit.
+    ///
+    /// Words that were changed within what is given back are not part of the commit: the next one may
+    /// write its bytes there, and recovery stores this one's words after that.
     pub(super) fn settle_frees(&mut self) -> Vec<(u64, u64)> {
-        let mut released = Vec::new();
+        let (mut released, mut dead) = (Vec::new(), Vec::new());
         for freed in std::mem::take(&mut self.frees) {
             match freed {
                 Freed::Run { at } => {
@@ -207,14 +210,18 @@ impl Heap {
                     let Some(units) = self.run_of(at) else { continue };
                     let first = self.plan.unit_of(at);
                     released.push((first, units));
+                    dead.push((at, units * UNIT));
                     self.set(self.plan.unit_word_at(first), Unit::Free.encode());
                 }
                 Freed::Slot { at, class } => {
                     let Some((first, word_at, bit)) = self.place_of(at, class) else { continue };
                     let bits = self.word(word_at);
                     self.set(word_at, bits & !bit);
+                    dead.push((at, class::size(class)));
                     if bits & !bit == 0 && self.is_empty_slab(first, class) {
                         released.push((first, Units::shape(class)));
+                        // Its bitmap too.
+                        dead.push((self.plan.unit_at(first), class::header(class)));
                         self.set(self.plan.unit_word_at(first), Unit::Free.encode());
                         self.units.forget(first);
                     } else {
@@ -227,6 +234,10 @@ impl Heap {
                     }
                 }
             }
+        }
+        if !self.planted.is(Planted::DeadWordsInRecord) {
+            dead.sort_unstable();
+            self.overlay.forget(&dead);
         }
         released
     }

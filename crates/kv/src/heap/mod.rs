@@ -8,7 +8,7 @@
 //! | step | what happens | power cut here leaves |
 //! |---|---|---|
 //! | 1 | during the transaction: new bytes go where nobody looks, into free space; changed words stay in ordinary memory (`overlay.rs`); space that is given back stays taken | the state before: nothing points to the new bytes |
-//! | 2 | `settle_frees`: what was given back becomes free, in the overlay | the same |
+//! | 2 | `settle_frees`: what was given back becomes free, in the overlay, which forgets what was changed in it | the same |
 //! | 3 | only if the record's words make something visible that is not a range: **fence** | the same |
 //! | 4 | the record goes into the slot that the commit before did not use: the words, where the new bytes are, and a checksum of both | if record and bytes arrived whole: the new state; else the old one |
 //! | 5 | **fence** | **the new state**: recovery finds the record and stores its words |

@@ -214,6 +214,17 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["SET a 6*100"]),
             ],
         },
+        Script {
+            name: "changed, given back, used again",
+            units: 8,
+            before: vec![batch(&["SET a 1", "SET l 1*140000"])],
+            batches: vec![
+                batch(&["APPEND a 2", "DEL a", "PEXPIRE l 9000", "DEL l"]),
+                batch(&["SET b 1", "SET m 2*140000"]),
+                batch(&["PEXPIRE b 9000", "DEL b"]),
+                batch(&["SET c 1"]),
+            ],
+        },
         {
             let many: Vec<String> = (0..300).map(|n| format!("k{n} v")).collect();
             let more: Vec<String> = (0..300).map(|n| format!("k{n} w*70")).collect();
