@@ -95,7 +95,8 @@ impl Mover {
                     }
                     let spot = placed.spot(*block).expect("BUG: a dirty block has a leaf");
                     let changed = tier.change_later(spot, &mut words, |_| Some(Entry::HOME));
-                    debug_assert_eq!(changed, Changed::From(entry));
+                    // Else its frame would be everybody's while a durable entry points to it.
+                    assert_eq!(changed, Changed::From(entry), "BUG: a dirty block's leaf has no page");
                     if !given_up.contains(block) {
                         freed.push(entry.frame());
                     }
