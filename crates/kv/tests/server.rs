@@ -524,6 +524,17 @@ fn who_waits_for_an_element_is_served_in_turn_and_loses_nothing() {
     sender.say("RPUSH one z");
     assert_eq!(mover.read().unwrap(), text("z"));
     assert_eq!(last.read().unwrap(), Value::List(vec![text("two"), Value::List(vec![text("z")])]));
+    // And who waits for what was moved gets it before one who came later and has another key.
+    mover.send(&[b"BLMOVE", b"one", b"two", b"LEFT", b"RIGHT", b"0"]).unwrap();
+    blocked(&mut sender, 1);
+    last.send(&[b"BLPOP", b"two", b"0"]).unwrap();
+    blocked(&mut sender, 2);
+    waiting[0].send(&[b"BLPOP", b"two", b"one", b"0"]).unwrap();
+    blocked(&mut sender, 3);
+    sender.say("RPUSH one p q");
+    assert_eq!(mover.read().unwrap(), text("p"));
+    assert_eq!(last.read().unwrap(), pair("two", "p"));
+    assert_eq!(waiting[0].read().unwrap(), pair("one", "q"));
     // A sorted set wakes its own, and a list does not.
     mover.send(&[b"BZPOPMAX", b"scores", b"0"]).unwrap();
     last.send(&[b"BZMPOP", b"0", b"1", b"scores", b"MIN"]).unwrap();

@@ -144,8 +144,8 @@ pub(crate) struct Shared {
     pub(crate) unblock: Vec<(u64, bool)>,
     /// An EXEC is under way, in which nobody waits.
     pub(crate) in_exec: bool,
-    /// A command that waited is tried again.
-    pub(crate) waking: bool,
+    /// The key for which a command that waited is tried again, and which alone it takes from.
+    pub(crate) waking: Option<Vec<u8>>,
     pub(crate) channels: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) patterns: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) deliveries: Vec<Delivery>,
@@ -179,7 +179,7 @@ impl Shared {
             ready: VecDeque::new(),
             unblock: Vec::new(),
             in_exec: false,
-            waking: false,
+            waking: None,
             channels: HashMap::new(),
             patterns: HashMap::new(),
             deliveries: Vec::new(),

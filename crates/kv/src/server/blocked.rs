@@ -24,19 +24,19 @@ impl Server {
                 let Some(kind) = self.keys.get(db, &key).map(|found| found.header.kind) else { break };
                 let Some(mut client) = self.clients.remove(&id) else { continue };
                 if client.session.waiting.as_ref().is_some_and(|waiting| waiting.takes(kind)) {
-                    self.try_again(&mut client);
+                    self.try_again(&mut client, &key);
                 }
                 self.clients.insert(id, client);
             }
         }
     }
 
-    fn try_again(&mut self, client: &mut Client) {
+    fn try_again(&mut self, client: &mut Client, key: &[u8]) {
         let Some(waiting) = client.session.waiting.take() else { return };
         let arguments: Vec<&[u8]> = waiting.arguments.iter().map(Vec::as_slice).collect();
-        self.shared.waking = true;
+        self.shared.waking = Some(key.to_vec());
         step(&mut self.keys, &mut self.shared, &mut client.session, &arguments, &mut client.output);
-        self.shared.waking = false;
+        self.shared.waking = None;
         if client.session.waiting.is_some() {
             // It keeps its place in line, and its time.
             client.session.waiting = Some(waiting);

@@ -70,12 +70,14 @@ fn take_first<'a>(
     count: u64,
     lowest: bool,
 ) -> Result<Option<Popped<'a>>, Refusal> {
-    for key in keys {
+    // Of another key those who wait longer come first.
+    let waking = context.shared.waking.clone();
+    for key in keys.iter().filter(|key| waking.as_ref().is_none_or(|woken| woken == *key)) {
         match sorted(context, key) {
             Ok(Some(found)) => return Ok(Some((key, take(context, key, &found, count, lowest)?))),
             // Who waits takes no notice of a key that became something else.
             Ok(None) => {}
-            Err(_) if context.shared.waking => {}
+            Err(_) if waking.is_some() => {}
             Err(refusal) => return Err(refusal),
         }
     }
