@@ -5,6 +5,7 @@
 mod served;
 
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use served::{Served, TIER, Value, assert_sound, request, serve_if_asked, text};
@@ -461,7 +462,7 @@ fn replies_have_the_shapes_of_the_protocol_that_the_client_speaks() {
         ("LPOP nothing 2", "*-1\r\n", "_\r\n"),
         ("ZPOPMIN z", "*2\r\n$1\r\na\r\n$3\r\n1.5\r\n", "*2\r\n$1\r\na\r\n,1.5\r\n"),
         ("BLPOP nothing 0.01", "*-1\r\n", "_\r\n"),
-        ("BLMOVE nothing l LEFT LEFT 0.01", "$-1\r\n", "_\r\n"),
+        ("BLMOVE nothing l LEFT LEFT 0.01", "*-1\r\n", "_\r\n"),
     ];
     for resp3 in [false, true] {
         client.say("FLUSHALL");
@@ -524,6 +525,11 @@ fn who_waits_for_an_element_is_served_in_turn_and_loses_nothing() {
     sender.say("RPUSH one z");
     assert_eq!(mover.read().unwrap(), text("z"));
     assert_eq!(last.read().unwrap(), Value::List(vec![text("two"), Value::List(vec![text("z")])]));
+    let mut bytes = UnixStream::connect(&served.socket).unwrap();
+    bytes.write_all(&served::request(&[b"BLMOVE", b"one", b"two", b"LEFT", b"LEFT", b"0.01"])).unwrap();
+    let mut reply = [0; 5];
+    bytes.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"*-1\r\n");
     // And who waits for what was moved gets it before one who came later and has another key.
     mover.send(&[b"BLMOVE", b"one", b"two", b"LEFT", b"RIGHT", b"0"]).unwrap();
     blocked(&mut sender, 1);

@@ -19,8 +19,6 @@ pub(crate) struct Waiting {
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) arguments: Vec<Vec<u8>>,
     pub(crate) until: Option<Instant>,
-    /// Its reply would have been a list.
-    pub(crate) list: bool,
 }
 
 impl Waiting {
@@ -56,16 +54,9 @@ impl Waits {
 }
 
 /// Lets the client wait for these keys. Its reply comes later.
-pub(crate) fn wait_for(
-    context: &mut Context<'_>,
-    keys: &Arguments<'_>,
-    args: &Arguments<'_>,
-    waits: Waits,
-    list: bool,
-) {
+pub(crate) fn wait_for(context: &mut Context<'_>, keys: &Arguments<'_>, args: &Arguments<'_>, waits: Waits) {
     let own = |all: &Arguments<'_>| all.iter().map(|one| one.to_vec()).collect();
-    let waiting =
-        Waiting { db: context.session.db, keys: own(keys), arguments: own(args), until: waits.0, list };
+    let waiting = Waiting { db: context.session.db, keys: own(keys), arguments: own(args), until: waits.0 };
     context.session.waiting = Some(waiting);
 }
 

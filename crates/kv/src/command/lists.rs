@@ -343,7 +343,7 @@ fn shift_or_wait(context: &mut Context<'_>, args: &Arguments<'_>, sides: [Side; 
     match shift(context, (args[1], sides[0]), (args[2], sides[1]))? {
         Some(element) => context.reply.bulk(&element),
         None if context.shared.in_exec => context.reply.null(),
-        None => wait_for(context, &args[1..2], args, waits, false),
+        None => wait_for(context, &args[1..2], args, waits),
     }
     Ok(())
 }
@@ -392,7 +392,7 @@ fn pop_or_wait(context: &mut Context<'_>, args: &Arguments<'_>, side: Side) -> D
             context.reply.bulk_or_null(elements.first().map(Vec::as_slice));
         }
         None if context.shared.in_exec => context.reply.null_list(),
-        None => wait_for(context, keys, args, waits, true),
+        None => wait_for(context, keys, args, waits),
     }
     Ok(())
 }
@@ -443,7 +443,7 @@ pub(crate) fn blmpop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let waits = Waits::of(args[1])?;
     let (keys, side, count) = many(&args[2..])?;
     match take_first(context, keys, count, side)? {
-        None if !context.shared.in_exec => wait_for(context, keys, args, waits, true),
+        None if !context.shared.in_exec => wait_for(context, keys, args, waits),
         popped => reply_popped(context, popped),
     }
     Ok(())

@@ -72,13 +72,13 @@ impl Server {
     fn end_wait(&mut self, id: u64, why: Why) -> bool {
         let Some(mut client) = self.clients.remove(&id) else { return false };
         let waiting: Option<Waiting> = self.shared.wait_no_more(&mut client.session, &mut self.keys);
-        if let Some(waiting) = &waiting {
+        if waiting.is_some() {
             let resp3 = client.session.resp3;
             let mut reply = Reply { out: &mut client.output, resp3 };
             match why {
                 Why::Told => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
-                Why::TimeOut if waiting.list => reply.null_list(),
-                Why::TimeOut => reply.null(),
+                // Of BLMOVE too, as in Redis.
+                Why::TimeOut => reply.null_list(),
             }
             self.go_on(&mut client);
         }

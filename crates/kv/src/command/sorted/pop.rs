@@ -97,7 +97,7 @@ fn pop_or_wait(context: &mut Context<'_>, args: &Arguments<'_>, lowest: bool) ->
             }
         }
         None if context.shared.in_exec => context.reply.null_list(),
-        None => wait_for(context, keys, args, waits, true),
+        None => wait_for(context, keys, args, waits),
     }
     Ok(())
 }
@@ -153,7 +153,7 @@ pub(crate) fn bzmpop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let waits = Waits::of(args[1])?;
     let (keys, lowest, count) = many(&args[2..])?;
     match take_first(context, keys, count, lowest)? {
-        None if !context.shared.in_exec => wait_for(context, keys, args, waits, true),
+        None if !context.shared.in_exec => wait_for(context, keys, args, waits),
         popped => reply_popped(context, popped),
     }
     Ok(())
