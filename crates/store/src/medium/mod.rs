@@ -196,6 +196,13 @@ impl<'a> Pin<'a> {
 
 /// The medium of a member, whatever kind it is. An enum and no trait object: the way of a write has one
 /// branch here, always the same for a tier.
+#[cfg_attr(
+    feature = "interleavings",
+    allow(
+        clippy::large_enum_variant,
+        reason = "a mapping is smaller only there, and the other one is for tests"
+    )
+)]
 pub(crate) enum Backing {
     Mapped(Mapped),
     #[cfg(feature = "testing")]

@@ -98,10 +98,6 @@ impl<T> RwLock<T> {
 pub(crate) struct Condvar;
 
 impl Condvar {
-    pub(crate) const fn new() -> Self {
-        Self
-    }
-
     pub(crate) fn notify_one(&self) {}
 
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
