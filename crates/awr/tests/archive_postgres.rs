@@ -283,7 +283,7 @@ fn what_is_something_else_is_refused(server: &Server) {
     raw.batch_execute("DROP TABLE tiersmith.mine").unwrap();
     drop(Archive::open(&url).unwrap());
     raw.batch_execute("UPDATE tiersmith.repository SET format = 99").unwrap();
-    refused(Archive::open(&url), &["format 99", "newer tiersmith"]);
+    refused(Archive::open(&url), &["format 99", "Use the tiersmith that recorded it"]);
     refused(Archive::existing(&url), &["format 99"]);
     client(server, "postgres")
         .batch_execute(

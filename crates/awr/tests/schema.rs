@@ -19,8 +19,6 @@ use tiersmith_awr::{Interval, IoStat, Report, Snapshot, Source, Timeline, compar
 
 struct Schemas {
     snapshot: Value,
-    /// Of formats 1 and 2.
-    before: Value,
     report: Value,
 }
 
@@ -30,11 +28,7 @@ impl Schemas {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema").join(name);
             serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
         };
-        Schemas {
-            snapshot: read("snapshot-3.json"),
-            before: read("snapshot-2.json"),
-            report: read("report-1.json"),
-        }
+        Schemas { snapshot: read("snapshot-1.json"), report: read("report-1.json") }
     }
 
     /// What a reference in `file` points to, and the file it is in.
@@ -43,7 +37,7 @@ impl Schemas {
         let file = if name.is_empty() {
             file
         } else {
-            [&self.snapshot, &self.report][usize::from(name != "snapshot-3.json")]
+            [&self.snapshot, &self.report][usize::from(name != "snapshot-1.json")]
         };
         (file.pointer(pointer).unwrap_or_else(|| panic!("{reference} is not there")), file)
     }
@@ -244,28 +238,6 @@ fn every_kind_of_snapshot_is_what_the_schema_says() {
             assert!(full["snapshot"][name].get(field).is_some(), "a full snapshot has no {name}.{field}");
         }
     }
-}
-
-#[test]
-fn what_a_format_has_no_place_for_is_a_later_format() {
-    let schemas = Schemas::read();
-    let wrong = |of: &Snapshot| {
-        let json: Value = serde_json::from_str(&of.to_json()).unwrap();
-        schemas.wrong(&json, &schemas.before, &schemas.before, "snapshot").is_some()
-    };
-    let (newest, mut before) = (full(), full());
-    for disk in before.host.disks.iter_mut().flatten() {
-        (disk.flushes, disk.flush_ms) = (None, None);
-    }
-    let format = |of: &Snapshot| of.to_json().split("\"format\":").nth(1).unwrap()[..1].to_owned();
-    assert_eq!([&newest, &before].map(format), ["3", "2"]);
-    assert_eq!([&newest, &before].map(wrong), [true, false]);
-    assert_eq!(Snapshot::from_json(&before.to_json(), "before").unwrap(), before);
-    // For a few builds flushes were written as format 2. As format 1 they never were.
-    let as_format = |format| newest.to_json().replacen("\"format\":3", &format!("\"format\":{format}"), 1);
-    assert_eq!(Snapshot::from_json(&as_format(2), "between").unwrap(), newest);
-    assert!(Snapshot::from_json(&as_format(1), "damaged").is_err());
-    assert!(Snapshot::from_json(&as_format(4), "later").unwrap_err().to_string().contains("format 4"));
 }
 
 #[test]
