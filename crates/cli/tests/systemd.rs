@@ -293,6 +293,10 @@ impl Bench {
 
     /// Stops both, the database first; then a plain home is left.
     fn stop(&mut self) {
+        // A unit that is stopped while the program that starts it still waits is killed: it never was up.
+        wait_until("the database is up for systemd", || {
+            self.manager.show(self.database, "ActiveState") == "active"
+        });
         let database = self.manager.main_pid(self.database);
         let service = self.service.clone();
         self.manager.order("stop", &service);
