@@ -41,7 +41,7 @@ impl File {
     /// not one to be lent, or cannot be; [`crate::Stats`] says why.
     ///
     /// # Errors
-    /// [`Error::Detached`].
+    /// [`crate::Error::Detached`].
     ///
     /// # Durability
     /// What was durable stays so. What the kernel writes to the plain file is durable when the write returns, except through a memory map: then

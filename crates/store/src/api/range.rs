@@ -25,7 +25,7 @@ impl File {
     /// file becomes as long as the range.
     ///
     /// # Errors
-    /// As [`File::write`]; [`Error::Invalid`] for an empty range.
+    /// As [`File::write`]; [`crate::Error::Invalid`] for an empty range.
     ///
     /// # Durability
     /// On a persistent tier durable on return, each aligned block of a data file old or zero; else after [`File::sync`].

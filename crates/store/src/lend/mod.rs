@@ -2,7 +2,7 @@
 //! them itself (a door hands it the plain file) and no call goes through this process.
 //!
 //! The state line says it: while a file is lent its plain file is the truth, its map is empty, and home may be behind in any way. Every operation
-//! of the store on it acts on the plain file ([`crate::file::lent`]); [`place`] is where plain files are.
+//! of the store on it acts on the plain file ([`crate::file::lent`]); [`crate::plain`] is where plain files are.
 //!
 //! # Lending, and what a power cut leaves
 //!

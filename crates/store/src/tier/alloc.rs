@@ -3,7 +3,7 @@
 //! A unit serves one purpose at a time: map pages, blocks of one size, or the file table, which
 //! keeps it. A unit whose blocks are all free again can be given another purpose when the free
 //! lists of that one are empty. The allocator's mutex is off the overwrite path: a lane keeps a few
-//! free blocks of its own ([`super::lane`]) and comes here for several at a time.
+//! free blocks of its own ([`crate::ledger::lanes`]) and comes here for several at a time.
 //!
 //! Whoever waits for room reserves what becomes free ([`Allocator::reserve_for`]); without that, others would take it before the one who
 //! waits has a look, and a tier of few units could be called full while megabytes of it are free.
