@@ -40,7 +40,7 @@ impl Device {
     /// Sectors that the file has not written yet are written with zeros first.
     ///
     /// # Durability
-    /// The file's name, its length and its zeros are durable on return.
+    /// The file's name, its length and its zeros are durable on return, and what others had written to it.
     ///
     /// # Errors
     /// When the file is missing, of another account, in use or too short, or has no room. A file that

@@ -83,6 +83,8 @@ pub enum Planted {
     AdmitUnasked,
     /// What was written to a device of sectors is called durable before its sync.
     DeviceNotSynced,
+    /// A file's sync leaves out the device that has its blocks.
+    SyncWithoutDevice,
 
     // Between threads, each by the name that the model of the protocol has for it
     // (`tests/interleavings.rs`).
@@ -173,7 +175,7 @@ impl Planted {
     pub const APART: [Planted; 2] = [Planted::PartOverMoved, Planted::AdmitUnasked];
 
     /// Those that show where blocks are on a device of sectors.
-    pub const ON_SECTORS: [Planted; 1] = [Planted::DeviceNotSynced];
+    pub const ON_SECTORS: [Planted; 2] = [Planted::DeviceNotSynced, Planted::SyncWithoutDevice];
 
     /// Those that one thread does not show, because it fences a moment later itself.
     pub const BETWEEN_THREADS: [Planted; 2] = [Planted::MapPageShownEarly, Planted::SizeShownEarly];

@@ -134,7 +134,9 @@ fn a_sync_that_fails_refuses_its_write_and_all_later_ones_and_what_was_acknowled
         file.write(0, &[1; B]).unwrap();
         file.write(B as u64, &[2; B]).unwrap();
         disk.fail_nth_sync(1);
-        let said = file.write(0, &[3; B]).unwrap_err().to_string();
+        let written = file.write(0, &[3; B]);
+        assert_eq!(written.is_ok(), redo, "a block waits for its sync, bytes in place for the file's");
+        let said = written.and_then(|()| file.sync()).unwrap_err().to_string();
         assert!(said.contains("since the last good sync may be lost"), "{said}");
         for (at, len) in [(B, B), (0, 100), (5 * B, B)] {
             let said = file.write(at as u64, &vec![4; len]).unwrap_err().to_string();
@@ -207,4 +209,46 @@ fn a_block_that_the_device_lost_is_named_and_keeps_no_other_from_going_home() {
     drop(file);
     home.detach().unwrap();
     assert!(std::fs::read(place.home().join("a.d8")).unwrap()[3 * B..][..B] == [4; B]);
+}
+
+#[test]
+fn the_sync_of_a_file_is_one_of_the_device_that_has_its_blocks() {
+    for name in ["a.d8", "b.redo"] {
+        let (place, disk) = (Place::in_memory(), disk());
+        let home = Tier::simulated(&disk).attach(&place).unwrap();
+        let file = home.open(name, OpenMode::CREATE).unwrap();
+        file.write(0, &[1; B]).unwrap();
+        file.sync().unwrap();
+        disk.fail_nth_sync(1);
+        let said = file.sync().unwrap_err().to_string();
+        assert!(said.contains("since the last good sync may be lost"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn a_redo_write_that_the_device_refuses_leaves_nothing_behind_the_drain_and_nothing_in_a_later_gap() {
+    for nth in 1..=3 {
+        let (place, disk) = (Place::in_memory(), disk());
+        let home = Tier::simulated(&disk).attach(&place).unwrap();
+        let file = home.open("b.redo", OpenMode::CREATE).unwrap();
+        file.write(0, &[1; 5000]).unwrap();
+        // Pieces of zeros are at hand by now: what is written are the three blocks.
+        disk.fail_nth_write(nth);
+        file.write(4990, &[2; 10_000]).unwrap_err();
+        assert_eq!(file.len().unwrap(), 5000, "write {nth}");
+        file.write(20_000, &[3; 100]).unwrap();
+        let mut expected = vec![0; 20_100];
+        expected[..4990].fill(1);
+        expected[20_000..].fill(3);
+        let mut found = place::contents(&file);
+        assert!(found[4990..5000].iter().all(|byte| [1, 2].contains(byte)), "write {nth}");
+        expected[4990..5000].copy_from_slice(&found[4990..5000]);
+        let at = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+        assert_eq!(at, None, "a byte of write {nth}, which failed, or of none");
+        assert_eq!(found.len(), expected.len());
+        drop(file);
+        home.detach().unwrap();
+        found = std::fs::read(place.home().join("b.redo")).unwrap();
+        assert!(found == expected, "write {nth}");
+    }
 }

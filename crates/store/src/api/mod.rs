@@ -421,8 +421,8 @@ impl File {
     /// Home's error when the tier is full and home cannot take blocks; nothing acknowledged is lost.
     ///
     /// # Durability
-    /// On a persistent (or emulated) tier durable on return; each aligned block of a data file is all or nothing. On a
-    /// volatile tier, and for pass files, durable after [`File::sync`].
+    /// On return or after [`File::sync`], as [`File::durability`] says. In a tier each aligned block of a data file is
+    /// all or nothing, unless the tier is volatile.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.writable("write")?;
         let written = self.store.io.write(&self.state, offset, data);
@@ -439,7 +439,7 @@ impl File {
     /// ([`File::has_batches`]); [`Error::BatchTooLarge`]; nothing is written then.
     ///
     /// # Durability
-    /// On return all blocks survive a power cut; after a cut before that, all or none.
+    /// All blocks survive a power cut as after [`File::write`]; after a cut before that, all or none.
     pub fn write_batch(&self, blocks: &[(u64, &[u8])]) -> Result<()> {
         self.writable("write a batch to")?;
         let written = self.store.io.write_batch(&self.state, blocks);
@@ -469,7 +469,7 @@ impl File {
     /// Those of the home's file system.
     ///
     /// # Durability
-    /// On a persistent tier durable on return, else after [`File::sync`].
+    /// As [`File::write`].
     pub fn truncate(&self, size: u64) -> Result<()> {
         self.writable("truncate")?;
         let _ranging = self.state.ranging.lock();
@@ -495,7 +495,7 @@ impl File {
     /// Makes all writes that have returned durable.
     ///
     /// # Errors
-    /// Those of the home's file system (pass files and volatile tiers).
+    /// Those of the home's file system (pass files and volatile tiers), and of a medium that is durable at sync.
     ///
     /// # Durability
     /// Every write that returned before the call survives a power cut.

@@ -12,6 +12,8 @@
 //! | 3 | the bytes and, if the file grows, its state line are written in place, non-temporal | any 8-byte words of the new bytes; the old or new size |
 //! | 4 | fence; the write is acknowledged | the new bytes and size |
 //!
+//! On a medium that is durable at sync the bytes of step 3 are left to the file's sync: before that, step 4 leaves what step 3 does, with the new size.
+//!
 //! Steps 1 and 2 happen once per block. Of step 2 and 3 any part may be durable without the others: the size without the entry shows zeros, where home
 //! ends; the entry without the bytes shows the zeros of the frame. A redo block is `Home` or `Dirty`, never `Cached`: the drain takes it home and frees it, so there
 //! is no clean copy that a write in place could spoil.
@@ -25,7 +27,7 @@ use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Meta, Placed};
 use crate::ledger::map::{Kept, Leaf};
 use crate::ledger::switch::{Changed, Outcome};
-use crate::medium::PreparedWrite;
+use crate::medium::{PreparedWrite, Ticket};
 use crate::planted::Planted;
 use crate::tier::Few;
 use crate::tier::alloc::Purpose;
@@ -106,11 +108,20 @@ fn finish_redo_write(placed: &Placed, meta: &mut Meta, end: u64) {
     }
 }
 
+/// After a write that failed: what it left past the end would show when the file grows. The caller holds `sizing`.
+fn drop_unwritten(placed: &Placed) {
+    let _moving = placed.moving.lock();
+    let size = placed.size();
+    placed.drop_past_end(size);
+    placed.meta.lock().redo.forget(|block| placed.block_size.start_of(block) >= size);
+}
+
 impl FileIo {
     /// Writes to a redo file, in place.
     ///
     /// # Durability
-    /// Durable on return. A cut before that leaves any mixture, by 8-byte words, of the old and the new bytes.
+    /// On return, or after [`FileIo::sync`] ([`crate::medium::Durability`]). A cut before that leaves any mixture, by
+    /// 8-byte words, of the old and the new bytes.
     pub(crate) fn write_redo(
         &self,
         file: &FileState,
@@ -207,10 +218,15 @@ impl FileIo {
                 kept.keep_all();
                 continue;
             }
-            for (block, inner, range) in placed.chunks(offset, data.len()) {
-                let frame = placed.map.get(block).frame();
-                let ticket = tier.write_part(frame, inner, &data[range])?;
-                tier.wait_apart(frame, ticket)?;
+            let written = placed.chunks(offset, data.len()).try_for_each(|(block, inner, range)| {
+                tier.write_part(placed.map.get(block).frame(), inner, &data[range]).map(Ticket::left_to_sync)
+            });
+            if let Err(e) = written {
+                tier.wait();
+                placed.chunks(offset, data.len()).for_each(|(block, _, _)| meta.redo.note(block));
+                drop(meta);
+                drop_unwritten(placed);
+                return Err(e);
             }
             finish_redo_write(placed, &mut meta, end);
             // Behind the fence, while what it sent is on its way.

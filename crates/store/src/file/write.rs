@@ -229,15 +229,17 @@ impl FileIo {
     /// On return every write that returned before the call survives a power cut.
     pub(crate) fn sync(&self, file: &FileState) -> Result<()> {
         let start = self.events.start();
-        let (event, at_home) = match &file.placed {
-            None => (waits::PASS_SYNC, true),
-            Some(p) if p.class == FileClass::Redo => (waits::REDO_SYNC, !p.tier.holds_dirty()),
-            Some(p) => (waits::DATA_SYNC, !p.tier.holds_dirty()),
+        let event = match &file.placed {
+            None => waits::PASS_SYNC,
+            Some(p) if p.class == FileClass::Redo => waits::REDO_SYNC,
+            Some(_) => waits::DATA_SYNC,
         };
-        if let Some(plain) = file.placed.as_ref().and_then(|p| p.loan.plain()) {
-            self.sync_lent(file, &plain)?;
-        } else if at_home {
-            file.home.sync().map_err(file.io("cannot sync"))?;
+        match &file.placed {
+            Some(placed) if placed.tier.holds_dirty() => match placed.loan.plain() {
+                Some(plain) => self.sync_lent(file, &plain)?,
+                None => placed.tier.sync()?,
+            },
+            _ => file.home.sync().map_err(file.io("cannot sync"))?,
         }
         let _ = self.events.record(event, start);
         Ok(())

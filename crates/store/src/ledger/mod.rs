@@ -27,6 +27,8 @@ mod torn;
 pub(crate) mod zeroed;
 
 use crate::address::WordAt;
+use crate::error::Result;
+use crate::medium::Durability;
 use crate::planted::Planted;
 use crate::sync::Mutex;
 use crate::tier::Tier;
@@ -110,5 +112,16 @@ impl Ledger {
     #[inline]
     pub(crate) fn wait(&self) {
         self.fence();
+    }
+
+    /// What a file's sync adds to its writes. Facts are durable as they are made, in this ledger.
+    ///
+    /// # Durability
+    /// Every write that had returned when this was called is durable on return.
+    pub(crate) fn sync(&self) -> Result<()> {
+        if self.durability == Durability::OnReturn {
+            return Ok(());
+        }
+        self.sync_blocks()
     }
 }

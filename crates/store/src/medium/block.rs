@@ -121,10 +121,11 @@ impl BlockMedium for OnSectors {
     }
 
     fn wait(&self, ticket: Ticket) -> Result<()> {
-        if ticket != Ticket::NEXT_FENCE {
-            self.device.sync()?;
-        }
-        Ok(())
+        if ticket == Ticket::NEXT_FENCE { Ok(()) } else { self.sync() }
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.device.sync()?)
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {

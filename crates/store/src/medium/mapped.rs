@@ -217,6 +217,10 @@ impl BlockMedium for Mapped {
         Ok(())
     }
 
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
     #[inline]
     fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
         self.mapping.read(at, into);

@@ -84,6 +84,10 @@ impl Durability {
 pub(crate) struct Ticket(u64);
 
 impl Ticket {
+    /// For who waits for the thread's next fence anyway, and leaves to the next [`BlockMedium::sync`] what that does
+    /// not cover.
+    pub(crate) fn left_to_sync(self) {}
+
     /// The write is durable after the next fence of the thread that wrote ([`Mapped::fence`]): a ledger
     /// that fences anyway need not wait for it.
     pub(crate) const NEXT_FENCE: Ticket = Ticket(0);
@@ -98,6 +102,11 @@ pub(crate) struct Written {
 }
 
 /// What a medium does with blocks. Positions and lengths of blocks are multiples of [`FRAME`].
+///
+/// A write that has returned is what everybody reads from then on; it is durable when its ticket was waited for, or
+/// after a sync. A ledger whose facts become durable by themselves waits before it makes one that rests on the block;
+/// what may be lost until the file is synced (bytes written in place, where [`Durability::AtSync`] holds) is left to
+/// the sync.
 ///
 /// A frame is pinned (somebody relies on its bytes) or latched for writing, never both.
 pub(crate) trait BlockMedium {
@@ -144,6 +153,13 @@ pub(crate) trait BlockMedium {
     /// # Durability
     /// What the ticket stands for is durable on return.
     fn wait(&self, ticket: Ticket) -> Result<()>;
+
+    /// Waits for what everybody has written.
+    ///
+    /// # Durability
+    /// Every write that had returned when this was called is durable on return. Nothing is to be done where each is
+    /// durable once its writer has waited ([`Durability::OnReturn`]).
+    fn sync(&self) -> Result<()>;
 
     /// Copies bytes; `at` is any byte. Who holds neither pin nor latch may get old and new ones mixed. Where
     /// the bytes are memory that the medium has lost, the process ends with SIGBUS.
@@ -250,6 +266,7 @@ of_any_kind! {
     write_part(at: u64, bytes: &[u8]) -> Result<Ticket>;
     zero(at: u64, len: usize) -> Result<Ticket>;
     wait(ticket: Ticket) -> Result<()>;
+    sync() -> Result<()>;
     read(at: u64, into: &mut [u8]) -> Result<()>;
     read_checked(at: u64, into: &mut [u8]) -> Result<()>;
     pin(at: u64, len: usize) -> Option<Pin<'_>>;

@@ -93,6 +93,17 @@ impl Tier {
         Ok(())
     }
 
+    /// Waits for what everybody has written to blocks.
+    ///
+    /// # Durability
+    /// As [`BlockMedium::sync`].
+    pub(crate) fn sync_blocks(&self) -> Result<()> {
+        if self.planted.is(Planted::SyncWithoutDevice) {
+            return Ok(());
+        }
+        self.members.iter().try_for_each(|member| member.medium.sync())
+    }
+
     /// Keeps `len` bytes of a block from byte `inner` on as they are, both multiples of [`FRAME`].
     pub(crate) fn pin(&self, frame: Frame, inner: usize, len: usize) -> Option<Pin<'_>> {
         let (medium, at) = self.medium_of(frame);
