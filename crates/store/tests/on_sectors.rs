@@ -252,3 +252,21 @@ fn a_redo_write_that_the_device_refuses_leaves_nothing_behind_the_drain_and_noth
         assert!(found == expected, "write {nth}");
     }
 }
+
+#[test]
+fn pinning_a_file_ends_with_the_error_of_a_medium_that_fails() {
+    let (place, disk) = (Place::in_memory(), disk());
+    std::fs::write(place.home().join("a.d8"), [1; 4 * B]).unwrap();
+    let home = Tier::simulated(&disk).attach(&place).unwrap();
+    let file = home.open("b.d8", OpenMode::CREATE).unwrap();
+    disk.fail_nth_sync(1);
+    file.write(0, &[2; B]).unwrap_err();
+    let (ended, wait) = std::sync::mpsc::channel();
+    // Left behind if it never ends.
+    let pinning =
+        std::thread::spawn(move || ended.send(home.pin("a.d8").map_err(|e| e.to_string())).unwrap());
+    let said =
+        wait.recv_timeout(std::time::Duration::from_secs(20)).expect("it goes on for ever").unwrap_err();
+    assert!(said.contains("nothing more is written until it is opened again"), "{said}");
+    pinning.join().unwrap();
+}

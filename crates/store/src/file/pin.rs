@@ -83,7 +83,7 @@ impl FileIo {
                 }
                 let evictions = placed.map.evictions.load(Ordering::Acquire);
                 file.read_home_block(placed, start, &mut buffer)?;
-                if !self.mover.admit_block(placed, block, &buffer, evictions) {
+                if !self.mover.admit_block(placed, block, &buffer, evictions)? {
                     self.mover.make_room(&placed.tier, Purpose::Blocks(placed.block_size), &mut turn)?;
                 }
             }

@@ -172,21 +172,25 @@ impl Mover {
             file.read_home_block(placed, placed.block_size.start_of(block), &mut whole)?;
             &whole
         };
-        self.admit_block(placed, block, data, evictions);
+        // Where the tier cannot have a copy home is read as before.
+        let _ = self.admit_block(placed, block, data, evictions);
         Ok(())
     }
 
     /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy. `false` when there is no free piece, or no map page.
+    ///
+    /// # Errors
+    /// When the medium cannot be written.
     pub(crate) fn admit_block(
         &self,
         placed: &Placed,
         block: BlockIndex,
         data: &[u8],
         evictions: u64,
-    ) -> bool {
+    ) -> Result<bool> {
         let tier = &placed.tier;
         let start = self.events.start();
-        let Some(spot) = placed.spot(block) else { return false };
+        let Some(spot) = placed.spot(block) else { return Ok(false) };
         let counted = || {
             placed.map.evictions.load(Ordering::Acquire) != evictions
                 && !tier.planted.races(Planted::NoEvictions)
@@ -197,14 +201,13 @@ impl Mover {
         // before it looks for entries.
         let within = || placed.size().saturating_sub(placed.block_size.start_of(block)) as usize;
         let counts = || Some(within().min(data.len())).filter(|within| *within > 0 && !moved());
-        match tier.adopt(spot, Some(data), State::Cached, counts) {
-            Ok(Outcome::Done) => {
+        Ok(match tier.adopt(spot, Some(data), State::Cached, counts)? {
+            Outcome::Done => {
                 let _ = self.events.record_n(waits::ADMIT, start, data.len() as u64);
                 true
             }
-            Ok(Outcome::Moved) => moved() || within() == 0,
-            // Without a copy home is read as before.
-            Ok(Outcome::NoPiece) | Err(_) => false,
-        }
+            Outcome::Moved => moved() || within() == 0,
+            Outcome::NoPiece => false,
+        })
     }
 }
