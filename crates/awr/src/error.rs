@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::SnapshotId;
 use crate::figure::visible;
+use crate::id::SnapshotId;
 
 /// What can go wrong with snapshots and intervals. `Display` is a sentence with the remedy; sources are kept.
 #[derive(Debug, thiserror::Error)]

@@ -32,10 +32,25 @@
 //! - No text from outside makes a reader panic, becomes a tag in HTML, or reaches a terminal as a control
 //!   character.
 //!
-//! Deliberately absent: sampling, findings and advice, sources (they live where the database is known),
-//! statements.
+//! # Rooms, from the bottom up
 //!
-//! Read next: `snapshot.rs`, `interval.rs`, `report/mod.rs`, `page/mod.rs`.
+//! | room | what |
+//! |---|---|
+//! | `figure`, `table`, `id`, `error` | figures as people read them, tables as data, numbers of snapshots |
+//! | `snapshot/` | counters at one instant, the host, names of statistics, the text form |
+//! | `interval/` | differences, sums over restarts, steps between the ends |
+//! | `sources/`, `import/`, `redact` | who fills in snapshots: live servers, Oracle's reports |
+//! | `repository/` | where snapshots are kept: a directory, one file, a PostgreSQL; export |
+//! | `record`, `outbox` | recording beside a server that must not wait |
+//! | `findings/` | statements with evidence and advice |
+//! | `page/` | charts, tables and text as one page of HTML |
+//! | `report/` | reports as data, and as text, CSV, Markdown and a page |
+//! | `metrics/` | the newest snapshot for Prometheus |
+//!
+//! A room imports only rooms above it in this table: a test of the workspace holds that there is no
+//! cycle. Deliberately absent: what-if, cost, and knowledge of how a database's files are cached.
+//!
+//! Read next: `snapshot/mod.rs`, `interval/mod.rs`, `report/mod.rs`, `page/mod.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -43,54 +58,35 @@
 #[cfg(test)]
 extern crate self as tiersmith_awr;
 
-pub mod archive;
-mod delimited;
-mod encoding;
 mod error;
-pub mod export;
 pub mod figure;
-mod file;
 pub mod findings;
-pub mod host;
+mod id;
 pub mod import;
 mod interval;
-mod joined;
-mod keep;
-mod known;
-mod latest;
 pub mod metrics;
 mod outbox;
 pub mod page;
-mod private;
 pub mod record;
 mod redact;
 mod report;
 mod repository;
-mod sampling;
-mod series;
 mod snapshot;
 pub mod sources;
-mod statement;
 mod table;
-mod text;
 
-pub use encoding::FORMAT;
 pub use error::{Error, Result};
-pub use file::FileStat;
-pub use interval::{CounterDelta, Interval, WaitDelta};
-pub use joined::LeftOut;
-pub use keep::AnyRepository;
-pub use known::statistic;
-pub use latest::Recording;
+pub use id::SnapshotId;
+pub use interval::{Break, CounterDelta, Interval, LeftOut, Series, Step, Timeline, WaitDelta};
 pub use redact::{NamesKey, Redaction};
-pub use report::{Item, Report, Section, Timeline, compare, report};
-pub use repository::{Entry, Listing, Repository, SnapshotId, read_snapshot};
-pub use sampling::{CPU, ON_CPU, SampleStat, Sampling};
-pub use series::{Break, Series, Step};
-pub use snapshot::{CounterStat, IoStat, LevelStat, MediumStat, Snapshot, Source, WaitStat};
+pub use report::{Item, Report, Section, compare, report, write_table};
+pub use repository::{AnyRepository, Entry, Listing, Recording, Repository, archive, export, read_snapshot};
+pub use snapshot::file::FileStat;
+pub use snapshot::known::statistic;
+pub use snapshot::sampling::{CPU, ON_CPU, SampleStat, Sampling};
+pub use snapshot::statement::{StatementDeltas, StatementStat};
+pub use snapshot::{CounterStat, FORMAT, IoStat, LevelStat, MediumStat, Snapshot, Source, WaitStat, host};
 pub use sources::resp;
-pub use statement::{StatementDeltas, StatementStat};
 pub use table::{Align, Cell, Column, Quantity, Table};
-pub use text::write_table;
 /// Wait events, which snapshots are made of.
 pub use tiersmith_events as events;

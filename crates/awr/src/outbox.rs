@@ -17,8 +17,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::archive::{Archive, Gap, Lease, fresh_key};
 use crate::record::{Recorded, lock};
+use crate::repository::archive::{Archive, Gap, Lease, fresh_key};
 use crate::{Result, Snapshot};
 
 /// How many snapshots and gaps wait in memory for a repository that is away: an hour of one a minute.

@@ -23,9 +23,9 @@ use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::archive::{Archive, Gap, Lease};
 use crate::outbox::{Closing, Outbox, Waiting, Writer};
-use crate::sampling::Sampling;
+use crate::repository::archive::{Archive, Gap, Lease};
+use crate::snapshot::sampling::Sampling;
 use crate::sources::LiveSource;
 use crate::{Result, SnapshotId};
 
@@ -125,7 +125,7 @@ impl Recorder {
             });
         }
         for track in &mut tracks {
-            // Also where nobody looks: its name tells the snapshots of this recording from others (`latest.rs`).
+            // Also where nobody looks: its name tells the snapshots of this recording from others (`repository/latest.rs`).
             let sampler = format!("process {} since {}", std::process::id(), since_1970().as_nanos());
             let period_ms = plan.sample.map_or(0, |period| period.as_millis());
             track.sampling = Some(Sampling::new(sampler, u64::try_from(period_ms).unwrap_or(u64::MAX)));

@@ -53,14 +53,10 @@ const ROOMS: &[&str] = &[
 const UPWARD: &[(&str, &[&str])] = &[("home/real.rs", &["medium"])];
 
 /// Files of a part that import each other, more than two at a time.
-const FILES_IN_CYCLES: &[(&str, usize)] = &[("awr", 15), ("lab", 8), ("sqlite", 12), ("store", 6)];
+const FILES_IN_CYCLES: &[(&str, usize)] = &[("lab", 8), ("sqlite", 12), ("store", 6)];
 
 /// Folders of the other parts that import each other.
 const ROOMS_IN_CYCLES: &[(&str, &str)] = &[
-    (
-        "awr",
-        "archive delimited error export findings interval joined keep redact report repository series sources text",
-    ),
     ("cli", "command mounted"),
     ("lab", "case run target"),
     ("lab", "place server"),
@@ -71,11 +67,6 @@ const ROOMS_IN_CYCLES: &[(&str, &str)] = &[
 
 /// `impl Type` in another room than the type's.
 const IMPLS_ELSEWHERE: &[(&str, &str)] = &[
-    ("awr/encoding.rs", "Snapshot"),
-    ("awr/joined.rs", "AnyRepository"),
-    ("awr/joined.rs", "Interval"),
-    ("awr/latest.rs", "AnyRepository"),
-    ("awr/series.rs", "Snapshot"),
     ("dir/file.rs", "Dir"),
     ("pmem/kernel/mod.rs", "Report"),
 ];

@@ -32,7 +32,7 @@ const UNSAFE_PARTS: &[&str] = &["pmem", "sqlite", "mount"];
 /// Where `{:?}` stands in a message on purpose: text that is to be shown quoted and escaped, and
 /// durations, which Rust writes as people do. File, and the end of its path; then what is printed.
 const SHOWN_QUOTED: &[(&str, &[&str])] = &[
-    ("awr/src/snapshot.rs", &["{key:?}"]),
+    ("awr/src/snapshot/mod.rs", &["{key:?}"]),
     // The names of the protocol's own alerts.
     ("awr/src/sources/tls/refusal.rs", &["{alert:?}"]),
     ("lab/src/server/client.rs", &["{text:?}"]),

@@ -3,8 +3,8 @@
 use tiersmith_events::WaitClass;
 
 use super::{Finding, attach, of_db_time, sampled_share};
-use crate::known::statistic;
-use crate::report::page_cache_hit;
+use crate::interval::page_cache_hit;
+use crate::snapshot::known::statistic;
 use crate::{Interval, figure};
 
 /// Share of DB time from which on it is worth saying.

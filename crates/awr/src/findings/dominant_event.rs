@@ -4,7 +4,8 @@
 use tiersmith_events::WaitClass;
 
 use super::{Finding, lock_waits, of_db_time, redo_space};
-use crate::{Interval, WaitDelta, figure, known};
+use crate::snapshot::known;
+use crate::{Interval, WaitDelta, figure};
 
 /// Share of DB time from which on an event must be spoken of.
 const LEAST_PERCENT: f64 = 20.0;

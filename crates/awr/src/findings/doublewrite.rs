@@ -1,7 +1,7 @@
 //! InnoDB writes its pages twice.
 
 use super::{Finding, attach, setting};
-use crate::known::statistic;
+use crate::snapshot::known::statistic;
 use crate::{Interval, figure};
 
 /// Fewer pages are not worth a change.

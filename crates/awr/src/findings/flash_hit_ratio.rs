@@ -7,8 +7,8 @@
 //! the finding says that.
 
 use super::{Finding, Share};
-use crate::known::statistic;
-use crate::report::FlashPoint;
+use crate::interval::FlashPoint;
+use crate::snapshot::known::statistic;
 use crate::{Interval, figure};
 
 /// Below this share of blocks found in the tier it is worth looking at.

@@ -1,7 +1,8 @@
 //! Requests waited until a page or a block was free.
 
 use super::{Finding, Share, attach, of_db_time};
-use crate::{Interval, figure, known};
+use crate::snapshot::known;
+use crate::{Interval, figure};
 
 /// Share of DB time from which on it is worth saying.
 const LEAST_PERCENT: f64 = 1.0;

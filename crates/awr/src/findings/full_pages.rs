@@ -1,7 +1,7 @@
 //! Full pages are much of PostgreSQL's redo.
 
 use super::{Finding, attach, setting};
-use crate::known::statistic;
+use crate::snapshot::known::statistic;
 use crate::{Interval, figure};
 
 /// Share of redo from which on it is worth saying.

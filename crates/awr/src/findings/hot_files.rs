@@ -3,8 +3,8 @@
 use tiersmith_events::WaitClass;
 
 use super::{Finding, attach, of_db_time, sampled_share};
-use crate::known::statistic;
-use crate::report::page_bytes;
+use crate::interval::page_bytes;
+use crate::snapshot::known::statistic;
 use crate::{FileStat, Interval, figure};
 
 /// Share of DB time in reads of data from which on it is worth saying.

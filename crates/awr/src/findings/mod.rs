@@ -143,8 +143,9 @@ struct Synced<'a> {
 /// The disk of the database's own host that was flushed most, of those that were flushed about as often as the redo was synced: others are
 /// no evidence of it. Nothing if there is none, or the kernel does not count flushes.
 fn synced_most(of: &Interval) -> Option<Synced<'_>> {
-    let flushed =
-        |disk: &crate::host::DiskStat| disk.flushes.zip(disk.flush_ms).filter(|(count, _)| *count > 0);
+    let flushed = |disk: &crate::snapshot::host::DiskStat| {
+        disk.flushes.zip(disk.flush_ms).filter(|(count, _)| *count > 0)
+    };
     let syncs = redo_syncs(of)?.0 as f64;
     let fits = |flushes: u64| (FLUSHES_LEAST..=FLUSHES_MOST).contains(&(flushes as f64 / syncs));
     let known =
@@ -246,7 +247,7 @@ pub(crate) mod made {
 
     use tiersmith_events::WaitClass;
 
-    use crate::host::{CpuTimes, Cpus};
+    use crate::snapshot::host::{CpuTimes, Cpus};
     use crate::{Interval, Snapshot, Source, WaitStat};
 
     /// A minute with a DB time of a hundred seconds, on a host with two processors that were busy for `busy_percent`.
@@ -322,7 +323,7 @@ pub(crate) mod made {
 
     #[test]
     fn a_recorder_on_another_machine_gives_no_findings_by_its_own_host() {
-        use crate::host::{DiskStat, Pressure};
+        use crate::snapshot::host::{DiskStat, Pressure};
         let of = |remote| {
             let mut made = minute().busy(99).wait("log file sync", WaitClass::Commit, false, 10_000, 40);
             made.begin.host.pressure = Some(Pressure::default());

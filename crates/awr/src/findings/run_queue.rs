@@ -65,7 +65,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
 mod tests {
     use super::super::made::minute;
     use super::*;
-    use crate::host::Pressure;
+    use crate::snapshot::host::Pressure;
 
     #[test]
     fn it_needs_waits_for_processors_and_for_commits() {

@@ -92,7 +92,7 @@ fn uneven(loads: &[f64]) -> Option<(f64, f64, f64)> {
 mod tests {
     use super::super::made::minute;
     use super::*;
-    use crate::known::statistic;
+    use crate::snapshot::known::statistic;
 
     #[test]
     fn it_speaks_of_short_intervals_and_of_idle_ones() {

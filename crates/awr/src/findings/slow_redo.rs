@@ -83,7 +83,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
 mod tests {
     use super::super::made::{Made, minute};
     use super::*;
-    use crate::host::DiskStat;
+    use crate::snapshot::host::DiskStat;
 
     fn syncs(count: u64, seconds: u64) -> Made {
         minute().wait("redo sync", WaitClass::SystemIo, true, count, seconds)

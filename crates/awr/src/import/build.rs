@@ -26,10 +26,10 @@ use tiersmith_events::WaitClass;
 
 use super::class::{class_named, class_of, full_name};
 use super::{Grid, Grids, Imported, LeftOut, MOST_NAMES, value};
-use crate::host::{CpuTimes, Cpus, Memory};
-use crate::known::{self, statistic};
 use crate::redact::Redaction;
-use crate::statement::StatementStat;
+use crate::snapshot::host::{CpuTimes, Cpus, Memory};
+use crate::snapshot::known::{self, statistic};
+use crate::snapshot::statement::StatementStat;
 use crate::{CounterStat, IoStat, LevelStat, Snapshot, Source, WaitStat};
 
 /// The longest name that is taken from a report.

@@ -3,7 +3,7 @@
 //! RAC's reports give the class of every event, others that of the events at the top only. Of the rest
 //! it is known by the name, after the appendix on wait events of the Database Reference.
 //!
-//! Deliberately absent: what an event means (`../known.rs`).
+//! Deliberately absent: what an event means (`snapshot/known.rs`).
 
 use tiersmith_events::WaitClass;
 

@@ -12,7 +12,7 @@ use super::build::{Taking, cell, short};
 use super::class::class_named;
 use super::value;
 use crate::WaitStat;
-use crate::known::TIME_MODEL;
+use crate::snapshot::known::TIME_MODEL;
 
 /// Titles of RAC's columns, and what a single instance calls the same.
 const OF_RAC: [(&str, &str); 7] = [

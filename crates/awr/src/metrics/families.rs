@@ -21,8 +21,9 @@ use tiersmith_events::WaitClass;
 
 use super::text::{Families, Kind, Labels, Spec, Unit, Value, slug};
 use super::{Content, Scrape};
-use crate::host::HostStat;
-use crate::{CounterStat, IoStat, LevelStat, Sampling, Snapshot, WaitStat, known};
+use crate::snapshot::host::HostStat;
+use crate::snapshot::known;
+use crate::{CounterStat, IoStat, LevelStat, Sampling, Snapshot, WaitStat};
 
 /// Wait events of one source at most, those with the longest time.
 const WAITS: usize = 200;

@@ -38,8 +38,8 @@ pub use hosts::Hosts;
 pub use watch::{Opener, Watch, Watched};
 
 use crate::Snapshot;
-use crate::host::HostStat;
-use crate::sampling::Sampling;
+use crate::snapshot::host::HostStat;
+use crate::snapshot::sampling::Sampling;
 
 /// How metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

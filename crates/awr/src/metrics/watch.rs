@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::Scrape;
 use super::held::Held;
 use crate::Snapshot;
-use crate::sampling::Sampling;
+use crate::snapshot::sampling::Sampling;
 use crate::sources::LiveSource;
 
 /// How old the beginning of an answer may be that a scrape shares with another.

@@ -8,8 +8,9 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ROWS;
 use super::load::{self, change, per};
-use super::single::{DRAWN, ROWS, TOP, cpu_shares, process_share};
+use super::single::{DRAWN, TOP, cpu_shares, process_share};
 use super::{Report, Section, io, latency, more, over_time, segments, sizes, tables, time};
 use crate::figure;
 use crate::page::{Bar, Chart, Series};
@@ -640,7 +641,7 @@ fn disks(both: [&Interval; 2]) -> Table {
     let names: BTreeSet<&str> = both.iter().flat_map(|of| &of.disks).map(|disk| disk.name.as_str()).collect();
     for name in names {
         let found = both.map(|of| of.disks.iter().find(|disk| disk.name == name));
-        let rate = |side: usize, pick: fn(&crate::host::DiskStat) -> u64| {
+        let rate = |side: usize, pick: fn(&crate::snapshot::host::DiskStat) -> u64| {
             // A disk that is not listed did nothing, if the interval knows its disks at all.
             let known = both[side].end.host.disks.is_some() && both[side].begin.host.disks.is_some();
             let count = found[side].map(pick).or(known.then_some(0));

@@ -6,7 +6,7 @@
 //! Differences from Oracle's tables: an average time for reads and one for writes instead of one of waits; none where a part of the
 //! requests was not timed.
 //!
-//! Invariant: the rows of a table add up to the reads and writes that the source told. Read next: `known.rs` for where the rows come from.
+//! Invariant: the rows of a table add up to the reads and writes that the source told. Read next: `snapshot/known.rs` for where the rows come from.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -62,7 +62,7 @@ pub(super) fn percentiles(of: &Interval) -> Table {
             Cell::nanoseconds(wait.histogram.max_ns().map(|ns| ns as f64)),
         ]);
     }
-    table.first(super::single::ROWS, super::io::REST);
+    table.first(super::ROWS, super::io::REST);
     table
 }
 
@@ -96,7 +96,7 @@ pub(super) fn histograms(of: &Interval) -> Vec<Table> {
                 table.row(cells);
             }
         }
-        table.first(super::single::ROWS, super::io::REST);
+        table.first(super::ROWS, super::io::REST);
         if !table.rows.is_empty() {
             tables.push(table);
         }

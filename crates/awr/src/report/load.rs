@@ -1,11 +1,12 @@
 //! Load profile and efficiency of an interval: the figures both reports print, per second and per
 //! transaction.
 //!
-//! Invariant: a row is there only if the source counts what it needs. Read next: `known.rs` for the counters'
+//! Invariant: a row is there only if the source counts what it needs. Read next: `snapshot/known.rs` for the counters'
 //! names.
 
 use crate::figure;
-use crate::known::statistic;
+use crate::interval::page_cache_hit;
+use crate::snapshot::known::statistic;
 use crate::table::Cell;
 use crate::{Interval, IoStat};
 
@@ -65,22 +66,6 @@ pub(super) fn profile(of: &Interval) -> Vec<LoadRow> {
 /// Per what something is; nothing if there was none of it.
 pub(super) fn per(total: f64, count: Option<u64>) -> Option<f64> {
     count.filter(|count| *count > 0).map(|count| total / count as f64)
-}
-
-/// Pages found in the database's own page cache, of those asked of it, in per cent. Reads past it, where the source tells them apart, are
-/// neither hits nor misses; nothing where they are among the misses and not told apart, so that these are more than what was asked for.
-pub(crate) fn page_cache_hit(of: &Interval) -> Option<f64> {
-    let counter = |name: &str| of.counter(name).map(|value| value as f64);
-    let own = counter("physical reads cache").zip(
-        counter("consistent gets from cache")
-            .zip(counter("db block gets from cache"))
-            .map(|(consistent, current)| consistent + current),
-    );
-    let (missed, asked) = own.or_else(|| {
-        let direct = counter("physical reads direct").unwrap_or(0.0);
-        Some((counter(statistic::PHYSICAL_READS)? - direct, counter(statistic::LOGICAL_READS)? - direct))
-    })?;
-    (asked > 0.0 && (0.0..=asked).contains(&missed)).then(|| (asked - missed) / asked * 100.0)
 }
 
 /// The efficiency percentages whose parts the source counts.

@@ -10,9 +10,10 @@
 //! | `more.rs` | findings, statements, samples of sessions: what live sources tell |
 //! | `io.rs` | reads and writes by function, file type, file class and tier |
 //! | `segments.rs` | reads by table or file |
-//! | `timeline.rs`, `over_time.rs` | what changed between the ends: sessions by wait class, latencies as heat maps |
+//! | `over_time.rs` | what changed between the ends: sessions by wait class, latencies as heat maps |
 //! | `sizes.rs` | memory of the host, sizes of caches, settings that changed |
 //! | `tables.rs` | tables that both have: settings, media, explanations |
+//! | `text.rs`, `delimited.rs` | the text, CSV and Markdown of any report |
 //!
 //! Differences from Oracle's layout: sections of things that are not here (memory advisors, latches of
 //! Oracle's) are left out, not printed empty; rows whose figure the source does not tell are left out; a table
@@ -22,6 +23,7 @@
 //! Invariant: a figure of a chart is in a table too, so that the text report lacks nothing.
 
 mod compare;
+mod delimited;
 mod io;
 mod latency;
 mod load;
@@ -31,20 +33,20 @@ mod segments;
 mod single;
 mod sizes;
 mod tables;
+mod text;
 mod time;
-mod timeline;
 
 use serde::{Deserialize, Serialize};
 
 pub use compare::compare;
-pub(crate) use load::page_cache_hit;
-pub(crate) use segments::page_bytes;
 pub use single::report;
-pub use timeline::Timeline;
-pub(crate) use timeline::{FlashPoint, Fold, passed};
+pub use text::write_table;
 
 use crate::page::{Chart, Page};
-use crate::{Interval, Snapshot, Table, delimited, text};
+use crate::{Interval, Snapshot, Table};
+
+/// How many wait events a table lists.
+const ROWS: usize = 100;
 
 /// A report: data only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@
 use super::{Section, tables};
 use crate::figure;
 use crate::findings::findings;
-use crate::sampling::error_of_share;
+use crate::snapshot::sampling::error_of_share;
 use crate::table::{Cell, Table};
 use crate::{Interval, StatementStat};
 
@@ -260,7 +260,7 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
                 Cell::number(event.seen as f64 / sampling.looks.max(1) as f64),
             ]);
         }
-        table.first(super::single::ROWS, super::io::REST);
+        table.first(super::ROWS, super::io::REST);
         if let Some(measured) = of_one.samples_miss() {
             table.note(format!(
                 "Measured were {} active sessions on average: further from the samples than chance explains. On a busy machine the \
@@ -285,7 +285,7 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
 pub(super) fn pressure(of: &[&Interval]) -> Table {
     let mut table = Table::new("Host Pressure").text("", "Who waited for what.");
     table = tables::value_columns(table, of, "% of interval", "Share of the interval in which it was so.");
-    type Line = (&'static str, fn(&crate::host::Pressure) -> u64);
+    type Line = (&'static str, fn(&crate::snapshot::host::Pressure) -> u64);
     let lines: [Line; 5] = [
         ("some thread waited for a processor", |of| of.cpu_some_us),
         ("some thread waited for a disk", |of| of.io_some_us),

@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 
 use super::Section;
 use super::load::change;
-use crate::file::FileStat;
-use crate::known::statistic;
+use crate::interval::page_bytes;
+use crate::snapshot::file::FileStat;
+use crate::snapshot::known::statistic;
 use crate::table::{Cell, Table};
 use crate::{Interval, figure};
 
@@ -28,17 +29,6 @@ fn all_read_bytes(of: &Interval) -> Option<u64> {
     }
     let page = page_bytes(of);
     of.counter(statistic::PHYSICAL_READS).map(|pages| pages.saturating_mul(page))
-}
-
-/// The size of a page, as the source says it; else PostgreSQL's.
-pub(crate) fn page_bytes(of: &Interval) -> u64 {
-    of.end
-        .source
-        .settings
-        .get("block_size")
-        .and_then(|size| size.parse().ok())
-        .filter(|bytes| *bytes > 0)
-        .unwrap_or(8192)
 }
 
 /// The reads of one name.

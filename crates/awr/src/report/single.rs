@@ -4,18 +4,16 @@
 //! Statistics, Segment Statistics, Host, Media and Settings, Wait Events Explained, Activity Over Time. Read next: `time.rs` for where DB time went.
 
 use super::load::{self, per};
-use super::{Report, Section, io, latency, more, over_time, segments, sizes, tables, time};
+use super::{ROWS, Report, Section, io, latency, more, over_time, segments, sizes, tables, time};
 use crate::figure;
-use crate::known::statistic;
 use crate::page::{Chart, Series};
+use crate::snapshot::known;
+use crate::snapshot::known::statistic;
 use crate::table::{Cell, Quantity, Table};
-use crate::{Interval, IoStat, WaitDelta, known};
+use crate::{Interval, IoStat, WaitDelta};
 
 /// How many events Oracle calls the top ones.
 pub(super) const TOP: usize = 10;
-
-/// How many wait events a table lists.
-pub(super) const ROWS: usize = 100;
 
 /// Of how many events the distribution is drawn.
 pub(super) const DRAWN: usize = 4;
@@ -538,7 +536,7 @@ fn cpu_table(of: &Interval) -> Table {
         .figures("%Steal", "", "Taken away by the machine below this virtual machine.")
         .figures("%Busy by process", "", "Share of the busy processor time that this process used.");
     if let Some(shares) = cpu_shares(of) {
-        let load = |host: &crate::host::HostStat| Cell::number(host.load.map(|load| load.one));
+        let load = |host: &crate::snapshot::host::HostStat| Cell::number(host.load.map(|load| load.one));
         let cpus = of.end.host.cpus.map(|cpus| u64::from(cpus.threads));
         let mut cells = vec![Cell::count(cpus), load(&of.begin.host), load(&of.end.host)];
         cells.extend(shares.map(Cell::percent));

@@ -76,7 +76,7 @@ pub(super) fn memory(of: &[&Interval]) -> Table {
     };
     let table = Table::new(title).text("", "What it is.");
     let mut table = two_columns(table, of, "", "At that instant.");
-    type Line = (&'static str, fn(&crate::host::Memory) -> Option<f64>);
+    type Line = (&'static str, fn(&crate::snapshot::host::Memory) -> Option<f64>);
     let lines: [Line; 2] = [
         ("Host Mem", |memory| Some(memory.total_bytes as f64)),
         ("Host Mem Available", |memory| memory.available().map(|bytes| bytes as f64)),
@@ -124,7 +124,7 @@ pub(super) fn differing(both: [&Interval; 2]) -> Table {
         .fold(table, |table, ordinal| table.text(ordinal, "At the end of the interval."));
     let source = |pick: fn(&crate::Source) -> &str| both.map(|of| pick(&of.end.source).to_owned());
     // Of a database on another machine the host is not known: the recorder's is not a part of its configuration.
-    let host = |pick: fn(&crate::host::HostStat) -> Option<String>| {
+    let host = |pick: fn(&crate::snapshot::host::HostStat) -> Option<String>| {
         both.map(|of| match of.is_remote() {
             true => "not known (remote)".to_owned(),
             false => pick(&of.end.host).unwrap_or_default(),
@@ -196,7 +196,8 @@ mod tests {
         let rows = |available_bytes| {
             let at = |at| {
                 let mut of = with(&[], at);
-                of.host.memory = Some(crate::host::Memory { total_bytes: 8 << 30, available_bytes });
+                of.host.memory =
+                    Some(crate::snapshot::host::Memory { total_bytes: 8 << 30, available_bytes });
                 of
             };
             let of = Interval::between(&at(1), &at(2)).expect("an interval");

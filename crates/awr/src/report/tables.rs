@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::figure;
 use crate::findings::SHORT_S;
+use crate::snapshot::known;
 use crate::table::{Cell, Table};
-use crate::{Interval, WaitDelta, known, statistic};
+use crate::{Interval, WaitDelta, statistic};
 
 /// How many rows a list of settings, counters or explanations has: a source may have any number.
 pub(super) const ROWS: usize = 600;
@@ -223,7 +224,7 @@ pub(super) fn host(intervals: &[&Interval]) -> Table {
     let mut table =
         value_columns(table, intervals, "Value", "As the system says at the end of the interval.");
     let counted = |count: u32| if count > 0 { count.to_string() } else { "not known".to_owned() };
-    type Row = (&'static str, fn(&crate::host::HostStat) -> Option<String>);
+    type Row = (&'static str, fn(&crate::snapshot::host::HostStat) -> Option<String>);
     let rows: [Row; 4] = [
         ("Host Name", |host| host.name.clone()),
         ("Platform", |host| host.platform.clone()),

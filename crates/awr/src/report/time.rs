@@ -14,7 +14,8 @@
 use tiersmith_events::WaitClass;
 
 use crate::page::{Bar, Series};
-use crate::{Interval, WaitDelta, known};
+use crate::snapshot::known;
+use crate::{Interval, WaitDelta};
 
 /// What DB CPU is called among the events.
 pub(super) const DB_CPU: &str = "DB CPU";

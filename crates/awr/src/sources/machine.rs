@@ -4,7 +4,7 @@
 //! whose database is recorded from elsewhere.
 
 use super::LiveSource;
-use crate::sampling::Sampling;
+use crate::snapshot::sampling::Sampling;
 use crate::{Result, Snapshot, Source};
 
 /// The machine this program runs on.

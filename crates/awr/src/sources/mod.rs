@@ -41,7 +41,7 @@ pub use redis::resp;
 pub use secret::Surroundings;
 
 use crate::redact::Redaction;
-use crate::sampling::Sampling;
+use crate::snapshot::sampling::Sampling;
 use crate::{Result, Snapshot};
 
 /// Reads bytes as a certificate that a server shows, and asks it everything; false if they are none: for fuzz targets.

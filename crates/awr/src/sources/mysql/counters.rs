@@ -10,10 +10,10 @@ use tiersmith_events::WaitClass;
 
 use super::super::{count, wait};
 use super::{Answers, Fields};
-use crate::file::MOST_FILES;
-use crate::known::statistic;
 use crate::redact::Redaction;
-use crate::statement::StatementStat;
+use crate::snapshot::file::MOST_FILES;
+use crate::snapshot::known::statistic;
+use crate::snapshot::statement::StatementStat;
 use crate::{FileStat, IoStat, Snapshot};
 
 /// Settings worth comparing.

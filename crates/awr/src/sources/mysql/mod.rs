@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use self::wire::{Fault, Fields, Login, Wire};
 use super::{Address, Asking, LiveSource, Surroundings, tls};
-use crate::sampling::{ON_CPU, Sampling};
+use crate::snapshot::sampling::{ON_CPU, Sampling};
 use crate::{Error, Result, Snapshot};
 
 /// A connection to a server.

@@ -21,10 +21,10 @@ use tiersmith_events::WaitClass;
 
 use super::super::{count, ms_to_ns, wait};
 use super::{Answers, Row};
-use crate::file::MOST_FILES;
-use crate::known::{self, statistic};
 use crate::redact::Redaction;
-use crate::statement::StatementStat;
+use crate::snapshot::file::MOST_FILES;
+use crate::snapshot::known::{self, statistic};
+use crate::snapshot::statement::StatementStat;
 use crate::{FileStat, IoStat, Snapshot, WaitStat};
 
 /// Puts the answers where reports look for them.

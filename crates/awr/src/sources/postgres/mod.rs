@@ -1,7 +1,9 @@
-//! PostgreSQL 13 to 18: statistics views, settings, pg_stat_statements where it is, samples of pg_stat_activity.
+//! PostgreSQL 13 to 18: statistics views, settings, pg_stat_statements where it is, samples of
+//! pg_stat_activity.
 //!
-//! The views are asked for as JSON, a row an object, so that one query fits every version: a column that a version does not have is an
-//! absent field. What the fields mean is in `counters.rs`, which needs no server; classes of waits are in `waits.rs`.
+//! The views are asked for as JSON, a row an object, so that one query fits every version: a column
+//! that a version does not have is an absent field. What the fields mean is in `counters.rs`, which
+//! needs no server; classes of waits are in `waits.rs`.
 //!
 //! | file | what |
 //! |---|---|
@@ -13,9 +15,10 @@
 //! | `login.rs` | what the server asks for at the login, seen before it is given |
 //! | `wire.rs` | the connection, and how much an answer may be |
 //!
-//! Everything is asked in one read-only transaction, which the server counts as one commit of its own. Counters of a session reach the
-//! views when it becomes idle or ends, at most a second later (PostgreSQL 15) or at its next report: those of a long statement, its time
-//! among them, in the interval in which it ends.
+//! Everything is asked in one read-only transaction, which the server counts as one commit of its
+//! own. Counters of a session reach the views when it becomes idle or ends, at most a second later
+//! (PostgreSQL 15) or at its next report: those of a long statement, its time among them, in the
+//! interval in which it ends.
 //!
 //! Deliberately absent: tables and indexes one by one.
 
@@ -39,7 +42,7 @@ use self::wire::{Fault, Wire};
 
 use super::tls::{self, Need, Refusal};
 use super::{Address, Asking, LiveSource, Surroundings};
-use crate::sampling::{ON_CPU, Sampling};
+use crate::snapshot::sampling::{ON_CPU, Sampling};
 use crate::{Error, Result, Snapshot};
 
 /// A row as the server gave it.
@@ -151,7 +154,8 @@ const VIEWS: [View; 9] = [
                 'block_size','wal_block_size','data_checksums','autovacuum','wal_level','jit','shared_preload_libraries')",
         without: "pg_settings",
     },
-    // Counts from the catalogue's rows, sizes as the last VACUUM or ANALYZE saw them: no table is locked or opened for it.
+    // Counts from the catalogue's rows, sizes as the last VACUUM or ANALYZE saw them: no table is
+    // locked or opened for it.
     View {
         name: "relations",
         since: 0,
@@ -231,8 +235,9 @@ impl Postgres {
             let mut wire = Wire::connect(&self.place, patience.min(Duration::from_secs(10)))
                 .map_err(|fault| self.error("connect to", &fault))?;
             let failed = |fault: Fault| self.error("ask", &fault);
-            // jit would compile the wide queries anew each time; a lock nobody gives must not stop a recording. The server gives a
-            // question up before this side gives the connection up, so that one slow view costs that view and not the snapshot.
+            // jit would compile the wide queries anew each time; a lock nobody gives must not stop
+            // a recording. The server gives a question up before this side gives the connection up,
+            // so that one slow view costs that view and not the snapshot.
             let limit = (patience / 3).as_millis().max(1);
             let set = format!(
                 "SET jit = off; SET lock_timeout = {}; SET statement_timeout = {limit}; \
@@ -308,7 +313,8 @@ impl Postgres {
     }
 }
 
-/// The statements that took the longest and that the user may tell apart (those of others have no number without a grant), their texts cut on the server so that all of them together stay small.
+/// The statements that took the longest and that the user may tell apart (those of others have no
+/// number without a grant), their texts cut on the server so that all of them together stay small.
 fn statements_query(schema: &str, statements: usize) -> String {
     let longest = (MOST_BYTES_OF_TEXTS / statements).clamp(500, 6_000);
     format!(
@@ -317,9 +323,11 @@ fn statements_query(schema: &str, statements: usize) -> String {
     )
 }
 
-/// One part of the answers; what the server refuses is a line, a connection that breaks is an error.
+/// One part of the answers; what the server refuses is a line, a connection that breaks is an
+/// error.
 ///
-/// Of a view with more rows than `most` nothing is kept: sums over a part of it would rise and fall with what the server happens to send.
+/// Of a view with more rows than `most` nothing is kept: sums over a part of it would rise and fall
+/// with what the server happens to send.
 fn part(
     wire: &mut Wire,
     answers: &mut Answers,
@@ -357,7 +365,8 @@ fn part(
 /// If the service that is named is not there, or the words for encryption cannot be followed.
 pub(crate) fn place(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Place> {
     let mut place = parameters(address, surroundings)?;
-    // What the server never acknowledges breaks the connection, also when the network just drops it.
+    // What the server never acknowledges breaks the connection, also when the network just drops
+    // it.
     place.config.keepalives_idle(asking.patience).tcp_user_timeout(asking.patience.saturating_mul(2));
     Ok(place)
 }
@@ -408,8 +417,9 @@ fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Place> {
 
 /// Counts a session seen, told as `copy ` or `other `, the kind of its wait, a colon and the wait.
 ///
-/// The server copies the states of all sessions first and reads what each waits for later: a session that is active and waits for the
-/// next command of its client has ended what it was seen at in between. Only COPY reads from the client while it is active.
+/// The server copies the states of all sessions first and reads what each waits for later: a
+/// session that is active and waits for the next command of its client has ended what it was seen
+/// at in between. Only COPY reads from the client while it is active.
 fn saw(sampling: &mut Sampling, session: &str) {
     let (statement, event) = session.split_once(' ').unwrap_or(("other", session));
     match event.split_once(':').filter(|(kind, _)| !kind.is_empty()) {
@@ -432,7 +442,8 @@ impl LiveSource for Postgres {
         let had_one = self.wire.is_some();
         let began = Instant::now();
         let answers = match self.answers() {
-            // A connection that broke since the last time is made anew; a server that does not answer is not asked twice.
+            // A connection that broke since the last time is made anew; a server that does not
+            // answer is not asked twice.
             Err(_) if had_one && began.elapsed() < self.asking.patience / 2 => self.answers()?,
             answers => answers?,
         };

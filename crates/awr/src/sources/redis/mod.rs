@@ -16,9 +16,9 @@ use self::resp::Reply;
 use super::timed::Timed;
 use super::tls::{self, Encryption, Need, Refusal};
 use super::{Address, Asking, LiveSource, Surroundings, count};
-use crate::known::statistic;
-use crate::sampling::Sampling;
-use crate::statement::StatementStat;
+use crate::snapshot::known::statistic;
+use crate::snapshot::sampling::Sampling;
+use crate::snapshot::statement::StatementStat;
 use crate::{Error, Result, Snapshot, Source};
 
 /// A connection to a server.

@@ -1,4 +1,5 @@
-//! The archive: a repository that keeps snapshots of many sources, baselines with names, what went wrong while recording, and who records.
+//! The archive: a repository that keeps snapshots of many sources, baselines with names, what went
+//! wrong while recording, and who records.
 //!
 //! | file | what |
 //! |---|---|
@@ -11,10 +12,12 @@
 //! # Invariants
 //!
 //! - A snapshot is durable when [`Archive::take`] returns, or it is not there at all.
-//! - Numbers are never given twice, also after rows were removed; of one source a later snapshot has a higher number.
+//! - Numbers are never given twice, also after rows were removed; of one source a later snapshot
+//!   has a higher number.
 //! - A row that is damaged does not hide the others.
 //!
-//! Deliberately absent: joins over counters (export the snapshots). Read next: `file.rs`, `lease.rs`, `../series.rs`, `../record.rs`.
+//! Deliberately absent: joins over counters (export the snapshots). Read next: `file.rs`,
+//! `lease.rs`, `record.rs`.
 
 mod file;
 mod lease;
@@ -29,6 +32,7 @@ use std::time::SystemTime;
 pub use lease::Lease;
 
 use self::lease::{Holder, Who};
+pub use crate::interval::Gap;
 use crate::{Entry, Error, Listing, Result, Series, Snapshot, SnapshotId};
 
 /// The longest name of a source, a database, an instance or a baseline, in bytes.
@@ -52,29 +56,14 @@ pub struct Baseline {
     pub last: SnapshotId,
 }
 
-/// An instant at which a source could not be asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gap {
-    /// What the source's snapshots are kept under.
-    pub source: String,
-    /// When.
-    pub at_unix_ns: u64,
-    /// Why.
-    pub reason: String,
-    /// The newest snapshot of the source then. Noting a gap with none here puts in the newest one of that moment.
-    pub after: Option<SnapshotId>,
-}
-
-impl Gap {
-    /// As an archive takes it: what went wrong must not be lost for the words it was said in.
-    pub(crate) fn fitting(mut self) -> Gap {
-        for text in [&mut self.source, &mut self.reason] {
-            *text = text.replace('\0', "\u{fffd}");
-            let end = (0..=LONGEST_NAME.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-            text.truncate(end.unwrap_or(0));
-        }
-        self
+/// A gap as an archive takes it: what went wrong must not be lost for the words it was said in.
+pub(crate) fn fitting(mut gap: Gap) -> Gap {
+    for text in [&mut gap.source, &mut gap.reason] {
+        *text = text.replace('\0', "\u{fffd}");
+        let end = (0..=LONGEST_NAME.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
     }
+    gap
 }
 
 /// A snapshot on its way into an archive.
@@ -120,13 +109,15 @@ trait Keeper: Send {
     fn remove_before(&mut self, source: Option<&str>, unix_ns: u64) -> Result<usize>;
     fn note_gap(&mut self, gap: &Gap) -> Result<()>;
     fn gaps(&mut self, source: Option<&str>) -> Result<Vec<Gap>>;
-    /// Takes the lease of a source; who has it if `verdict` says of the holder that it may be alive.
+    /// Takes the lease of a source; who has it if `verdict` says of the holder that it may be
+    /// alive.
     fn lease(&mut self, source: &str, token: &str, me: &Who, verdict: &Verdict<'_>)
     -> Result<Option<Holder>>;
     /// False if the lease is somebody else's now.
     fn beat(&mut self, source: &str, token: &str) -> Result<bool>;
     fn release(&mut self, source: &str, token: &str) -> Result<()>;
-    /// Whether the last error was of a kind that passes by itself or by somebody's help: trying again later makes sense.
+    /// Whether the last error was of a kind that passes by itself or by somebody's help: trying
+    /// again later makes sense.
     fn may_pass(&self) -> bool;
 }
 
@@ -156,7 +147,8 @@ impl Archive {
         Archive::of(path.into(), false)
     }
 
-    /// A server's address is given where a path is, so that it may stand wherever a repository is named.
+    /// A server's address is given where a path is, so that it may stand wherever a repository is
+    /// named.
     fn of(place: PathBuf, make: bool) -> Result<Archive> {
         if let Some(url) = place.to_str().filter(|text| server::is_address(text)) {
             let (server, place) = server::OnServer::open(url, make)?;
@@ -193,8 +185,9 @@ impl Archive {
         self.take_once(snapshot, &fresh_key())
     }
 
-    /// Keeps a snapshot unless one with this key is there, on a server: so a call that failed may be made again though it may have been
-    /// done. A file knows no keys: what failed there is not there. Returns the number.
+    /// Keeps a snapshot unless one with this key is there, on a server: so a call that failed may
+    /// be made again though it may have been done. A file knows no keys: what failed there is not
+    /// there. Returns the number.
     ///
     /// # Errors
     /// If it cannot be written, or nobody can tell whether it was.
@@ -298,10 +291,12 @@ impl Archive {
         self.keeper().between(first, last)
     }
 
-    /// The snapshots from `first` to `last` that are of the same source as `first`, brief, with the gaps between them.
+    /// The snapshots from `first` to `last` that are of the same source as `first`, brief, with the
+    /// gaps between them.
     ///
     /// # Errors
-    /// If the repository cannot be read, or there is no snapshot `first`. A damaged snapshot is no error: the series says which.
+    /// If the repository cannot be read, or there is no snapshot `first`. A damaged snapshot is no
+    /// error: the series says which.
     pub fn series(&self, first: SnapshotId, last: SnapshotId) -> Result<Series> {
         let mut series = Series::default();
         self.walk(first, last, &mut |id, read| match read {
@@ -321,7 +316,8 @@ impl Archive {
         Ok(series)
     }
 
-    /// Hands out the snapshots of [`Archive::series`] one after the other, or why one cannot be read. None of them is held.
+    /// Hands out the snapshots of [`Archive::series`] one after the other, or why one cannot be
+    /// read. None of them is held.
     ///
     /// # Errors
     /// If the repository cannot be read.
@@ -355,7 +351,8 @@ impl Archive {
     /// Names the interval from `first` to `last`.
     ///
     /// # Errors
-    /// If a snapshot is not there, the two are of two sources or no interval, or the name is none or given already.
+    /// If a snapshot is not there, the two are of two sources or no interval, or the name is none
+    /// or given already.
     pub fn add_baseline(&self, name: &str, first: SnapshotId, last: SnapshotId) -> Result<()> {
         self.check_name("baseline", name)?;
         let ends = (self.find(first)?.source.path, self.find(last)?.source.path);
@@ -395,8 +392,8 @@ impl Archive {
         self.keeper().baselines()
     }
 
-    /// Removes snapshots and gaps taken before an instant: of one source, its newest excepted, or of every source. Those of baselines stay.
-    /// Returns how many snapshots went.
+    /// Removes snapshots and gaps taken before an instant: of one source, its newest excepted, or
+    /// of every source. Those of baselines stay. Returns how many snapshots went.
     ///
     /// # Errors
     /// If the repository cannot be written; nothing was removed then.
@@ -409,7 +406,7 @@ impl Archive {
     /// # Errors
     /// If it cannot be written.
     pub fn note_gap(&self, gap: &Gap) -> Result<()> {
-        self.keeper().note_gap(&gap.clone().fitting())
+        self.keeper().note_gap(&fitting(gap.clone()))
     }
 
     /// The gaps, in the order of time.
@@ -420,7 +417,8 @@ impl Archive {
         self.keeper().gaps(None)
     }
 
-    /// Whether the last call that failed did so for a reason that may pass: a server that is away, a full disk, another writer.
+    /// Whether the last call that failed did so for a reason that may pass: a server that is away,
+    /// a full disk, another writer.
     pub(crate) fn may_pass(&self) -> bool {
         self.keeper().may_pass()
     }
@@ -437,7 +435,8 @@ pub fn unfit_name(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Why an interval from one snapshot to another, each with its source, cannot be called so, if it cannot.
+/// Why an interval from one snapshot to another, each with its source, cannot be called so, if it
+/// cannot.
 pub(crate) fn unfit_baseline(
     name: &str,
     (first, of): (SnapshotId, &str),

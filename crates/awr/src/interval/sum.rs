@@ -6,173 +6,40 @@
 //! the sum     elapsed, DB time, waits, counters ... of both parts; from 3 to 4 nothing is known, and left out
 //! ```
 //!
-//! With snapshots between its ends an interval whose counters began anew is not lost: the steps on both sides of each break can be counted.
-//! A break may also be hidden: after a restart that the source does not tell of, the last snapshot can be above the first by chance. The
-//! steps show it, so they are looked at also where the ends seem to fit.
+//! With snapshots between its ends an interval whose counters began anew is not lost: the steps on
+//! both sides of each break can be counted. A break may also be hidden: after a restart that the
+//! source does not tell of, the last snapshot can be above the first by chance. The steps show it,
+//! so they are looked at also where the ends seem to fit.
 //!
-//! What is left out is said: when, why, how long ([`LeftOut`]). What one part does not tell the sum does not tell; an event that a part does
-//! not have is a zero there only where its source lists everything.
+//! What is left out is said: when, why, how long ([`LeftOut`]). What one part does not tell the sum
+//! does not tell; an event that a part does not have is a zero there only where its source lists
+//! everything.
 //!
-//! Invariants: no part spans a break; elapsed time is that of the parts. Deliberately absent: what happened from the restart to the first
-//! snapshot after it, although its counters began at zero: when they did is not known.
+//! Invariants: no part spans a break; elapsed time is that of the parts. Deliberately absent: what
+//! happened from the restart to the first snapshot after it, although its counters began at zero:
+//! when they did is not known.
 
 use std::collections::BTreeSet;
 
-use crate::host::{CpuTimes, DiskStat, Pressure};
+use crate::interval::left_out::{Broken, LeftOut, is_break};
+use crate::interval::timeline::Timeline;
 use crate::interval::{CounterDelta, WaitDelta};
-use crate::report::{Fold, Timeline, passed};
-use crate::sampling::Sampling;
-use crate::snapshot::{IoStat, MediumStat};
-use crate::statement::{StatementDeltas, StatementStat};
-use crate::{AnyRepository, Error, Interval, Result, Snapshot, SnapshotId, interval};
-
-/// A time inside an interval of which nothing is counted in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// The snapshot at its beginning.
-    pub first: SnapshotId,
-    /// The snapshot at its end.
-    pub last: SnapshotId,
-    /// When it began, in nanoseconds since 1970 in UTC.
-    pub from_unix_ns: u64,
-    /// When it ended.
-    pub to_unix_ns: u64,
-    /// How long it was, as far as the snapshots tell.
-    pub elapsed_ns: u64,
-    /// A word or two: `restarted`, `counters reset`, `no figures`.
-    pub what: &'static str,
-    /// Why nothing is known of it, in a sentence.
-    pub reason: String,
-}
-
-/// What is to be known of the snapshots inside an interval besides its figures.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Inside {
-    /// Lists of them that may lack rows.
-    pub(crate) partial: BTreeSet<String>,
-    /// Emulated media of them.
-    pub(crate) emulated: Vec<MediumStat>,
-}
-
-impl AnyRepository {
-    /// What happened from snapshot `first` to snapshot `last`, with the snapshots between them. Over a restart or a reset it is the sum of
-    /// what can be counted, and [`Interval::left_out`] says what is not in it.
-    ///
-    /// # Errors
-    /// If a snapshot cannot be read, the two are no interval, or nothing can be counted: the source was restarted and there are no two
-    /// snapshots of one run of it.
-    pub fn interval(&self, first: SnapshotId, last: SnapshotId) -> Result<Interval> {
-        let whole = Interval::between(&self.find(first)?, &self.find(last)?);
-        let whole = whole.map(|whole| whole.with_ids(first, last));
-        if first >= last || matches!(&whole, Err(error) if !is_break(error)) {
-            return whole;
-        }
-        let (timeline, ids) = self.timeline(first, last)?;
-        if ids.len() < 3 {
-            // Nothing is drawn of a single step, so what is known of it is said.
-            return whole.map(|mut whole| {
-                let gaps = timeline
-                    .breaks
-                    .iter()
-                    .map(|of| format!("Not recorded without a gap: {}.", crate::figure::visible(&of.reason)));
-                whole.warnings.extend(gaps);
-                whole
-            });
-        }
-        let hidden = timeline.broken.iter().any(|broken| broken.time.what != NO_FIGURES);
-        match whole {
-            Ok(whole) if !hidden => Ok(whole.with_timeline(timeline)),
-            whole => {
-                let mut parts =
-                    Parts { find: &|id| self.find(id), ids: &ids, sum: None, left_out: Vec::new() };
-                parts.add_all(&timeline)?;
-                let Some(mut sum) = parts.sum else { return Err(nothing(whole, &parts.left_out)) };
-                for (at, of) in [(first, &mut sum.begin), (last, &mut sum.end)] {
-                    *of = self.find(at)?;
-                }
-                sum.left_out = parts.left_out;
-                sum.ids = Some((first, last));
-                Ok(sum.with_timeline(timeline))
-            }
-        }
-    }
-
-    /// What happened between two snapshots of one source, step by step, and the numbers of the snapshots that could be read. They are read
-    /// one at a time, and no more than one is held.
-    fn timeline(&self, first: SnapshotId, last: SnapshotId) -> Result<(Timeline, Vec<SnapshotId>)> {
-        let ends = [self.find(first)?.brief(), self.find(last)?.brief()];
-        let mut gaps = self.gaps_of(&ends[0].source.path)?;
-        // Each step looks at all of them: those of other times go first. The time of day may have been set back inside.
-        gaps.retain(|gap| gap.after.is_none_or(|after| (first..last).contains(&after)));
-        let mut fold = Fold::new(Some((&ends[0], &ends[1])), gaps);
-        let mut each = |id, read: Result<Snapshot>| match read {
-            Ok(snapshot) => fold.add(id, snapshot),
-            Err(_) => fold.damaged(),
-        };
-        match self {
-            AnyRepository::Archive(archive) => archive.walk(first, last, &mut each)?,
-            AnyRepository::Directory(repository) => repository.walk(first, last, &mut each)?,
-        }
-        Ok(fold.done())
-    }
-}
-
-/// What [`Break::Other`](crate::Break::Other) is called.
-const NO_FIGURES: &str = "no figures";
-
-fn is_break(error: &Error) -> bool {
-    matches!(error, Error::Restarted { .. } | Error::Reset { .. })
-}
-
-/// The error of an interval of which nothing can be counted, or whose ends fit and whose steps do not.
-fn nothing(whole: Result<Interval>, left_out: &[LeftOut]) -> Error {
-    let reason = || left_out.first().map_or(String::new(), |first| first.reason.clone());
-    whole.err().unwrap_or_else(|| Error::Restarted { reason: reason() })
-}
-
-/// A step that is no interval.
-#[derive(Clone, Debug)]
-pub(crate) struct Broken {
-    /// Which of the steps, from 0.
-    pub(crate) step: usize,
-    pub(crate) time: LeftOut,
-}
-
-impl Broken {
-    pub(crate) fn new(
-        step: usize,
-        (first, begin): (SnapshotId, &Snapshot),
-        (last, end): (SnapshotId, &Snapshot),
-        what: &'static str,
-        error: &Error,
-    ) -> Broken {
-        let reason = match error {
-            Error::Restarted { reason } | Error::Reset { reason } => reason.clone(),
-            other => other.to_string(),
-        };
-        let time = LeftOut {
-            first,
-            last,
-            from_unix_ns: begin.taken_unix_ns,
-            to_unix_ns: end.taken_unix_ns,
-            elapsed_ns: passed(begin, end),
-            what,
-            reason,
-        };
-        Broken { step, time }
-    }
-}
+use crate::snapshot::IoStat;
+use crate::snapshot::host::{CpuTimes, DiskStat, Pressure};
+use crate::snapshot::sampling::Sampling;
+use crate::snapshot::statement::{StatementDeltas, StatementStat};
+use crate::{Error, Interval, Result, Snapshot, SnapshotId, interval};
 
 /// Intervals between breaks as they are found, and their sum.
-struct Parts<'a> {
-    find: &'a dyn Fn(SnapshotId) -> Result<Snapshot>,
-    ids: &'a [SnapshotId],
-    sum: Option<Interval>,
-    left_out: Vec<LeftOut>,
+pub(crate) struct Parts<'a> {
+    pub(crate) find: &'a dyn Fn(SnapshotId) -> Result<Snapshot>,
+    pub(crate) ids: &'a [SnapshotId],
+    pub(crate) sum: Option<Interval>,
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl Parts<'_> {
-    fn add_all(&mut self, timeline: &Timeline) -> Result<()> {
+    pub(crate) fn add_all(&mut self, timeline: &Timeline) -> Result<()> {
         let last = self.ids.len() - 1;
         let mut from = 0;
         for broken in &timeline.broken {
@@ -183,8 +50,8 @@ impl Parts<'_> {
         self.part(from, last)
     }
 
-    /// Adds what happened between two snapshots. Where whole snapshots show a break that the brief ones do not tell, it is looked for by
-    /// halves.
+    /// Adds what happened between two snapshots. Where whole snapshots show a break that the brief
+    /// ones do not tell, it is looked for by halves.
     fn part(&mut self, from: usize, to: usize) -> Result<()> {
         if from >= to {
             return Ok(());
@@ -212,7 +79,8 @@ impl Parts<'_> {
 }
 
 impl Interval {
-    /// The same, with what is to be known of its own ends noted: they will not be the ends of the sum.
+    /// The same, with what is to be known of its own ends noted: they will not be the ends of the
+    /// sum.
     fn within(mut self) -> Interval {
         for at in [&self.begin, &self.end] {
             self.inside.partial.extend(at.partial.iter().cloned());
@@ -268,7 +136,8 @@ fn added(a: Interval, b: Interval) -> Interval {
         &Rows {
             name: |wait: &WaitDelta| wait.name.clone(),
             same: if is_partial("waits") {
-                // What is counted in another way after the break is another figure: the help says which.
+                // What is counted in another way after the break is another figure: the help says
+                // which.
                 |a, b| (&a.name, a.class, a.background, &a.help) == (&b.name, b.class, b.background, &b.help)
             } else {
                 |a, b| (&a.name, a.class, a.background) == (&b.name, b.class, b.background)
@@ -276,7 +145,8 @@ fn added(a: Interval, b: Interval) -> Interval {
             add: add_wait,
         },
     );
-    // A source may count one thing in several ways, and takes the best it is allowed: the help says which.
+    // A source may count one thing in several ways, and takes the best it is allowed: the help says
+    // which.
     let counters = joined(
         a.counters,
         b.counters,
@@ -316,7 +186,7 @@ fn added(a: Interval, b: Interval) -> Interval {
         host_cpu: both(a.host_cpu, b.host_cpu, add_cpu),
         disks,
         statements: statements(a.statements, b.statements, &mut warnings),
-        files: crate::file::added(a.files, b.files),
+        files: crate::snapshot::file::added(a.files, b.files),
         sampling: match (a.sampling, b.sampling) {
             (Some(a), Some(b)) => Some(add_samples(a, b)),
             (a, b) => a.or(b),
@@ -358,7 +228,8 @@ struct Rows<T> {
     add: fn(&mut T, &T),
 }
 
-/// The rows of two lists, added. A row that one of them lacks is a zero in it, unless the lists may lack rows: it is left out then.
+/// The rows of two lists, added. A row that one of them lacks is a zero in it, unless the lists may
+/// lack rows: it is left out then.
 fn joined<T>(mut a: Vec<T>, b: Vec<T>, partial: bool, out: &mut Vec<String>, rows: &Rows<T>) -> Vec<T> {
     let mut there = vec![false; a.len()];
     let mut new = Vec::new();
@@ -382,7 +253,8 @@ fn joined<T>(mut a: Vec<T>, b: Vec<T>, partial: bool, out: &mut Vec<String>, row
 }
 
 fn add_wait(a: &mut WaitDelta, b: &WaitDelta) {
-    // A histogram of some of the waits would be taken for one of all, and counts from outside may be too many to add.
+    // A histogram of some of the waits would be taken for one of all, and counts from outside may
+    // be too many to add.
     if a.histogram.count().checked_add(b.histogram.count()).is_none()
         || (a.count > 0 && a.histogram.count() == 0)
         || (b.count > 0 && b.histogram.count() == 0)
@@ -426,7 +298,8 @@ fn add_pressure(a: Pressure, b: Pressure) -> Pressure {
     }
 }
 
-/// Disks that did nothing are in no list: what one of them lacks is zero, but for a disk whose counters went backwards, which a warning says.
+/// Disks that did nothing are in no list: what one of them lacks is zero, but for a disk whose
+/// counters went backwards, which a warning says.
 fn disks(mut a: Vec<DiskStat>, b: Vec<DiskStat>, warnings: &[String]) -> Vec<DiskStat> {
     for disk in b {
         match a.iter_mut().find(|known| known.name == disk.name) {

@@ -1,8 +1,9 @@
 //! Who records a source: one program at a time in one repository.
 //!
-//! A recorder that was killed leaves its row. The next one takes it over when it can tell that the other is gone: same start of the same
-//! machine, same numbering of processes (containers have their own) and no such process (number and start time), or no sign of life for
-//! [`SILENCE`]. What it cannot tell is refused.
+//! A recorder that was killed leaves its row. The next one takes it over when it can tell that the
+//! other is gone: same start of the same machine, same numbering of processes (containers have
+//! their own) and no such process (number and start time), or no sign of life for [`SILENCE`]. What
+//! it cannot tell is refused.
 //!
 //! Invariant: at most one lease of a source is held by processes that are alive.
 
@@ -13,7 +14,8 @@ use std::time::Duration;
 use super::{Archive, now_unix_ns};
 use crate::{Error, Result};
 
-/// Without a sign of life for so long, a recorder on another machine or in another container counts as gone.
+/// Without a sign of life for so long, a recorder on another machine or in another container counts
+/// as gone.
 pub(super) const SILENCE: Duration = Duration::from_secs(15 * 60);
 
 /// The right to record a source; given back when it is dropped.
@@ -75,7 +77,8 @@ impl Lease {
     /// A sign of life.
     ///
     /// # Errors
-    /// If it cannot be written, or another recorder took the source over because this one was silent for too long.
+    /// If it cannot be written, or another recorder took the source over because this one was
+    /// silent for too long.
     pub fn beat(&self) -> Result<()> {
         let ours = self.archive.keeper().beat(&self.source, &self.token)?;
         match ours {
@@ -130,7 +133,8 @@ fn may_be_alive(holder: &Holder, me: &Who) -> bool {
     if holder.who.boot == me.boot && !me.boot.is_empty() {
         return match started(holder.who.process) {
             Some(started) => started == holder.who.started,
-            // A system may hide processes of others from this one, and says so when one is to be signalled.
+            // A system may hide processes of others from this one, and says so when one is to be
+            // signalled.
             None => is_hidden(holder.who.process) && holder.silent < SILENCE,
         };
     }

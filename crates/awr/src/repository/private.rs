@@ -1,7 +1,7 @@
 //! Files that hold texts of statements: a new one is its owner's alone.
 //!
-//! One that is there keeps its mode, which somebody may have meant; if everybody may read it, that is
-//! said. As root, a file is only made or opened where no other account could have put it.
+//! One that is there keeps its mode, which somebody may have meant; if everybody may read it, that
+//! is said. As root, a file is only made or opened where no other account could have put it.
 //!
 //! Deliberately absent: what is in the files.
 

@@ -1,4 +1,5 @@
-//! The text form of a snapshot: one JSON object that says what it is and carries a checksum of its body.
+//! The text form of a snapshot: one JSON object that says what it is and carries a checksum of its
+//! body.
 //!
 //! ```text
 //! {"kind":"tiersmith snapshot","format":1,"xxh3":"0123456789abcdef","snapshot":{...}}
@@ -11,9 +12,9 @@
 //! | `xxh3` | XXH3 (64 bits, sixteen hexadecimal digits) of the bytes of the body as they stand in the file |
 //! | `snapshot` | the body: the fields of [`Snapshot`], times in nanoseconds, sizes in bytes |
 //!
-//! Invariant: a text in which one byte was changed or the end is missing is refused, with the place and what
-//! to do; no text makes the reader panic. Once format 1 is released, a changed field of the body means
-//! a new format number.
+//! Invariant: a text in which one byte was changed or the end is missing is refused, with the place
+//! and what to do; no text makes the reader panic. Once format 1 is released, a changed field of
+//! the body means a new format number.
 //!
 //! Deliberately absent: compression, and reading formats of other programs.
 

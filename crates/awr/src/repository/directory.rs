@@ -1,88 +1,38 @@
 //! The repository: a directory with one file per snapshot.
 //!
 //! ```text
-//! DIR/snap-000001.json  DIR/snap-000002.json ...      each as `encoding.rs` describes
+//! DIR/snap-000001.json  DIR/snap-000002.json ...      each as `snapshot/encoding.rs` describes
 //! DIR/.snap-PID-TIME-N.tmp                            being written; ignored by readers
 //! ```
 //!
 //! # Invariants
 //!
-//! - A file `snap-*.json` is whole: it is written under another name, synced, and renamed; a power cut leaves
+//! - A file `snap-*.json` is whole: it is written under another name, synced, and renamed; a power
+//!   cut leaves
 //!   a temporary file or nothing.
-//! - A number is given once: the rename refuses a name that is there, so two programs that take snapshots at
+//! - A number is given once: the rename refuses a name that is there, so two programs that take
+//!   snapshots at
 //!   the same time get two numbers.
 //! - A damaged file does not hide the others: `list` reports it beside them.
 //!
 //! Deliberately absent: deletion (remove the files), retention, an index.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, Series, Snapshot, private};
-
-/// The number of a snapshot in its repository.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct SnapshotId(u64);
-
-impl SnapshotId {
-    /// The snapshot of this number.
-    pub const fn new(number: u64) -> SnapshotId {
-        SnapshotId(number)
-    }
-
-    /// The number.
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-}
-
-impl fmt::Display for SnapshotId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
+use super::listing::{Entry, Listing, MOST_BYTES};
+use super::private;
+use crate::{Error, Result, Series, Snapshot, SnapshotId};
 
 /// A directory of snapshots.
 #[derive(Debug, Clone)]
 pub struct Repository {
     dir: PathBuf,
 }
-
-/// What a repository holds.
-#[derive(Debug)]
-pub struct Listing {
-    /// The snapshots, in the order of their numbers.
-    pub entries: Vec<Entry>,
-    /// Files that are named as snapshots and cannot be read, each with the reason.
-    pub damaged: Vec<(PathBuf, Error)>,
-}
-
-/// One snapshot of a listing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Entry {
-    /// Its number.
-    pub id: SnapshotId,
-    /// Its file; for a repository that is no directory, the source.
-    pub path: PathBuf,
-    /// Where the database lies, as the snapshot says it.
-    pub source: String,
-    /// When it was taken, nanoseconds since 1970 in UTC.
-    pub taken_unix_ns: u64,
-    /// The name of the database.
-    pub database: String,
-    /// Which run of the source.
-    pub instance: String,
-}
-
-/// Larger files are not snapshots of this program: thousands of events with full histograms are a few
-/// megabytes.
-pub(crate) const MOST_BYTES: u64 = 256 << 20;
 
 /// Tells temporary files of one process apart.
 static NEXT_TEMPORARY: AtomicU64 = AtomicU64::new(0);
@@ -101,7 +51,8 @@ impl Repository {
             if dir.is_dir() {
                 return Ok(());
             }
-            // Parts of `a/b/c` that are new have their names in the part before, down to one that was there.
+            // Parts of `a/b/c` that are new have their names in the part before, down to one that
+            // was there.
             let there = dir.ancestors().find(|part| part.is_dir()).unwrap_or(Path::new("."));
             let there = there.canonicalize()?;
             fs::create_dir_all(&dir)?;
@@ -124,7 +75,8 @@ impl Repository {
         Ok(repository)
     }
 
-    /// The repository in `dir`, which must be there: for reading. A misspelt name makes no directory.
+    /// The repository in `dir`, which must be there: for reading. A misspelt name makes no
+    /// directory.
     ///
     /// # Errors
     /// If it is not there or not a directory.
@@ -166,7 +118,8 @@ impl Repository {
         let taken =
             self.write(&temporary, snapshot.to_json().as_bytes()).and_then(|()| self.name(&temporary));
         if taken.is_err() {
-            // The error that matters is the one above; a temporary file that stays is ignored by readers.
+            // The error that matters is the one above; a temporary file that stays is ignored by
+            // readers.
             let _ = fs::remove_file(&temporary);
         }
         taken.map_err(|(path, source)| Error::Io {
@@ -177,8 +130,8 @@ impl Repository {
         })
     }
 
-    /// Step 1: the whole text under a temporary name, synced. Power cut here leaves a file that readers
-    /// ignore.
+    /// Step 1: the whole text under a temporary name, synced. Power cut here leaves a file that
+    /// readers ignore.
     fn write(&self, temporary: &Path, text: &[u8]) -> std::result::Result<(), (PathBuf, io::Error)> {
         let write = || {
             let mut file = private::make(temporary)?;
@@ -188,20 +141,23 @@ impl Repository {
         write().map_err(|error| (temporary.to_owned(), error))
     }
 
-    /// Step 2: its name, and the directory synced. Power cut here leaves the file under one name or the
-    /// other.
+    /// Step 2: its name, and the directory synced. Power cut here leaves the file under one name or
+    /// the other.
     fn name(&self, temporary: &Path) -> std::result::Result<SnapshotId, (PathBuf, io::Error)> {
         let highest =
-            self.files().map_err(|error| (self.dir.clone(), error))?.last().map_or(0, |(id, _)| id.0);
-        let mut id = SnapshotId(highest.saturating_add(1));
+            self.files().map_err(|error| (self.dir.clone(), error))?.last().map_or(0, |(id, _)| id.number());
+        let mut number = highest.saturating_add(1);
         loop {
+            let id = SnapshotId::new(number);
             let path = self.file_of(id);
             match rename_new(temporary, &path) {
                 Ok(()) => {
                     let sync = File::open(&self.dir).and_then(|dir| dir.sync_all());
                     return sync.map(|()| id).map_err(|error| (self.dir.clone(), error));
                 }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && id.0 < u64::MAX => id.0 += 1,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u64::MAX => {
+                    number += 1;
+                }
                 Err(error) => return Err((path, error)),
             }
         }
@@ -245,7 +201,8 @@ impl Repository {
     /// The snapshots from `first` to `last` that are of the same source as `first`, brief.
     ///
     /// # Errors
-    /// If the directory or the snapshot `first` cannot be read. Another one that is damaged is no error: the series says which.
+    /// If the directory or the snapshot `first` cannot be read. Another one that is damaged is no
+    /// error: the series says which.
     pub fn series(&self, first: SnapshotId, last: SnapshotId) -> Result<Series> {
         let mut series = Series::default();
         self.walk(first, last, &mut |id, read| match read {
@@ -258,7 +215,8 @@ impl Repository {
         Ok(series)
     }
 
-    /// Hands out the snapshots of [`Repository::series`] one after the other, or why one cannot be read. None of them is held.
+    /// Hands out the snapshots of [`Repository::series`] one after the other, or why one cannot be
+    /// read. None of them is held.
     ///
     /// # Errors
     /// If the directory or the snapshot `first` cannot be read.
@@ -281,7 +239,7 @@ impl Repository {
     }
 
     fn file_of(&self, id: SnapshotId) -> PathBuf {
-        self.dir.join(format!("snap-{:06}.json", id.0))
+        self.dir.join(format!("snap-{:06}.json", id.number()))
     }
 
     /// The files that are named as snapshots, in the order of their numbers.
@@ -301,7 +259,7 @@ impl Repository {
     pub(crate) fn number_of(path: &Path) -> Option<SnapshotId> {
         let digits = path.file_name()?.to_str()?.strip_prefix("snap-")?.strip_suffix(".json")?;
         let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>());
-        number?.ok().map(SnapshotId)
+        number?.ok().map(SnapshotId::new)
     }
 
     fn files(&self) -> io::Result<Vec<(SnapshotId, PathBuf)>> {
@@ -349,8 +307,9 @@ pub fn read_snapshot(path: &Path) -> Result<Snapshot> {
     Snapshot::from_json(text, &path.display().to_string())
 }
 
-/// Renames, and fails if the new name is there. A file system that cannot promise that (some network file
-/// systems) gets a look before the rename instead: two programs at the very same instant could then meet.
+/// Renames, and fails if the new name is there. A file system that cannot promise that (some
+/// network file systems) gets a look before the rename instead: two programs at the very same
+/// instant could then meet.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),

@@ -9,8 +9,8 @@
 
 use std::fmt::Write as _;
 
+use super::{Item, Report};
 use crate::figure;
-use crate::report::{Item, Report};
 use crate::table::{Align, Cell, Table};
 
 /// The widest line, in characters.

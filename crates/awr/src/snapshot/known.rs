@@ -1,19 +1,22 @@
-//! What the reports know by name: statistics they calculate with, wait events, and what each of them means.
+//! What the reports know by name: statistics they calculate with, wait events, and what each of
+//! them means.
 //!
-//! A source may bring events and counters that are not here: they are listed as they come, with the help text
-//! of the source. What is here adds whose name it is, which waits lie inside others, and what the store's
-//! events move.
+//! A source may bring events and counters that are not here: they are listed as they come, with the
+//! help text of the source. What is here adds whose name it is, which waits lie inside others, and
+//! what the store's events move.
 //!
-//! Sources: Oracle's names and meanings after the Database Reference 19c, appendix Oracle Wait Events, and
-//! the statistics descriptions of the same book, in our own words. Read next: `report/load.rs`, which
-//! calculates with them.
+//! Sources: Oracle's names and meanings after the Database Reference 19c, appendix Oracle Wait
+//! Events, and the statistics descriptions of the same book, in our own words. Read next:
+//! `report/load.rs`, which calculates with them.
 
 use crate::IoStat;
 
-/// The help of PostgreSQL's reads, and of its writes as they were once counted: with those that make a file longer.
+/// The help of PostgreSQL's reads, and of its writes as they were once counted: with those that
+/// make a file longer.
 pub(crate) const WITH_EXTENDS: &str = "Counted and timed by pg_stat_io; from the page cache or the disk.";
 
-/// Names of the counters that reports calculate with, spelt as Oracle spells them where it has them.
+/// Names of the counters that reports calculate with, spelt as Oracle spells them where it has
+/// them.
 pub mod statistic {
     /// How long a server has been up, in seconds.
     pub const UPTIME: &str = "time since the server started";
@@ -112,8 +115,8 @@ pub(crate) const TIME_MODEL: &str = "time model: ";
 /// The time of all background processes, working or waiting.
 pub(crate) const BACKGROUND_ELAPSED: &str = "time model: background elapsed time";
 
-/// Waits that lie inside another wait of the same request, and the waits they lie in. Without this a second
-/// spent waiting for room would be counted twice.
+/// Waits that lie inside another wait of the same request, and the waits they lie in. Without this
+/// a second spent waiting for room would be counted twice.
 const INSIDE: &[(&str, &str)] =
     &[("free buffer waits", "the write that found no room"), ("tier grow", "the write that found no room")];
 
@@ -132,10 +135,11 @@ pub(crate) fn inside(name: &str) -> Option<&'static str> {
     INSIDE.iter().find(|(known, _)| *known == name).map(|(_, outer)| *outer)
 }
 
-/// Reads and writes that the waits of an event stand for; the tier is left empty where it is the caller's.
+/// Reads and writes that the waits of an event stand for; the tier is left empty where it is the
+/// caller's.
 pub(crate) fn io_of(event: &str, tier: &str, count: u64, bytes: u64, total_ns: u64) -> Option<IoStat> {
-    // The store reads blocks of redo files by the same events as those of data files; a database reads its
-    // redo when it recovers, so these reads are called data.
+    // The store reads blocks of redo files by the same events as those of data files; a database
+    // reads its redo when it recovers, so these reads are called data.
     let (file_class, at_home, read) = match event {
         "db file sequential read" | "db file scattered read" => ("data", true, true),
         "db flash cache single block physical read" | "tier newest block read" => ("data", false, true),

@@ -1,7 +1,8 @@
 //! Samples of active sessions: who was working or waiting, and for what, whenever somebody looked.
 //!
-//! PostgreSQL keeps no time of waits; what can be had is to look often and count. A count of looks is an estimate with an error,
-//! not a measurement: it has types and tables of its own, and no report adds it to measured time.
+//! PostgreSQL keeps no time of waits; what can be had is to look often and count. A count of looks
+//! is an estimate with an error, not a measurement: it has types and tables of its own, and no
+//! report adds it to measured time.
 //!
 //! ```text
 //! average active sessions  =  sessions seen / looks            standard error of a share p of n sightings: sqrt(p (1 - p) / n)
@@ -30,7 +31,8 @@ pub struct Sampling {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SampleStat {
-    /// What was waited for; `on CPU` for a session that worked and waited for nothing the database names.
+    /// What was waited for; `on CPU` for a session that worked and waited for nothing the database
+    /// names.
     pub name: String,
     /// The wait class by its name in reports; `CPU` for work.
     pub class: String,

@@ -1,4 +1,5 @@
-//! The archive on a PostgreSQL: tables in a schema of their own, `tiersmith`, for the recorders of a fleet.
+//! The archive on a PostgreSQL: tables in a schema of their own, `tiersmith`, for the recorders of
+//! a fleet.
 //!
 //! | table | a row is |
 //! |---|---|
@@ -6,19 +7,24 @@
 //! | `snapshot` | a snapshot and its brief as `packed.rs` describes them, with what a list shows of it; `key` tells it from every other |
 //! | `baseline`, `gap`, `recorder` | as in `file.rs` |
 //!
-//! A connection that breaks is made anew and the call is made again, a few times. So that nothing is there twice, every call finds
-//! out whether it was done before: a snapshot by its key, a baseline by the instant it was made at, a gap by its instant and reason, a lease
-//! by its token. What may not be done twice and cannot tell (taking away) is an error then.
+//! A connection that breaks is made anew and the call is made again, a few times. So that nothing
+//! is there twice, every call finds out whether it was done before: a snapshot by its key, a
+//! baseline by the instant it was made at, a gap by its instant and reason, a lease by its token.
+//! What may not be done twice and cannot tell (taking away) is an error then.
 //!
-//! Who changes what baselines keep, or a lease, locks that table first: a snapshot is not removed while it is being named, and two recorders
-//! that begin at the same instant are one and a refusal. Silence is measured by the server's clock, so the recorders' need not agree.
+//! Who changes what baselines keep, or a lease, locks that table first: a snapshot is not removed
+//! while it is being named, and two recorders that begin at the same instant are one and a refusal.
+//! Silence is measured by the server's clock, so the recorders' need not agree.
 //!
-//! A schema `tiersmith` that holds something else is refused and not touched, one of another format too. Who may not create a schema in the
-//! database can be given an empty one. Reading asks for nothing but `SELECT`.
+//! A schema `tiersmith` that holds something else is refused and not touched, one of another format
+//! too. Who may not create a schema in the database can be given an empty one. Reading asks for
+//! nothing but `SELECT`.
 //!
-//! Deliberately absent: partitions. How the connection is encrypted is in `sources/tls/settings.rs`. How long an answer is waited for is in `session.rs`.
+//! Deliberately absent: partitions. How the connection is encrypted is in
+//! `sources/tls/settings.rs`. How long an answer is waited for is in `session.rs`.
 //!
-//! Invariant: every name in the SQL here is written out with its schema; the search path of the user does not matter.
+//! Invariant: every name in the SQL here is written out with its schema; the search path of the
+//! user does not matter.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,7 +88,8 @@ CREATE TABLE tiersmith.recorder (
 );
 ";
 
-/// For the connection: what the user or the database may have set otherwise. A snapshot that is acknowledged is durable.
+/// For the connection: what the user or the database may have set otherwise. A snapshot that is
+/// acknowledged is durable.
 const SESSION: &str = "
 SET search_path = pg_catalog;
 SET lock_timeout = '30s';
@@ -122,7 +129,8 @@ pub(super) fn is_address(text: &str) -> bool {
 }
 
 impl OnServer {
-    /// The repository at an address, made if it is not there and `make` says so; and what it is called in messages.
+    /// The repository at an address, made if it is not there and `make` says so; and what it is
+    /// called in messages.
     pub(super) fn open(url: &str, make: bool) -> Result<(OnServer, PathBuf)> {
         let address = Address::parse(url)?;
         if address.product != Product::PostgreSql {
@@ -278,7 +286,8 @@ impl Keeper for OnServer {
                 there |= kept == 0;
                 ids.push(id_of(transaction.query_one(&find, &[&new.key])?.get(0)));
             }
-            // If this is the second time because the first answer was lost, the gaps are there as well.
+            // If this is the second time because the first answer was lost, the gaps are there as
+            // well.
             for gaps in gaps.chunks(GAPS_AT_A_TIME).filter(|_| !there) {
                 let sources: Vec<&str> = gaps.iter().map(|of| of.gap.source.as_str()).collect();
                 let times: Vec<i64> = gaps.iter().map(|of| signed(of.gap.at_unix_ns)).collect();
@@ -429,7 +438,8 @@ impl Keeper for OnServer {
 
     fn note_gap(&mut self, gap: &Gap) -> Result<()> {
         self.run("write to", Twice::Harmless, |transaction| {
-            // A first try that was not answered may be under way still: the second waits for its end, and sees then whether the gap is there.
+            // A first try that was not answered may be under way still: the second waits for its
+            // end, and sees then whether the gap is there.
             transaction.execute(
                 "SELECT pg_catalog.pg_advisory_xact_lock($1, pg_catalog.hashtext($2))",
                 &[&NOTING, &gap.source],
@@ -550,7 +560,8 @@ fn passes(fault: &Fault) -> bool {
                 || std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>())
         }
         Some(code) => {
-            // Connection exceptions; out of resources (disk, memory, connections); the administrator or a restart.
+            // Connection exceptions; out of resources (disk, memory, connections); the
+            // administrator or a restart.
             let class = code.code().get(..2).unwrap_or_default();
             matches!(class, "08" | "53")
                 || [

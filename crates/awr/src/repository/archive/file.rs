@@ -1,5 +1,5 @@
-//! The archive in one file: a SQLite database, so that several programs may write and read at once and a power cut leaves the last whole
-//! state.
+//! The archive in one file: a SQLite database, so that several programs may write and read at once
+//! and a power cut leaves the last whole state.
 //!
 //! | table | a row is |
 //! |---|---|
@@ -9,8 +9,9 @@
 //! | `gap` | an instant at which a source could not be asked, why, and the newest snapshot of the source then |
 //! | `recorder` | who is recording a source now (`lease.rs`): two at once would write every figure twice |
 //!
-//! `application_id` is `TSWR`, `user_version` the format, 1. A file with another id or another format is
-//! refused and not touched. Development builds wrote the id `TSAW`: their format 1 was another one.
+//! `application_id` is `TSWR`, `user_version` the format, 1. A file with another id or another
+//! format is refused and not touched. Development builds wrote the id `TSAW`: their format 1 was
+//! another one.
 //!
 //! Deliberately absent: SQL about a server (`server.rs`), and what either may decide (`mod.rs`).
 
@@ -22,7 +23,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionB
 
 use super::lease::{Holder, Who};
 use super::{Baseline, Behind, Gap, Keeper, New, Verdict, now_unix_ns};
-use crate::{Entry, Error, Result, SnapshotId, private};
+use crate::repository::private;
+use crate::{Entry, Error, Result, SnapshotId};
 
 /// `TSWR` in ASCII.
 const APPLICATION_ID: i32 = 0x5453_5752;
@@ -110,7 +112,8 @@ impl InFile {
 
     fn connect(path: PathBuf, flags: OpenFlags) -> Result<InFile> {
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        // By the name of SQLite's own way to files: a program that has Tiersmith's as its default keeps its repository on plain files.
+        // By the name of SQLite's own way to files: a program that has Tiersmith's as its default
+        // keeps its repository on plain files.
         let connection = Connection::open_with_flags_and_vfs(&path, flags, "unix")
             .map_err(|error| failed("open", &path, &error))?;
         let file = InFile { path, connection, may_pass: false };
@@ -170,7 +173,8 @@ impl InFile {
         Ok(())
     }
 
-    /// What is done to the file in one transaction, which waits for other writers before it looks at anything.
+    /// What is done to the file in one transaction, which waits for other writers before it looks
+    /// at anything.
     fn write<T>(
         &mut self,
         action: &'static str,

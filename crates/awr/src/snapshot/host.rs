@@ -1,11 +1,12 @@
 //! What the machine says of itself in /proc: processor time, load, memory, disks.
 //!
-//! A part that cannot be read (another system, a container that hides it) is absent from the snapshot, with a
-//! line in `missing` that the reports print; it is never taken for zero.
+//! A part that cannot be read (another system, a container that hides it) is absent from the
+//! snapshot, with a line in `missing` that the reports print; it is never taken for zero.
 //!
-//! Invariant: nothing in /proc makes this panic. Deliberately absent: virtual memory statistics, network,
-//! other processes. Differences are made in `interval.rs`, with more patience than for a database's counters:
-//! the kernel's own documentation says that its idle times may go backwards, and a disk may come and go.
+//! Invariant: nothing in /proc makes this panic. Deliberately absent: virtual memory statistics,
+//! network, other processes. Differences are made in `interval/mod.rs`, with more patience than for
+//! a database's counters: the kernel's own documentation says that its idle times may go backwards,
+//! and a disk may come and go.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -38,7 +39,8 @@ pub struct HostStat {
     /// Threads that run or wait for a processor at this instant, and threads that wait for a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<RunQueue>,
-    /// Time in which threads were held up for want of something; absent on kernels that do not count it.
+    /// Time in which threads were held up for want of something; absent on kernels that do not
+    /// count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure: Option<Pressure>,
 }
@@ -120,7 +122,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What programs could still get, in bytes; nothing if it was not told. A machine that runs always has some.
+    /// What programs could still get, in bytes; nothing if it was not told. A machine that runs
+    /// always has some.
     pub fn available(&self) -> Option<u64> {
         Some(self.available_bytes).filter(|bytes| *bytes > 0)
     }
@@ -152,7 +155,8 @@ pub struct DiskStat {
     pub write_ms: u64,
     /// Time in which a request was under way.
     pub busy_ms: u64,
-    /// Requests that made what was written before durable; absent on kernels before 5.5, which do not count them.
+    /// Requests that made what was written before durable; absent on kernels before 5.5, which do
+    /// not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flushes: Option<u64>,
     /// Time they took.
@@ -160,7 +164,8 @@ pub struct DiskStat {
     pub flush_ms: Option<u64>,
 }
 
-/// What the machine says now. Reads some files of /proc, which takes less than a millisecond or two.
+/// What the machine says now. Reads some files of /proc, which takes less than a millisecond or
+/// two.
 pub fn read() -> HostStat {
     read_below(Path::new("/"))
 }
@@ -183,7 +188,8 @@ pub(crate) fn read_below(root: &Path) -> HostStat {
     };
     host.disks = part(root, "proc/diskstats", &mut missing, |text| Some(parse_disks(text, &is_disk)));
     host.missing = missing;
-    // Kernels and containers without these are common: what is absent is left out without a line about it.
+    // Kernels and containers without these are common: what is absent is left out without a line
+    // about it.
     let quiet = |file: &str| std::fs::read_to_string(root.join(file)).ok();
     host.boot = quiet("proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned());
     host.queue = quiet("proc/stat").and_then(|text| parse_queue(&text));
@@ -250,8 +256,8 @@ fn part<T>(
     }
 }
 
-/// Hardware threads are the blocks of the file; cores are told apart by their own number and their socket's.
-/// Some processor architectures print neither of the latter.
+/// Hardware threads are the blocks of the file; cores are told apart by their own number and their
+/// socket's. Some processor architectures print neither of the latter.
 fn parse_cpus(text: &str) -> Option<Cpus> {
     let (mut threads, mut socket, mut cores, mut sockets) = (0u32, "", BTreeSet::new(), BTreeSet::new());
     for line in text.lines() {
@@ -315,8 +321,9 @@ fn parse_memory(text: &str) -> Option<Memory> {
     Some(Memory { total_bytes: bytes(kib("MemTotal")?), available_bytes: bytes(kib("MemAvailable")?) })
 }
 
-/// Lines `major minor name reads merged sectors ms writes merged sectors ms inflight busy_ms weighted_ms`, then `discards merged sectors ms`
-/// and `flushes ms` of later kernels. A sector is 512 bytes here whatever the disk says. Disks that never did anything are left out.
+/// Lines `major minor name reads merged sectors ms writes merged sectors ms inflight busy_ms
+/// weighted_ms`, then `discards merged sectors ms` and `flushes ms` of later kernels. A sector is
+/// 512 bytes here whatever the disk says. Disks that never did anything are left out.
 fn parse_disks(text: &str, is_disk: &dyn Fn(&str) -> bool) -> Vec<DiskStat> {
     let mut disks: Vec<DiskStat> = Vec::new();
     for line in text.lines() {

@@ -1,13 +1,26 @@
-//! A repository of any form: a directory with a file per snapshot, one file, or tables on a PostgreSQL.
+//! A repository of any form: a directory with a file per snapshot, one file, or tables on a
+//! PostgreSQL.
 //!
-//! `postgresql://USER@HOST/DB` is on a server. A path that is there says by itself which it is. A new one becomes one file if its name
-//! ends in `.db`, `.sqlite` or `.awr`, else a directory. What a directory cannot do (new baselines, retention, recorders) asks for
-//! [`AnyRepository::archive`].
+//! `postgresql://USER@HOST/DB` is on a server. A path that is there says by itself which it is. A
+//! new one becomes one file if its name ends in `.db`, `.sqlite` or `.awr`, else a directory. What
+//! a directory cannot do (new baselines, retention, recorders) asks for [`AnyRepository::archive`].
+
+pub mod archive;
+mod directory;
+pub mod export;
+mod intervals;
+mod latest;
+pub(crate) mod listing;
+mod private;
 
 use std::path::Path;
 
-use crate::archive::{Archive, Baseline, Gap};
-use crate::{Error, Listing, Repository, Result, Series, Snapshot, SnapshotId, export};
+pub use directory::{Repository, read_snapshot};
+pub use latest::Recording;
+pub use listing::{Entry, Listing};
+
+use self::archive::{Archive, Baseline, Gap};
+use crate::{Error, Result, Series, Snapshot, SnapshotId};
 
 /// A repository of any form.
 #[derive(Debug)]
@@ -68,7 +81,8 @@ impl AnyRepository {
         }
     }
 
-    /// Keeps snapshots and returns their numbers: all or none, but in a directory, where an error leaves those before it.
+    /// Keeps snapshots and returns their numbers: all or none, but in a directory, where an error
+    /// leaves those before it.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -127,10 +141,12 @@ impl AnyRepository {
         }
     }
 
-    /// The baselines, and the gaps in the order of time; of a directory those that were exported into it.
+    /// The baselines, and the gaps in the order of time; of a directory those that were exported
+    /// into it.
     ///
     /// # Errors
-    /// If the repository cannot be read, or what lies beside the snapshots of a directory is damaged.
+    /// If the repository cannot be read, or what lies beside the snapshots of a directory is
+    /// damaged.
     pub fn baselines_and_gaps(&self) -> Result<(Vec<Baseline>, Vec<Gap>)> {
         match self {
             AnyRepository::Archive(archive) => Ok((archive.baselines()?, archive.gaps()?)),
@@ -157,10 +173,12 @@ impl AnyRepository {
         }
     }
 
-    /// The snapshots from `first` to `last` that are of the same source as `first`, brief, with the gaps between them.
+    /// The snapshots from `first` to `last` that are of the same source as `first`, brief, with the
+    /// gaps between them.
     ///
     /// # Errors
-    /// If the repository cannot be read, or there is no snapshot `first`. A damaged snapshot is no error: the series says which.
+    /// If the repository cannot be read, or there is no snapshot `first`. A damaged snapshot is no
+    /// error: the series says which.
     pub fn series(&self, first: SnapshotId, last: SnapshotId) -> Result<Series> {
         match self {
             AnyRepository::Archive(archive) => archive.series(first, last),

@@ -1,28 +1,40 @@
 //! An interval: what happened between two snapshots of one source.
 //!
-//! Differences are made here once, and with suspicion: a counter that is smaller than before means that the
-//! source was restarted, and a difference across a restart would be a wrong number that looks right. The host
-//! is treated with more patience, as `host.rs` explains: what went backwards there is left out and said.
+//! Differences are made here once, and with suspicion: a counter that is smaller than before means
+//! that the source was restarted, and a difference across a restart would be a wrong number that
+//! looks right. The host is treated with more patience, as `snapshot/host.rs` explains: what went
+//! backwards there is left out and said.
 //!
-//! A row that only one snapshot has is a zero in the other only where the source lists everything it counts;
-//! of a list that is partial it was not told, and is left out and said.
+//! A row that only one snapshot has is a zero in the other only where the source lists everything
+//! it counts; of a list that is partial it was not told, and is left out and said.
 //!
-//! Invariants: the elapsed time is above zero; every row here is in the later snapshot, and its difference is
-//! from what the earlier one counted. Read next: `report/mod.rs`.
+//! Invariants: the elapsed time is above zero; every row here is in the later snapshot, and its
+//! difference is from what the earlier one counted. Read next: `report/mod.rs`.
+
+mod derived;
+pub(crate) mod left_out;
+mod series;
+pub(crate) mod sum;
+pub(crate) mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(crate) use derived::{page_bytes, page_cache_hit};
+pub use left_out::LeftOut;
+pub use series::{Break, Gap, Series, Step};
 use tiersmith_events::{Histogram, WaitClass};
+pub(crate) use timeline::FlashPoint;
+pub use timeline::Timeline;
 
-use crate::file::{self, FileStat};
-use crate::host::{CpuTimes, DiskStat, HostStat, Pressure};
-use crate::joined::{Inside, LeftOut};
-use crate::report::Timeline;
-use crate::sampling::Sampling;
-use crate::series::Series;
+use self::left_out::Inside;
+
+use crate::snapshot::file::{self, FileStat};
+use crate::snapshot::host::{CpuTimes, DiskStat, HostStat, Pressure};
+use crate::snapshot::known;
+use crate::snapshot::sampling::Sampling;
+use crate::snapshot::statement::{self, StatementDeltas};
 use crate::snapshot::{CounterStat, IoStat, Snapshot, WaitStat};
-use crate::statement::{self, StatementDeltas};
-use crate::{Error, Result, SnapshotId, known};
+use crate::{Error, Result, SnapshotId};
 
 /// What happened between two snapshots.
 #[derive(Clone, Debug)]
@@ -66,8 +78,8 @@ pub struct Interval {
     pub warnings: Vec<String>,
     /// What happened in between, step by step, if somebody has it: reports draw it.
     pub timeline: Option<Timeline>,
-    /// Times between its ends of which nothing is in it, for the source was restarted or counters were reset; empty if it is of the two
-    /// snapshots alone. The elapsed time is without them.
+    /// Times between its ends of which nothing is in it, for the source was restarted or counters
+    /// were reset; empty if it is of the two snapshots alone. The elapsed time is without them.
     pub left_out: Vec<LeftOut>,
     pub(crate) inside: Inside,
 }
@@ -111,8 +123,8 @@ impl Interval {
     /// What happened from snapshot `begin` to snapshot `end`.
     ///
     /// # Errors
-    /// If a snapshot is damaged, they are of different databases, the source was restarted between them, or
-    /// `end` was not taken after `begin`.
+    /// If a snapshot is damaged, they are of different databases, the source was restarted between
+    /// them, or `end` was not taken after `begin`.
     pub fn between(begin: &Snapshot, end: &Snapshot) -> Result<Interval> {
         for (snapshot, place) in [(begin, "the first snapshot"), (end, "the second snapshot")] {
             snapshot.check().map_err(|reason| Error::Damaged { place: place.to_owned(), reason })?;
@@ -188,7 +200,8 @@ impl Interval {
         self
     }
 
-    /// The same interval with the snapshots between its ends: reports draw what changed. Of less than two steps there is nothing to draw.
+    /// The same interval with the snapshots between its ends: reports draw what changed. Of less
+    /// than two steps there is nothing to draw.
     #[must_use]
     pub fn over(self, series: &Series) -> Interval {
         if series.snapshots.len() > 2 { self.with_timeline(Timeline::of(series)) } else { self }
@@ -208,26 +221,30 @@ impl Interval {
         self
     }
 
-    /// Whether the database is on another machine than the recorder: the host of its snapshots is not the database's then.
+    /// Whether the database is on another machine than the recorder: the host of its snapshots is
+    /// not the database's then.
     pub fn is_remote(&self) -> bool {
         [&self.begin, &self.end].into_iter().any(is_remote)
     }
 
-    /// Average active sessions as measured, where the sampled average is more than three standard errors below it: samples miss something
-    /// then. On a busy machine the sampler gets a processor when others have stopped, and sees less.
+    /// Average active sessions as measured, where the sampled average is more than three standard
+    /// errors below it: samples miss something then. On a busy machine the sampler gets a processor
+    /// when others have stopped, and sees less.
     pub fn samples_miss(&self) -> Option<f64> {
         let (measured, more, far) = self.sampled_beside_measured()?;
         (more < -far).then_some(measured)
     }
 
-    /// Average active sessions as measured, where the sampled average is more than three standard errors above it: then it is the measured
-    /// one that misses something, for a server counts the time of a statement at its end.
+    /// Average active sessions as measured, where the sampled average is more than three standard
+    /// errors above it: then it is the measured one that misses something, for a server counts the
+    /// time of a statement at its end.
     pub fn samples_exceed(&self) -> Option<f64> {
         let (measured, more, far) = self.sampled_beside_measured()?;
         (more > far).then_some(measured)
     }
 
-    /// Average active sessions as measured, how many more were sampled, and three standard errors of that.
+    /// Average active sessions as measured, how many more were sampled, and three standard errors
+    /// of that.
     fn sampled_beside_measured(&self) -> Option<(f64, f64, f64)> {
         let (measured, sampling) = (self.active_sessions()?, self.sampling.as_ref()?);
         let sampled = sampling.active_sessions()?;
@@ -281,8 +298,8 @@ impl Interval {
         waits
     }
 
-    /// The time of foreground waits without those that lie inside another one, so that nothing is counted
-    /// twice.
+    /// The time of foreground waits without those that lie inside another one, so that nothing is
+    /// counted twice.
     pub fn waited_ns(&self) -> u64 {
         let outer = self.foreground().into_iter().filter(|wait| !wait.is_inside_another());
         outer.fold(0, |sum: u64, wait| sum.saturating_add(wait.total_ns))
@@ -311,7 +328,8 @@ impl WaitDelta {
     }
 }
 
-/// How much time passed: by the clock that is never set, unless the system was started anew in between.
+/// How much time passed: by the clock that is never set, unless the system was started anew in
+/// between.
 fn elapsed(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<u64> {
     let wall = end.taken_unix_ns.checked_sub(begin.taken_unix_ns).filter(|ns| *ns > 0);
     let rebooted = match (&begin.host.boot, &end.host.boot) {
@@ -335,7 +353,8 @@ fn elapsed(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Resu
         };
         return Err(Error::NoTime { reason: reason.to_owned() });
     };
-    // Adjusting a clock gently moves it by half a per mille; more than that and a second besides was a jump.
+    // Adjusting a clock gently moves it by half a per mille; more than that and a second besides
+    // was a jump.
     let jumped = i128::from(end.taken_unix_ns) - i128::from(begin.taken_unix_ns) - i128::from(ns);
     if jumped.unsigned_abs() > u128::from(ns / 1000) + 1_000_000_000 {
         warnings.push(format!(
@@ -347,7 +366,8 @@ fn elapsed(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Resu
     Ok(ns)
 }
 
-/// A server that says how long it has been up, and was started in the interval, without a time of start in its instance.
+/// A server that says how long it has been up, and was started in the interval, without a time of
+/// start in its instance.
 fn no_start(begin: &Snapshot, end: &Snapshot, elapsed_ns: u64) -> Result<()> {
     let up = |snapshot: &Snapshot| {
         let counter = snapshot.counters.iter().find(|counter| counter.name == known::statistic::UPTIME)?;
@@ -365,7 +385,8 @@ fn no_start(begin: &Snapshot, end: &Snapshot, elapsed_ns: u64) -> Result<()> {
     Ok(())
 }
 
-/// A group of counters that was set to zero in between makes every difference of it a lie, also one that is not negative.
+/// A group of counters that was set to zero in between makes every difference of it a lie, also one
+/// that is not negative.
 fn no_reset(begin: &Snapshot, end: &Snapshot) -> Result<()> {
     for (group, before) in &begin.resets {
         let now = end.resets.get(group);
@@ -441,11 +462,13 @@ fn gone(what: &str, name: &str) -> Error {
     Error::Restarted { reason: format!("the {what} \"{name}\" is in the first and not in the second") }
 }
 
-/// MariaDB and MySQL add up waits in 64 bits of picoseconds: after 213 days of them, which many sessions have in one, a sum begins at zero.
+/// MariaDB and MySQL add up waits in 64 bits of picoseconds: after 213 days of them, which many
+/// sessions have in one, a sum begins at zero.
 const PICOSECONDS_WRAP_AFTER_NS: u64 = u64::MAX / 1000;
 
-/// Whether a time is smaller than before because it became too large for the source's counter. It falls by about as much as the counter
-/// holds then; by how much exactly is not known where the time is a sum of several counters.
+/// Whether a time is smaller than before because it became too large for the source's counter. It
+/// falls by about as much as the counter holds then; by how much exactly is not known where the
+/// time is a sum of several counters.
 fn has_wrapped(end: &Snapshot, before_ns: u64, now_ns: u64) -> bool {
     let by = before_ns.saturating_sub(now_ns);
     let nearly = PICOSECONDS_WRAP_AFTER_NS / 10 * 9;
@@ -469,7 +492,8 @@ fn is_partial(begin: &Snapshot, end: &Snapshot, list: &str) -> bool {
     begin.partial.contains(list) || end.partial.contains(list)
 }
 
-/// Says what was left out because only one of the snapshots has it, or it was counted in another way.
+/// Says what was left out because only one of the snapshots has it, or it was counted in another
+/// way.
 pub(crate) fn left_out(what: &str, mut names: Vec<String>, warnings: &mut Vec<String>) {
     // One name may be that of a request's wait and of one in the background.
     let mut said = BTreeSet::new();
@@ -580,7 +604,8 @@ fn counters(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Res
         begin.counters.iter().map(|counter| (counter.name.as_str(), counter)).collect();
     for now in &end.counters {
         let before = all_before.get(now.name.as_str());
-        // A source may count one thing in several ways, and takes the best it is allowed: the help says which.
+        // A source may count one thing in several ways, and takes the best it is allowed: the help
+        // says which.
         if partial && before.is_none_or(|before| before.help != now.help) {
             out.push(now.name.clone());
             continue;
@@ -646,7 +671,8 @@ fn io(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Ve
     Ok(rows)
 }
 
-/// Whether both were read on one machine since one start of it: counters of two cannot be subtracted.
+/// Whether both were read on one machine since one start of it: counters of two cannot be
+/// subtracted.
 fn one_start(begin: &HostStat, end: &HostStat) -> bool {
     let same = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
     same(&begin.boot, &end.boot)
@@ -739,8 +765,9 @@ fn disk_since(before: &DiskStat, now: &DiskStat) -> Option<DiskStat> {
     })
 }
 
-/// The kernel prints the times of disks in 32 bits of milliseconds, which begin again at zero after 50 days of work. One that fell by most of
-/// that went on counting; any other that fell was set to zero.
+/// The kernel prints the times of disks in 32 bits of milliseconds, which begin again at zero after
+/// 50 days of work. One that fell by most of that went on counting; any other that fell was set to
+/// zero.
 fn ms_since(before: u64, now: u64) -> Option<u64> {
     const WRAP: u64 = 1 << 32;
     now.checked_sub(before).or_else(|| {

@@ -4,20 +4,23 @@
 //! AnyRepository::series(first, last)  --->  Series { snapshots (brief), ids, gaps, damaged }  --- steps --->  Step, Step, ...
 //! ```
 //!
-//! A report does not hold a series: it reads the same snapshots one after the other and keeps what its charts need (`report/timeline.rs`).
+//! A report does not hold a series: it reads the same snapshots one after the other and keeps what
+//! its charts need (`timeline.rs`).
 //!
-//! The snapshots are [brief](Snapshot::brief): a day of one a minute is read in a fraction of the time that the whole ones take. Their order
-//! is that of their numbers, which is the order in which they were taken; the time of day may have been set back in between.
+//! The snapshots are [brief](Snapshot::brief): a day of one a minute is read in a fraction of the
+//! time that the whole ones take. Their order is that of their numbers, which is the order in which
+//! they were taken; the time of day may have been set back in between.
 //!
-//! A [`Step`] is what happened from one snapshot to the next. Where the source was restarted, counters were reset or a snapshot cannot be
-//! read there is no interval but the reason: the line of a chart is broken there. Where the source could not be asked the interval is
-//! true, but longer than the others, and the step names the gaps in it.
+//! A [`Step`] is what happened from one snapshot to the next. Where the source was restarted,
+//! counters were reset or a snapshot cannot be read there is no interval but the reason: the line
+//! of a chart is broken there. Where the source could not be asked the interval is true, but longer
+//! than the others, and the step names the gaps in it.
 //!
 //! Deliberately absent: interpolation, and sums over steps.
 //!
-//! Invariants: no step has a negative figure; every snapshot of the series but the first ends exactly one step.
+//! Invariants: no step has a negative figure; every snapshot of the series but the first ends
+//! exactly one step.
 
-use crate::archive::Gap;
 use crate::{Error, Interval, Snapshot, SnapshotId};
 
 /// All snapshots of one source between two of them.
@@ -31,6 +34,20 @@ pub struct Series {
     pub gaps: Vec<Gap>,
     /// Snapshots between them that cannot be read.
     pub damaged: Vec<(SnapshotId, Error)>,
+}
+
+/// An instant at which a source could not be asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gap {
+    /// What the source's snapshots are kept under.
+    pub source: String,
+    /// When.
+    pub at_unix_ns: u64,
+    /// Why.
+    pub reason: String,
+    /// The newest snapshot of the source then. Noting a gap with none here puts in the newest one
+    /// of that moment.
+    pub after: Option<SnapshotId>,
 }
 
 /// From one snapshot of a series to the next.
@@ -105,27 +122,6 @@ impl Break {
         match self {
             Break::Restarted(error) | Break::Reset(error) | Break::Other(error) => error,
         }
-    }
-}
-
-impl Snapshot {
-    /// The snapshot without what is only worth having at the ends of an interval: statements, settings, reads and writes by file, and
-    /// what the source could not tell. What a series needs stays: waits, counters, levels, media, the host, samples, resets.
-    #[must_use]
-    pub fn brief(&self) -> Snapshot {
-        let mut brief = Snapshot::at(self.source.clone(), self.taken_unix_ns, self.monotonic_ns);
-        brief.source.settings.clear();
-        (brief.db_time_ns, brief.db_cpu_ns) = (self.db_time_ns, self.db_cpu_ns);
-        (brief.sessions, brief.process_cpu_ns) = (self.sessions, self.process_cpu_ns);
-        brief.waits.clone_from(&self.waits);
-        brief.counters.clone_from(&self.counters);
-        brief.levels.clone_from(&self.levels);
-        brief.media.clone_from(&self.media);
-        brief.host.clone_from(&self.host);
-        brief.resets.clone_from(&self.resets);
-        brief.sampling.clone_from(&self.sampling);
-        brief.partial.clone_from(&self.partial);
-        brief
     }
 }
 

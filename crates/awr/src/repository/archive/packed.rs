@@ -1,9 +1,11 @@
-//! How a snapshot lies in an archive: the text form of `../encoding.rs`, compressed, and beside it the same of the brief snapshot.
+//! How a snapshot lies in an archive: the text form of `snapshot/encoding.rs`, compressed, and
+//! beside it the same of the brief snapshot.
 //!
-//! A body is a zlib stream (RFC 1950) of the text form.
-//! zlib because it is in the standard library of every language that may want to read an archive, because it is written in Rust without unsafe
-//! code, and because the program has it in it anyway. Of a generated day of a
-//! PostgreSQL with 5,000 statements (`tests/day`) a snapshot is 1.8 MB of text, 250 KB as a body and 20 KB as a brief one.
+//! A body is a zlib stream (RFC 1950) of the text form. zlib because it is in the standard library
+//! of every language that may want to read an archive, because it is written in Rust without unsafe
+//! code, and because the program has it in it anyway. Of a generated day of a PostgreSQL with 5,000
+//! statements (`tests/day`) a snapshot is 1.8 MB of text, 250 KB as a body and 20 KB as a brief
+//! one.
 //!
 //! Invariant: no stream makes the reader hold more than the largest snapshot there may be.
 
@@ -11,7 +13,7 @@ use miniz_oxide::deflate::compress_to_vec_zlib;
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 
-use crate::repository::MOST_BYTES;
+use crate::repository::listing::MOST_BYTES;
 use crate::{Error, Result, Snapshot};
 
 /// Beyond this the size falls by a few per cent and the time doubles.
@@ -55,7 +57,8 @@ mod tests {
         for at in 0..packed.len() {
             let mut changed = packed.clone();
             changed[at] ^= 0x10;
-            // Some bits of the header and some that fill the last byte before the checksum say nothing.
+            // Some bits of the header and some that fill the last byte before the checksum say
+            // nothing.
             let read = unpack(&changed, "here");
             assert!(read.is_err() || read.is_ok_and(|read| read == snapshot), "byte {at}");
             let error = unpack(&packed[..at], "here").expect_err("the end is missing").to_string();

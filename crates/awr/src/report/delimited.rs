@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::{Item, Report};
 use crate::figure;
-use crate::report::{Item, Report};
 use crate::table::{Align, Cell, Column, Table};
 
 /// The report as CSV.

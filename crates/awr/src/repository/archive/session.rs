@@ -1,11 +1,13 @@
 //! A session with a PostgreSQL repository whose every answer is waited for so long and no longer.
 //!
-//! The server has limits of its own for a statement and a lock (`server.rs`); those here are for a server that was stopped, or a machine
-//! that stands still: they take a question, also over TCP, and never answer.
+//! The server has limits of its own for a statement and a lock (`server.rs`); those here are for a
+//! server that was stopped, or a machine that stands still: they take a question, also over TCP,
+//! and never answer.
 //!
 //! Deliberately absent: what is asked, and trying again.
 //!
-//! Invariant: no call waits longer than [`CONNECTING`] or [`ANSWERING`]. After one that was late the session is of no use.
+//! Invariant: no call waits longer than [`CONNECTING`] or [`ANSWERING`]. After one that was late
+//! the session is of no use.
 
 use std::time::Duration;
 
@@ -87,7 +89,8 @@ pub(super) struct Session {
 type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 impl Session {
-    /// Connects within `patience`, which is [`CONNECTING`] but in tests, and runs what a session begins with.
+    /// Connects within `patience`, which is [`CONNECTING`] but in tests, and runs what a session
+    /// begins with.
     ///
     /// # Errors
     /// If the server cannot be reached, refuses, or says nothing in time.

@@ -4,7 +4,8 @@
 //! source, so the snapshots with the name of the newest one are its recording. Snapshots that no
 //! recorder took (one by one, imported, of a study) have none: of those the newest two are taken.
 //!
-//! Invariant: a report of the last recording covers all of it that is still there, never a remainder.
+//! Invariant: a report of the last recording covers all of it that is still there, never a
+//! remainder.
 
 use crate::{AnyRepository, Result, SnapshotId};
 
@@ -50,16 +51,18 @@ impl AnyRepository {
         self.find(id).ok()?.sampling.map(|sampling| sampling.sampler)
     }
 
-    /// The first snapshot of the recorder that took the last of these. A source has one recorder at a
-    /// time, so what it took is together, and a few snapshots tell where that begins: reading all of
-    /// them would take seconds in a repository of a month.
+    /// The first snapshot of the recorder that took the last of these. A source has one recorder at
+    /// a time, so what it took is together, and a few snapshots tell where that begins: reading all
+    /// of them would take seconds in a repository of a month.
     fn first_of(&self, ids: &[SnapshotId], sampler: &str) -> Option<SnapshotId> {
-        // What is before `others` is an earlier recorder's; `first` is the earliest of ours that was seen.
+        // What is before `others` is an earlier recorder's; `first` is the earliest of ours that
+        // was seen.
         let (mut others, mut end) = (0, ids.len().checked_sub(1)?);
         let mut first = end;
         while others < end {
             let middle = others + (end - others) / 2;
-            // Somebody may have taken a snapshot by hand meanwhile: the next one of a recorder tells.
+            // Somebody may have taken a snapshot by hand meanwhile: the next one of a recorder
+            // tells.
             let found = (middle..end).find_map(|at| Some((at, self.sampler_of(ids[at])?)));
             match found {
                 Some((at, name)) if name != sampler => others = at + 1,

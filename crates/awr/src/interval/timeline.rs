@@ -1,8 +1,10 @@
-//! What happened between the ends of an interval, step by step: the data behind the charts over time.
+//! What happened between the ends of an interval, step by step: the data behind the charts over
+//! time.
 //!
-//! Snapshots between the two ends make steps; consecutive steps are added up into slots, at most [`SLOTS`] of them besides breaks, so that a
-//! day of snapshots fits a page and a table. A figure of a slot is what was counted in it by its length: nothing is interpolated, and what
-//! one step of a slot does not tell the slot does not tell.
+//! Snapshots between the two ends make steps; consecutive steps are added up into slots, at most
+//! [`SLOTS`] of them besides breaks, so that a day of snapshots fits a page and a table. A figure
+//! of a slot is what was counted in it by its length: nothing is interpolated, and what one step of
+//! a slot does not tell the slot does not tell.
 //!
 //! ```text
 //! snapshots   |  |  |  |  |     |  |  |  |            x: the source was restarted
@@ -10,22 +12,24 @@
 //! slots       ------ -----       ----- --             a slot never spans a break
 //! ```
 //!
-//! The axis is the time of day of the first snapshot and from there the clock that is never set: it does not run backwards.
+//! The axis is the time of day of the first snapshot and from there the clock that is never set: it
+//! does not run backwards.
 //!
-//! Snapshots are read one at a time ([`Fold`]): a report of a week needs hardly more memory than one of an hour.
+//! Snapshots are read one at a time ([`Fold`]): a report of a week needs hardly more memory than
+//! one of an hour.
 //!
-//! Invariants: slots are in order and do not overlap; measured and sampled figures are in different fields; no figure is negative.
-//! Deliberately absent: drawing (`page/`), captions (`over_time.rs`).
+//! Invariants: slots are in order and do not overlap; measured and sampled figures are in different
+//! fields; no figure is negative. Deliberately absent: drawing (`page/`), captions
+//! (`report/over_time.rs`).
 
 use std::collections::BTreeMap;
 
 use tiersmith_events::WaitClass;
 
-use crate::archive::Gap;
 use crate::figure;
-use crate::joined::Broken;
-use crate::known::statistic;
-use crate::series::{Series, Step};
+use crate::interval::left_out::{Broken, passed};
+use crate::interval::series::{Gap, Series, Step};
+use crate::snapshot::known::statistic;
 use crate::{Interval, Snapshot, SnapshotId};
 
 /// Slots between breaks are added up until there are no more than so many.
@@ -58,7 +62,8 @@ pub(crate) struct Slot {
     pub(crate) elapsed_ns: u64,
     pub(crate) db_time_ns: Option<u64>,
     pub(crate) db_cpu_ns: Option<u64>,
-    /// Foreground waits by class, without those inside others; nothing if the source did not tell its waits.
+    /// Foreground waits by class, without those inside others; nothing if the source did not tell
+    /// its waits.
     pub(crate) classes: Option<BTreeMap<WaitClass, u64>>,
     /// Looks at the sessions, and sessions seen by class.
     pub(crate) sampled: Option<(u64, BTreeMap<String, u64>)>,
@@ -118,8 +123,8 @@ pub(crate) struct Missing {
 }
 
 impl Timeline {
-    /// The steps of a series. A step with a gap in it is true on average and too long to be drawn like the others: it is a break, whose
-    /// reason has the average.
+    /// The steps of a series. A step with a gap in it is true on average and too long to be drawn
+    /// like the others: it is a break, whose reason has the average.
     pub fn of(series: &Series) -> Timeline {
         let ends = series.snapshots.first().zip(series.snapshots.last());
         let mut fold = Fold::new(ends, series.gaps.clone());
@@ -145,7 +150,8 @@ impl Timeline {
         self.steps > 1 && !self.slots.is_empty()
     }
 
-    /// What the flash cache did in `parts` parts of equally many slots; fewer if there are fewer slots, none if one of them does not tell.
+    /// What the flash cache did in `parts` parts of equally many slots; fewer if there are fewer
+    /// slots, none if one of them does not tell.
     pub(crate) fn flash(&self, parts: usize) -> Vec<FlashPoint> {
         let slots: Option<Vec<&FlashPoint>> = self.slots.iter().map(|slot| slot.flash.as_ref()).collect();
         let slots = slots.unwrap_or_default();
@@ -190,7 +196,8 @@ impl Timeline {
     }
 }
 
-/// A series on its way into slots, one snapshot after the other: what is held are the slots, the breaks, and the last snapshot.
+/// A series on its way into slots, one snapshot after the other: what is held are the slots, the
+/// breaks, and the last snapshot.
 pub(crate) struct Fold {
     gaps: Vec<Gap>,
     last: Option<(SnapshotId, Snapshot)>,
@@ -203,7 +210,8 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// Between two snapshots, of which the times are looked at only: they say how long a slot is to be.
+    /// Between two snapshots, of which the times are looked at only: they say how long a slot is to
+    /// be.
     pub(crate) fn new(ends: Option<(&Snapshot, &Snapshot)>, gaps: Vec<Gap>) -> Fold {
         let total_ns = ends.map_or(0, |(first, last)| passed(first, last));
         Fold {
@@ -310,9 +318,9 @@ impl Slots {
     fn join_last(&mut self) {
         let slots = &mut self.line.slots;
         let [.., before, last] = slots.as_slice() else { return };
-        // Half of the next step more than wanted is nearer than half of it less: snapshots a little early or late
-        // do not change how many there are in a slot.
-        // Steps of centuries, which only hostile snapshots have, are joined too once nothing longer can be wanted.
+        // Half of the next step more than wanted is nearer than half of it less: snapshots a little
+        // early or late do not change how many there are in a slot. Steps of centuries, which only
+        // hostile snapshots have, are joined too once nothing longer can be wanted.
         let short = before.elapsed_ns.saturating_add(last.elapsed_ns / 2) < self.wanted_ns;
         if last.follows && (short || self.wanted_ns == u64::MAX) {
             let last = slots.pop().expect("BUG: there are two");
@@ -320,8 +328,9 @@ impl Slots {
         }
     }
 
-    /// Adds the rest behind the last beat to the slot before it: a recording ends when its command does, and what a server adds up as sessions
-    /// end would be a peak of a few milliseconds that no session saw.
+    /// Adds the rest behind the last beat to the slot before it: a recording ends when its command
+    /// does, and what a server adds up as sessions end would be a peak of a few milliseconds that
+    /// no session saw.
     fn join_rest(&mut self) {
         let slots = &mut self.line.slots;
         if let [.., before, last] = slots.as_slice()
@@ -333,7 +342,8 @@ impl Slots {
         }
     }
 
-    /// Makes slots twice as long. Only where the ends do not tell the length (a clock that was set while the machine was down) is this needed.
+    /// Makes slots twice as long. Only where the ends do not tell the length (a clock that was set
+    /// while the machine was down) is this needed.
     fn coarsen(&mut self) {
         let all = std::mem::take(&mut self.line.slots);
         let sum = all.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.elapsed_ns));
@@ -367,15 +377,6 @@ fn holes(step: &Step<'_>) -> String {
     why.join("; ")
 }
 
-/// How much time passed, as far as the two can tell.
-pub(crate) fn passed(begin: &Snapshot, end: &Snapshot) -> u64 {
-    let rebooted = matches!((&begin.host.boot, &end.host.boot), (Some(before), Some(now)) if before != now);
-    match end.monotonic_ns.checked_sub(begin.monotonic_ns) {
-        Some(ns) if !rebooted => ns,
-        _ => end.taken_unix_ns.saturating_sub(begin.taken_unix_ns),
-    }
-}
-
 impl Slot {
     fn of(interval: &Interval) -> Slot {
         let mut classes = BTreeMap::new();
@@ -398,7 +399,8 @@ impl Slot {
             }
             (sampling.looks, seen)
         });
-        // The recorder's processors say nothing about the sessions of a database on another machine.
+        // The recorder's processors say nothing about the sessions of a database on another
+        // machine.
         let own = !interval.is_remote();
         let host = interval.host_cpu.filter(|_| own).map(|times| {
             let busy = times.user_ns.saturating_add(times.system_ns);

@@ -1,10 +1,12 @@
 //! Statements: how often each was run, how long it took, what it read; as the source counts them.
 //!
-//! A source evicts statements it has not seen for long and may be told to forget them all, and a snapshot may hold only the longest. So a
-//! statement that is in the first snapshot only, or whose counts went backwards, or that the first snapshot may have cut off, is left out of
-//! the interval and said to be: never a difference from zero that would be invented.
+//! A source evicts statements it has not seen for long and may be told to forget them all, and a
+//! snapshot may hold only the longest. So a statement that is in the first snapshot only, or whose
+//! counts went backwards, or that the first snapshot may have cut off, is left out of the interval
+//! and said to be: never a difference from zero that would be invented.
 //!
-//! Deliberately absent: plans, parameters. The text has its literals removed before it comes here (`redact.rs`).
+//! Deliberately absent: plans, parameters. The text has its literals removed before it comes here
+//! (`redact.rs`).
 //!
 //! Invariant: a row of an interval ran at least once in it.
 
@@ -16,7 +18,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StatementStat {
-    /// What tells it from others: the source's own number, with user and database where these count apart.
+    /// What tells it from others: the source's own number, with user and database where these count
+    /// apart.
     pub id: String,
     /// The text, literals removed; empty if the source hides it.
     pub text: String,
@@ -42,11 +45,13 @@ pub struct StatementStat {
 pub struct StatementDeltas {
     /// What ran, longest time first.
     pub rows: Vec<StatementStat>,
-    /// Statements that cannot be followed from the first snapshot to the second, and that are left out for it.
+    /// Statements that cannot be followed from the first snapshot to the second, and that are left
+    /// out for it.
     pub lost: usize,
 }
 
-/// The difference of two lists; whether the first one may lack statements that were counted by then.
+/// The difference of two lists; whether the first one may lack statements that were counted by
+/// then.
 pub(crate) fn between(begin: &[StatementStat], partial: bool, end: &[StatementStat]) -> StatementDeltas {
     let before: BTreeMap<&str, &StatementStat> = begin.iter().map(|row| (row.id.as_str(), row)).collect();
     let now: BTreeMap<&str, ()> = end.iter().map(|row| (row.id.as_str(), ())).collect();

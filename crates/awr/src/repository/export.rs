@@ -1,15 +1,16 @@
 //! Export and import: snapshots as files, with the baselines and gaps that belong to them.
 //!
 //! ```text
-//! DIR/snap-000001.json ...           as `repository.rs` describes
+//! DIR/snap-000001.json ...           as `directory.rs` describes
 //! DIR/baselines-and-gaps.json        what has a meaning only together with them; its numbers are those of the files
 //! ```
 //!
-//! Whatever is not taken over is said: a baseline whose snapshots are not among those exported or loaded, one that cannot be an interval, a
-//! name that is given already, a reason that is too long. Nothing is renamed, and nothing is loaded twice because it was named twice.
+//! Whatever is not taken over is said: a baseline whose snapshots are not among those exported or
+//! loaded, one that cannot be an interval, a name that is given already, a reason that is too long.
+//! Nothing is renamed, and nothing is loaded twice because it was named twice.
 //!
-//! Invariants: a baseline or a gap is never attached to another snapshot than before; a file is whole or not there.
-//! Deliberately absent: leases, for who records is no fact about the past.
+//! Invariants: a baseline or a gap is never attached to another snapshot than before; a file is
+//! whole or not there. Deliberately absent: leases, for who records is no fact about the past.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,9 +20,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::archive::{Archive, Baseline, Behind, Gap, LONGEST_NAME, unfit_baseline};
-use crate::repository::MOST_BYTES;
-use crate::{AnyRepository, Error, Repository, Result, Snapshot, SnapshotId, figure, private, read_snapshot};
+use super::private;
+use crate::repository::archive::{Archive, Baseline, Behind, Gap, LONGEST_NAME, fitting, unfit_baseline};
+use crate::repository::listing::MOST_BYTES;
+use crate::{AnyRepository, Error, Repository, Result, Snapshot, SnapshotId, figure, read_snapshot};
 
 /// The file beside exported snapshots.
 pub const BESIDE: &str = "baselines-and-gaps.json";
@@ -136,7 +138,8 @@ impl Beside {
         let text = serde_json::to_string_pretty(&self).expect("BUG: it holds text and numbers");
         let (path, temporary) = (dir.join(BESIDE), dir.join(format!(".beside-{}.tmp", std::process::id())));
         let write = || {
-            // What an end in the middle left goes first; a link that somebody put there is never followed.
+            // What an end in the middle left goes first; a link that somebody put there is never
+            // followed.
             match fs::remove_file(&temporary) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -153,14 +156,15 @@ impl Beside {
         })
     }
 
-    /// Adds to what lies beside the snapshots of a directory; a name that is given there is left out, and said. Returns how many baselines
-    /// and gaps were added.
+    /// Adds to what lies beside the snapshots of a directory; a name that is given there is left
+    /// out, and said. Returns how many baselines and gaps were added.
     fn add_to(self, dir: &Path, left_out: &mut Vec<String>) -> Result<(usize, usize)> {
         if self.baselines.is_empty() && self.gaps.is_empty() {
             return Ok((0, 0));
         }
-        // Two programs that add at once: the second waits, then finds what the first one added. On a file system without locks (some network
-        // file systems) two at the very same instant could meet.
+        // Two programs that add at once: the second waits, then finds what the first one added. On
+        // a file system without locks (some network file systems) two at the very same instant
+        // could meet.
         let _locked = File::open(dir).and_then(|dir| {
             rustix::fs::flock(&dir, rustix::fs::FlockOperation::LockExclusive)?;
             Ok(dir)
@@ -276,7 +280,8 @@ impl Numbers {
         self.times.insert((of.source.path.clone(), of.taken_unix_ns), new);
     }
 
-    /// The newest snapshot of a source at an instant: where a gap lies that an older program noted without a number.
+    /// The newest snapshot of a source at an instant: where a gap lies that an older program noted
+    /// without a number.
     fn before(&self, source: &str, unix_ns: u64) -> Option<SnapshotId> {
         let until = (source.to_owned(), unix_ns);
         let ((of, _), id) = self.times.range(..=until).next_back()?;
@@ -284,7 +289,8 @@ impl Numbers {
     }
 }
 
-/// Writes snapshots as files into a directory, all of them if none is named, with their baselines and gaps.
+/// Writes snapshots as files into a directory, all of them if none is named, with their baselines
+/// and gaps.
 ///
 /// # Errors
 /// If one cannot be read, or the directory cannot be written. What was written before that stays.
@@ -344,8 +350,8 @@ impl ReadOnce {
 /// Loads snapshots from files, or from directories with what lies beside the snapshots there.
 ///
 /// # Errors
-/// If something cannot be read or is given twice, under whatever names, or the repository cannot be written: neither a snapshot nor a gap is kept then, but in a directory those
-/// before the error.
+/// If something cannot be read or is given twice, under whatever names, or the repository cannot be
+/// written: neither a snapshot nor a gap is kept then, but in a directory those before the error.
 ///
 /// # Durability
 /// Durable on return.
@@ -445,7 +451,7 @@ fn keep(beside: Beside, snapshots: &[Snapshot], archive: &Archive, loaded: &mut 
             ));
         }
         let (source, reason) = (of.source.clone(), of.reason.clone());
-        let gap = Gap { source, at_unix_ns: of.at_unix_ns, reason, after: None }.fitting();
+        let gap = fitting(Gap { source, at_unix_ns: of.at_unix_ns, reason, after: None });
         let behind = of.after.and_then(|at| usize::try_from(at.number()).ok());
         gaps.push(Behind { gap, behind: behind.expect("BUG: a gap without a snapshot was left out") });
     }

@@ -1,15 +1,23 @@
-//! A snapshot: every counter of a source at one instant, and what was known of source, media and host then.
+//! A snapshot: every counter of a source at one instant, and what was known of source, media and
+//! host then.
 //!
-//! The fields are open: whoever takes a snapshot fills in what the source can tell and leaves the rest out.
-//! What is left out is left out of the reports; it is never taken for zero. What a source could get wrong
-//! (two rows of one name, a histogram that disagrees with its count) is found by [`Snapshot::check`], which
-//! every reader calls.
+//! The fields are open: whoever takes a snapshot fills in what the source can tell and leaves the
+//! rest out. What is left out is left out of the reports; it is never taken for zero. What a source
+//! could get wrong (two rows of one name, a histogram that disagrees with its count) is found by
+//! [`Snapshot::check`], which every reader calls.
 //!
-//! Deliberately absent: differences ([`Interval`](crate::Interval)), files (`repository.rs`), names of
-//! statements.
+//! Deliberately absent: differences ([`Interval`](crate::Interval)), files
+//! (`repository/directory.rs`), names of statements.
 //!
-//! Invariants: rows of one list have distinct names; values grow as long as the source lives. Read next:
-//! `encoding.rs` for the text form, `interval.rs` for what two snapshots make.
+//! Invariants: rows of one list have distinct names; values grow as long as the source lives. Read
+//! next: `encoding.rs` for the text form, `interval/mod.rs` for what two snapshots make.
+
+mod encoding;
+pub(crate) mod file;
+pub mod host;
+pub(crate) mod known;
+pub(crate) mod sampling;
+pub(crate) mod statement;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -18,11 +26,12 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tiersmith_events::{Histogram, HistogramError, Totals, WaitClass};
 
-use crate::file::FileStat;
-use crate::host::{self, HostStat};
-use crate::known;
-use crate::sampling::Sampling;
-use crate::statement::StatementStat;
+pub use encoding::FORMAT;
+
+use self::file::FileStat;
+use self::host::HostStat;
+use self::sampling::Sampling;
+use self::statement::StatementStat;
 
 /// Counters at one instant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,14 +39,16 @@ use crate::statement::StatementStat;
 pub struct Snapshot {
     /// When it was taken: nanoseconds since 1970 in UTC, for people.
     pub taken_unix_ns: u64,
-    /// When it was taken: nanoseconds of a clock that is never set and goes on while the machine is suspended, for differences.
+    /// When it was taken: nanoseconds of a clock that is never set and goes on while the machine is
+    /// suspended, for differences.
     pub monotonic_ns: u64,
     /// What was looked at.
     pub source: Source,
-    /// Time requests spent in the database, working or waiting, since it started; absent if the source cannot
-    /// tell.
+    /// Time requests spent in the database, working or waiting, since it started; absent if the
+    /// source cannot tell.
     pub db_time_ns: Option<u64>,
-    /// The part of DB time in which a processor worked for the request; absent if the source cannot tell.
+    /// The part of DB time in which a processor worked for the request; absent if the source cannot
+    /// tell.
     pub db_cpu_ns: Option<u64>,
     /// Sessions connected at this instant; absent if the source cannot tell.
     pub sessions: Option<u64>,
@@ -58,7 +69,8 @@ pub struct Snapshot {
     /// What the source could not tell, each with what would let it: a setting, a grant, a version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// When groups of counters were last set to zero, as the source says it. A difference across a reset would be invented.
+    /// When groups of counters were last set to zero, as the source says it. A difference across a
+    /// reset would be invented.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resets: BTreeMap<String, String>,
     /// Statements, as far as the source tells them apart.
@@ -70,8 +82,9 @@ pub struct Snapshot {
     /// Samples of active sessions: estimates, never added to what was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
-    /// Lists that may lack rows which the source counts, by the names of these fields: `waits`, `counters`, `io`, `statements`, `files`. What is
-    /// absent from such a list was not told; from any other list it is zero.
+    /// Lists that may lack rows which the source counts, by the names of these fields: `waits`,
+    /// `counters`, `io`, `statements`, `files`. What is absent from such a list was not told; from
+    /// any other list it is zero.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub partial: BTreeSet<String>,
 }
@@ -80,7 +93,8 @@ pub struct Snapshot {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// Another one whenever counters begin at zero: two snapshots belong together only if theirs are equal.
+    /// Another one whenever counters begin at zero: two snapshots belong together only if theirs
+    /// are equal.
     pub instance: String,
     /// The name of the database in reports.
     pub database: String,
@@ -92,8 +106,8 @@ pub struct Source {
     pub path: String,
     /// Settings worth comparing, by name.
     pub settings: BTreeMap<String, String>,
-    /// Whether its address is that of another machine, so that the host of a snapshot is the recorder's and not the database's; absent if
-    /// nobody looked.
+    /// Whether its address is that of another machine, so that the host of a snapshot is the
+    /// recorder's and not the database's; absent if nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<bool>,
 }
@@ -119,8 +133,8 @@ pub struct WaitStat {
     pub max_ns: u64,
     /// Bytes moved in these waits.
     pub bytes: u64,
-    /// Waits by duration: lower border in nanoseconds and count, as [`Histogram::buckets`] gives them. Empty
-    /// if the source keeps no histogram.
+    /// Waits by duration: lower border in nanoseconds and count, as [`Histogram::buckets`] gives
+    /// them. Empty if the source keeps no histogram.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -199,7 +213,8 @@ impl Source {
 }
 
 impl Snapshot {
-    /// A snapshot of now: clocks, host and this process's processor time. The rest is for the caller to add.
+    /// A snapshot of now: clocks, host and this process's processor time. The rest is for the
+    /// caller to add.
     pub fn now(source: Source) -> Snapshot {
         let taken_unix_ns = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -210,7 +225,8 @@ impl Snapshot {
         snapshot
     }
 
-    /// A snapshot that holds nothing yet, of a given instant: for importing what was recorded elsewhere.
+    /// A snapshot that holds nothing yet, of a given instant: for importing what was recorded
+    /// elsewhere.
     pub fn at(source: Source, taken_unix_ns: u64, monotonic_ns: u64) -> Snapshot {
         Snapshot {
             taken_unix_ns,
@@ -240,8 +256,8 @@ impl Snapshot {
         self.partial.extend(lists.iter().map(|list| (*list).to_owned()));
     }
 
-    /// Adds the wait events of a registry. Events that are there already are added up: a source may have
-    /// several registries, one per database file for instance.
+    /// Adds the wait events of a registry. Events that are there already are added up: a source may
+    /// have several registries, one per database file for instance.
     pub fn add_waits(&mut self, totals: &Totals) {
         for (def, of) in totals.events() {
             let histogram = of.histogram();
@@ -306,9 +322,9 @@ impl Snapshot {
         }
     }
 
-    /// Adds reads and writes by file class and tier, as far as the wait events of the store tell them: their
-    /// names say what moved, `tier` says what the tier they speak of is called (`home` for a database without
-    /// one).
+    /// Adds reads and writes by file class and tier, as far as the wait events of the store tell
+    /// them: their names say what moved, `tier` says what the tier they speak of is called (`home`
+    /// for a database without one).
     pub fn add_io_of(&mut self, totals: &Totals, tier: &str) {
         for (def, of) in totals.events() {
             if let Some(mut io) = known::io_of(def.name, tier, of.count(), of.bytes(), of.total_ns()) {
@@ -322,7 +338,8 @@ impl Snapshot {
         }
     }
 
-    /// Adds reads and writes as [`Snapshot::add_io_of`] does, of the wait events that are in the snapshot already.
+    /// Adds reads and writes as [`Snapshot::add_io_of`] does, of the wait events that are in the
+    /// snapshot already.
     pub fn add_io_of_its_waits(&mut self, tier: &str) {
         let found: Vec<IoStat> = self
             .waits
@@ -339,12 +356,33 @@ impl Snapshot {
         }
     }
 
+    /// The snapshot without what is only worth having at the ends of an interval: statements,
+    /// settings, reads and writes by file, and what the source could not tell. What a series needs
+    /// stays: waits, counters, levels, media, the host, samples, resets.
+    #[must_use]
+    pub fn brief(&self) -> Snapshot {
+        let mut brief = Snapshot::at(self.source.clone(), self.taken_unix_ns, self.monotonic_ns);
+        brief.source.settings.clear();
+        (brief.db_time_ns, brief.db_cpu_ns) = (self.db_time_ns, self.db_cpu_ns);
+        (brief.sessions, brief.process_cpu_ns) = (self.sessions, self.process_cpu_ns);
+        brief.waits.clone_from(&self.waits);
+        brief.counters.clone_from(&self.counters);
+        brief.levels.clone_from(&self.levels);
+        brief.media.clone_from(&self.media);
+        brief.host.clone_from(&self.host);
+        brief.resets.clone_from(&self.resets);
+        brief.sampling.clone_from(&self.sampling);
+        brief.partial.clone_from(&self.partial);
+        brief
+    }
+
     /// Adds a medium.
     pub fn add_medium(&mut self, medium: MediumStat) {
         self.media.push(medium);
     }
 
-    /// Whether one of the media only stands for another: figures of this snapshot carry the word then.
+    /// Whether one of the media only stands for another: figures of this snapshot carry the word
+    /// then.
     pub fn is_emulated(&self) -> bool {
         self.media.iter().any(|medium| medium.emulated)
     }

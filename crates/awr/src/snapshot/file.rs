@@ -1,7 +1,8 @@
 //! Files and tables that were read most: what a source says of each of them.
 //!
-//! A list holds the first hundred only, so what is absent from it was read less, and how much less is not known. A file that is not in both
-//! snapshots, or was counted anew, is left out of an interval unless the first list was whole.
+//! A list holds the first hundred only, so what is absent from it was read less, and how much less
+//! is not known. A file that is not in both snapshots, or was counted anew, is left out of an
+//! interval unless the first list was whole.
 //!
 //! Deliberately absent: writes, and blocks that were found in the database's own page cache.
 //!
@@ -32,7 +33,8 @@ pub struct FileStat {
     pub read_ns: Option<u64>,
 }
 
-/// What was read between two lists, most bytes first; whether the first one may lack files that were read by then.
+/// What was read between two lists, most bytes first; whether the first one may lack files that
+/// were read by then.
 pub(crate) fn between(begin: &[FileStat], partial: bool, end: &[FileStat]) -> Vec<FileStat> {
     let before: BTreeMap<&str, &FileStat> = begin.iter().map(|file| (file.id.as_str(), file)).collect();
     let since = |now: &FileStat| {
@@ -48,8 +50,9 @@ pub(crate) fn between(begin: &[FileStat], partial: bool, end: &[FileStat]) -> Ve
     files
 }
 
-/// The reads of two parts of an interval, most bytes first. A file that one part does not name was read less there than those it names: its
-/// row has what the other part says, which may be too little and is never too much.
+/// The reads of two parts of an interval, most bytes first. A file that one part does not name was
+/// read less there than those it names: its row has what the other part says, which may be too
+/// little and is never too much.
 pub(crate) fn added(a: Vec<FileStat>, b: Vec<FileStat>) -> Vec<FileStat> {
     let mut sum: BTreeMap<String, FileStat> = a.into_iter().map(|file| (file.id.clone(), file)).collect();
     for file in b {
