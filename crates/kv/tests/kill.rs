@@ -162,3 +162,103 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_done_when_the_server_is_kill
     }
     assert!(known.iter().flatten().any(|(acknowledged, _)| *acknowledged > 50), "nothing was written");
 }
+
+/// What a client knows of a pair of keys that one MSET changes: the last value acknowledged, and one
+/// whose reply did not come. 0: the keys are not there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    acknowledged: u64,
+    sent: Option<u64>,
+}
+
+/// Changes and removes pairs until the server is killed; how many changes found no space.
+fn fill_until_killed(mut client: served::Client, id: u64, seed: u64, pairs: &mut [Pair]) -> u64 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut next = pairs.iter().map(|pair| pair.acknowledged.max(pair.sent.unwrap_or(0))).max().unwrap_or(0);
+    let mut refused = 0;
+    loop {
+        let chosen = random.usize(..pairs.len());
+        let names = [format!("c{id}:p{chosen}:0"), format!("c{id}:p{chosen}:1")];
+        next += 1;
+        // What gives space back, often enough that most of the others find some.
+        let removes = random.u8(..5) == 0;
+        let value = format!("{next}:{}", "x".repeat(random.usize(..12_000)));
+        let words: Vec<&[u8]> = match removes {
+            true => vec![b"DEL", names[0].as_bytes(), names[1].as_bytes()],
+            false => {
+                let [one, other] = [names[0].as_bytes(), names[1].as_bytes()];
+                vec![b"MSET", one, value.as_bytes(), other, value.as_bytes()]
+            }
+        };
+        pairs[chosen].sent = Some(if removes { 0 } else { next });
+        if client.send(&words).is_err() {
+            return refused;
+        }
+        match client.read() {
+            Err(_) => return refused,
+            Ok(Value::Error(why)) => {
+                assert!(why.starts_with("OOM") && !removes, "{why}");
+                refused += 1;
+            }
+            Ok(_) => pairs[chosen].acknowledged = if removes { 0 } else { next },
+        }
+        pairs[chosen].sent = None;
+    }
+}
+
+#[test]
+fn a_nearly_full_tier_loses_nothing_acknowledged_and_keeps_nothing_refused_when_the_server_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let seed = 20_260_102;
+    let mut known = vec![vec![Pair::default(); 60]; CLIENTS as usize];
+    let mut refused = 0;
+    for round in 0..6 {
+        let mut server = Served::start(directory.path(), CHILD);
+        let mut reader = server.connect();
+        for (client, pairs) in known.iter_mut().enumerate() {
+            for (number_of_pair, pair) in pairs.iter_mut().enumerate() {
+                let key = |n: u8| format!("GET c{client}:p{number_of_pair}:{n}");
+                let values = [reader.say(&key(0)), reader.say(&key(1))];
+                let what = format!("seed {seed}, round {round}, client {client}, {pair:?}");
+                assert!(values[0] == values[1], "{what}: half done: {values:.60?}");
+                let found = number(&values[0]);
+                let possible = found == pair.acknowledged || Some(found) == pair.sent;
+                assert!(possible, "{what}: found {found}");
+                *pair = Pair { acknowledged: found, sent: None };
+            }
+        }
+        // Whatever is free goes to values that nobody changes, the large ones first.
+        for len in [300_000, 10_000, 1000] {
+            let value = "b".repeat(len);
+            for ballast in 0.. {
+                let key = format!("ballast:{round}:{len}:{ballast}");
+                if matches!(reader.ask(&[b"SET", key.as_bytes(), value.as_bytes()]), Value::Error(_)) {
+                    break;
+                }
+            }
+        }
+        // And a little comes back.
+        for len in [10_000, 1000] {
+            (0..20).for_each(|ballast| {
+                reader.say(&format!("DEL ballast:{round}:{len}:{ballast}"));
+            });
+        }
+        let clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+        refused += std::thread::scope(|scope| {
+            let running: Vec<_> = clients
+                .into_iter()
+                .zip(0..)
+                .zip(&mut known)
+                .map(|((client, id), pairs)| {
+                    scope.spawn(move || fill_until_killed(client, id, seed + round * 10 + id, pairs))
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(150 + round * 13));
+            server.kill();
+            running.into_iter().map(|one| one.join().unwrap()).sum::<u64>()
+        });
+        drop(server);
+        assert_sound(directory.path());
+    }
+    assert!(refused > 10, "only {refused} changes found no space");
+}

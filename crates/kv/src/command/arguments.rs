@@ -19,20 +19,6 @@ pub(crate) fn integer_or_refusal(bytes: &[u8]) -> Result<i64, Refusal> {
     integer(bytes).ok_or(Refusal::Said("ERR value is not an integer or out of range"))
 }
 
-/// A finite or infinite number; not NaN.
-pub(crate) fn float(bytes: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let first = text.chars().next()?;
-    let plain = first.is_ascii_digit() || matches!(first, '+' | '-' | '.' | 'i' | 'I');
-    text.parse::<f64>().ok().filter(|number| plain && !number.is_nan())
-}
-
-/// A number as Redis prints it: no exponent, no zeros at the end.
-pub(crate) fn print_float(number: f64) -> String {
-    let text = format!("{number}");
-    if text == "-0" { "0".to_owned() } else { text }
-}
-
 /// A score as Redis prints it: C's `%.17g`.
 pub(crate) fn print_score(score: f64) -> String {
     if !score.is_finite() {

@@ -7,10 +7,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::arguments::float;
-use super::{Arguments, Context, Refusal, Session, Shared};
+use super::arguments::integer;
+use super::keys::{Words, counted_keys};
+use super::number::{long, strtod};
+use super::{Arguments, Context, Refusal, SYNTAX, Session, Shared, word};
 use crate::format::entry::kind;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Found, Keyspace};
 
 /// A command that waits.
 #[derive(Debug)]
@@ -37,14 +39,12 @@ pub(crate) struct Waits(Option<Instant>);
 impl Waits {
     /// From seconds, of which 0 is for ever.
     pub(crate) fn of(argument: &[u8]) -> Result<Waits, Refusal> {
-        let seconds = float(argument)
-            .filter(|seconds| seconds.is_finite())
+        let seconds = long(argument)
+            .and_then(|_| strtod(argument))
             .ok_or(Refusal::Said("ERR timeout is not a float or out of range"))?;
-        if seconds < 0.0 {
+        // Redis says this of what is more milliseconds than 64 bits count, too.
+        if seconds < 0.0 || seconds * 1000.0 >= i64::MAX as f64 {
             return Err(Refusal::Said("ERR timeout is negative"));
-        }
-        if seconds * 1000.0 > i64::MAX as f64 {
-            return Err(Refusal::Said("ERR timeout is out of range"));
         }
         // What no clock reaches is for ever.
         let until =
@@ -58,6 +58,49 @@ pub(crate) fn wait_for(context: &mut Context<'_>, keys: &Arguments<'_>, args: &A
     let own = |all: &Arguments<'_>| all.iter().map(|one| one.to_vec()).collect();
     let waiting = Waiting { db: context.session.db, keys: own(keys), arguments: own(args), until: waits.0 };
     context.session.waiting = Some(waiting);
+}
+
+/// A key, and what was taken from it.
+pub(crate) type Popped<'a, T> = (&'a [u8], Vec<T>);
+
+/// Takes something from the first of these keys that `find` finds something at.
+pub(crate) fn take_first<'a, T>(
+    context: &mut Context<'_>,
+    keys: Words<'a>,
+    find: fn(&mut Context<'_>, &[u8]) -> Result<Option<Found>, Refusal>,
+    take: impl Fn(&mut Context<'_>, &[u8], &Found) -> Result<Vec<T>, Refusal>,
+) -> Result<Option<Popped<'a, T>>, Refusal> {
+    // Of another key those who wait longer come first.
+    let waking = context.shared.waking.clone();
+    for key in keys.iter().filter(|key| waking.as_ref().is_none_or(|woken| woken == *key)) {
+        match find(context, key) {
+            Ok(Some(found)) => return Ok(Some((key, take(context, key, &found)?))),
+            // Who waits takes no notice of a key that became something else.
+            Ok(None) => {}
+            Err(_) if waking.is_some() => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(None)
+}
+
+/// `numkeys key... end [COUNT count]`: the keys, the end that `end` reads, how many.
+pub(crate) fn from_an_end<'a, E>(
+    args: &'a Arguments<'a>,
+    end: impl Fn(&[u8]) -> Result<E, Refusal>,
+) -> Result<(Words<'a>, E, u64), Refusal> {
+    let (keys, options) = counted_keys(args)?;
+    let (one, options) = options.split_first().ok_or(SYNTAX)?;
+    let one = end(one)?;
+    let count = match options {
+        [] => 1,
+        [name, count] if word(name) == "count" => integer(count)
+            .and_then(|count| u64::try_from(count).ok())
+            .filter(|count| *count > 0)
+            .ok_or(Refusal::Said("ERR count should be greater than 0"))?,
+        _ => return Err(SYNTAX),
+    };
+    Ok((keys, one, count))
 }
 
 impl Shared {

@@ -1,7 +1,8 @@
 //! Hashes.
 
-use super::arguments::{float, integer, integer_or_refusal, print_float};
-use super::strings::WRONG_TYPE;
+use super::arguments::{integer, integer_or_refusal};
+use super::number::{Extended, Long, long};
+use super::strings::{WRONG_TYPE, sum};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, glob, word, wrong_count};
 use crate::format::entry::kind;
 use crate::keyspace::Found;
@@ -150,15 +151,15 @@ pub(crate) fn hincrby(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 }
 
 pub(crate) fn hincrbyfloat(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let by = float(args[3]).ok_or(Refusal::Said("ERR value is not a valid float"))?;
-    let old = match field(context, args)? {
-        Some(value) => float(&value).ok_or(Refusal::Said("ERR hash value is not a float"))?,
-        None => 0.0,
-    };
-    if !(old + by).is_finite() {
-        return Err(Refusal::Said("ERR increment would produce NaN or Infinity"));
+    let by = long(args[3]).ok_or(Refusal::Said("ERR value is not a valid float"))?;
+    if by == Long::Infinite {
+        return Err(Refusal::Said("ERR value is NaN or Infinity"));
     }
-    let text = print_float(old + by);
+    let old = match field(context, args)? {
+        Some(value) => long(&value).ok_or(Refusal::Said("ERR hash value is not a float"))?,
+        None => Long::Finite(Extended::default()),
+    };
+    let text = sum(old, by)?.print();
     set_one(context, args, text.as_bytes())?;
     context.reply.bulk(text.as_bytes());
     Ok(())

@@ -1,7 +1,8 @@
 //! Lists.
 
 use super::arguments::{integer, integer_or_refusal};
-use super::blocking::{Waits, wait_for};
+use super::blocking::{self, Popped, Waits, from_an_end, wait_for};
+use super::keys::Words;
 use super::strings::WRONG_TYPE;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count};
 use crate::format::entry::kind;
@@ -357,28 +358,15 @@ pub(crate) fn brpoplpush(context: &mut Context<'_>, args: &Arguments<'_>) -> Don
     shift_or_wait(context, args, [Side::Right, Side::Left], args[3])
 }
 
-/// A key, and elements that were taken from its list.
-type Popped<'a> = (&'a [u8], Vec<Vec<u8>>);
-
 /// Takes elements from the first of these lists that has some.
 fn take_first<'a>(
     context: &mut Context<'_>,
-    keys: &[&'a [u8]],
+    keys: Words<'a>,
     count: u64,
     side: Side,
-) -> Result<Option<Popped<'a>>, Refusal> {
-    // Of another key those who wait longer come first.
-    let waking = context.shared.waking.clone();
-    for key in keys.iter().filter(|key| waking.as_ref().is_none_or(|woken| woken == *key)) {
-        match list(context, key) {
-            Ok(Some(found)) => return Ok(Some((key, take(context, key, &found, count, side)?))),
-            // Who waits takes no notice of a key that became something else.
-            Ok(None) => {}
-            Err(_) if waking.is_some() => {}
-            Err(refusal) => return Err(refusal),
-        }
-    }
-    Ok(None)
+) -> Result<Option<Popped<'a, Vec<u8>>>, Refusal> {
+    let some = |context: &mut Context<'_>, key: &[u8], found: &Found| take(context, key, found, count, side);
+    blocking::take_first(context, keys, list, some)
 }
 
 fn pop_or_wait(context: &mut Context<'_>, args: &Arguments<'_>, side: Side) -> Done {
@@ -405,23 +393,7 @@ pub(crate) fn brpop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     pop_or_wait(context, args, Side::Right)
 }
 
-/// `numkeys key... LEFT|RIGHT [COUNT count]`.
-fn many<'a>(args: &'a Arguments<'a>) -> Result<(&'a [&'a [u8]], Side, u64), Refusal> {
-    let (keys, options) = super::keys::counted_keys(args)?;
-    let (side, options) = options.split_first().ok_or(SYNTAX)?;
-    let side = Side::of(side)?;
-    let count = match options {
-        [] => 1,
-        [name, count] if word(name) == "count" => integer(count)
-            .and_then(|count| u64::try_from(count).ok())
-            .filter(|count| *count > 0)
-            .ok_or(Refusal::Said("ERR count should be greater than 0"))?,
-        _ => return Err(SYNTAX),
-    };
-    Ok((keys, side, count))
-}
-
-fn reply_popped(context: &mut Context<'_>, popped: Option<Popped<'_>>) {
+fn reply_popped(context: &mut Context<'_>, popped: Option<Popped<'_, Vec<u8>>>) {
     match popped {
         Some((key, elements)) => {
             context.reply.list(2);
@@ -433,7 +405,7 @@ fn reply_popped(context: &mut Context<'_>, popped: Option<Popped<'_>>) {
 }
 
 pub(crate) fn lmpop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let (keys, side, count) = many(&args[1..])?;
+    let (keys, side, count) = from_an_end(&args[1..], Side::of)?;
     let popped = take_first(context, keys, count, side)?;
     reply_popped(context, popped);
     Ok(())
@@ -441,7 +413,7 @@ pub(crate) fn lmpop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 pub(crate) fn blmpop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let waits = Waits::of(args[1])?;
-    let (keys, side, count) = many(&args[2..])?;
+    let (keys, side, count) = from_an_end(&args[2..], Side::of)?;
     match take_first(context, keys, count, side)? {
         None if !context.shared.in_exec => wait_for(context, keys, args, waits),
         popped => reply_popped(context, popped),

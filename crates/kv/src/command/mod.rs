@@ -14,6 +14,7 @@ mod hashes;
 mod information;
 mod keys;
 mod lists;
+mod number;
 mod pubsub;
 mod reply;
 mod session;

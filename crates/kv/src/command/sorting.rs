@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::arguments::{float, integer_or_refusal};
+use super::arguments::integer_or_refusal;
+use super::number::strtod_within_range;
 use super::strings::WRONG_TYPE;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, sets, word};
 use crate::format::entry::kind;
@@ -109,12 +110,8 @@ fn put_in_order(
             None => Some(element.clone()),
         };
         let score = match &weight {
-            Some(weight) if !asked.alpha => {
-                // As C's strtod has it: a zero byte is the end, and nothing is 0.
-                let text = weight.split(|byte| *byte == 0).next().unwrap_or_default().trim_ascii_start();
-                let not_a_number = Refusal::Said("ERR One or more scores can't be converted into double");
-                if text.is_empty() { 0.0 } else { float(text).ok_or(not_a_number)? }
-            }
+            Some(weight) if !asked.alpha => strtod_within_range(weight)
+                .ok_or(Refusal::Said("ERR One or more scores can't be converted into double"))?,
             _ => 0.0,
         };
         weighed.push((score, weight, element));

@@ -1,6 +1,7 @@
 //! Strings.
 
-use super::arguments::{expiry, float, integer_or_refusal, print_float};
+use super::arguments::{expiry, integer_or_refusal};
+use super::number::{Extended, Long, long};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count};
 use crate::format::entry::{LENGTH_MAX, kind};
 use crate::keyspace::Found;
@@ -324,18 +325,23 @@ pub(crate) fn decrby(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     add(context, args[1], by)
 }
 
+/// The sum of a number that is there and one that is given, of which neither is infinite.
+pub(crate) fn sum(old: Long, by: Long) -> Result<Extended, Refusal> {
+    let sum = match (old, by) {
+        (Long::Finite(old), Long::Finite(by)) => old.plus(by),
+        _ => None,
+    };
+    sum.ok_or(Refusal::Said("ERR increment would produce NaN or Infinity"))
+}
+
 pub(crate) fn incrbyfloat(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     const NOT_A_FLOAT: Refusal = Refusal::Said("ERR value is not a valid float");
     let found = string(context, args[1])?;
     let old = match &found {
-        Some(found) => float(&context.keys.value(found)).ok_or(NOT_A_FLOAT)?,
-        None => 0.0,
+        Some(found) => long(&context.keys.value(found)).ok_or(NOT_A_FLOAT)?,
+        None => Long::Finite(Extended::default()),
     };
-    let new = old + float(args[2]).ok_or(NOT_A_FLOAT)?;
-    if !new.is_finite() {
-        return Err(Refusal::Said("ERR increment would produce NaN or Infinity"));
-    }
-    let text = print_float(new);
+    let text = sum(old, long(args[2]).ok_or(NOT_A_FLOAT)?)?.print();
     let expires = found.and_then(|found| found.header.expires);
     put(context, args[1], text.as_bytes(), expires)?;
     context.reply.bulk(text.as_bytes());

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::super::arguments::{float, integer_or_refusal};
+use super::super::arguments::integer_or_refusal;
+use super::super::number::float;
 use super::super::sets::{limit_of, members};
 use super::super::strings::WRONG_TYPE;
 use super::super::{Arguments, Context, Done, Refusal, SYNTAX, keys, word};

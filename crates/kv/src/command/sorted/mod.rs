@@ -5,7 +5,8 @@ pub(crate) mod combine;
 pub(crate) mod pop;
 pub(crate) mod range;
 
-use super::arguments::{float, integer_or_refusal, print_score};
+use super::arguments::{integer_or_refusal, print_score};
+use super::number::float;
 use super::strings::WRONG_TYPE;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, hashes, word};
 use crate::format::entry::kind;

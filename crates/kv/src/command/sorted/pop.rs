@@ -1,8 +1,9 @@
 //! Taking members from an end of a sorted set, at once or when there are some.
 
 use super::super::arguments::integer;
-use super::super::blocking::{Waits, wait_for};
-use super::super::{Arguments, Context, Done, Refusal, SYNTAX, keys, word};
+use super::super::blocking::{self, Popped, Waits, from_an_end, wait_for};
+use super::super::keys::Words;
+use super::super::{Arguments, Context, Done, Refusal, SYNTAX, word};
 use super::{change, reply_members, sorted};
 use crate::keyspace::{Found, Scored};
 
@@ -61,27 +62,16 @@ pub(crate) fn zpopmax(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     pop(context, args, false)
 }
 
-/// A key, and members that were taken from its sorted set.
-type Popped<'a> = (&'a [u8], Vec<Scored>);
-
+/// Takes members from the first of these sorted sets that has some.
 fn take_first<'a>(
     context: &mut Context<'_>,
-    keys: &[&'a [u8]],
+    keys: Words<'a>,
     count: u64,
     lowest: bool,
-) -> Result<Option<Popped<'a>>, Refusal> {
-    // Of another key those who wait longer come first.
-    let waking = context.shared.waking.clone();
-    for key in keys.iter().filter(|key| waking.as_ref().is_none_or(|woken| woken == *key)) {
-        match sorted(context, key) {
-            Ok(Some(found)) => return Ok(Some((key, take(context, key, &found, count, lowest)?))),
-            // Who waits takes no notice of a key that became something else.
-            Ok(None) => {}
-            Err(_) if waking.is_some() => {}
-            Err(refusal) => return Err(refusal),
-        }
-    }
-    Ok(None)
+) -> Result<Option<Popped<'a, Scored>>, Refusal> {
+    let some =
+        |context: &mut Context<'_>, key: &[u8], found: &Found| take(context, key, found, count, lowest);
+    blocking::take_first(context, keys, sorted, some)
 }
 
 fn pop_or_wait(context: &mut Context<'_>, args: &Arguments<'_>, lowest: bool) -> Done {
@@ -110,27 +100,16 @@ pub(crate) fn bzpopmax(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
     pop_or_wait(context, args, false)
 }
 
-/// `numkeys key... MIN|MAX [COUNT count]`.
-fn many<'a>(args: &'a Arguments<'a>) -> Result<(keys::Words<'a>, bool, u64), Refusal> {
-    let (keys, options) = keys::counted_keys(args)?;
-    let (end, options) = options.split_first().ok_or(SYNTAX)?;
-    let lowest = match word(end).as_str() {
-        "min" => true,
-        "max" => false,
-        _ => return Err(SYNTAX),
-    };
-    let count = match options {
-        [] => 1,
-        [name, count] if word(name) == "count" => integer(count)
-            .and_then(|count| u64::try_from(count).ok())
-            .filter(|count| *count > 0)
-            .ok_or(Refusal::Said("ERR count should be greater than 0"))?,
-        _ => return Err(SYNTAX),
-    };
-    Ok((keys, lowest, count))
+/// Whether MIN, and not MAX, names the end.
+fn is_lowest(argument: &[u8]) -> Result<bool, Refusal> {
+    match word(argument).as_str() {
+        "min" => Ok(true),
+        "max" => Ok(false),
+        _ => Err(SYNTAX),
+    }
 }
 
-fn reply_popped(context: &mut Context<'_>, popped: Option<Popped<'_>>) {
+fn reply_popped(context: &mut Context<'_>, popped: Option<Popped<'_, Scored>>) {
     let Some((key, members)) = popped else { return context.reply.null_list() };
     context.reply.list(2);
     context.reply.bulk(key);
@@ -143,7 +122,7 @@ fn reply_popped(context: &mut Context<'_>, popped: Option<Popped<'_>>) {
 }
 
 pub(crate) fn zmpop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let (keys, lowest, count) = many(&args[1..])?;
+    let (keys, lowest, count) = from_an_end(&args[1..], is_lowest)?;
     let popped = take_first(context, keys, count, lowest)?;
     reply_popped(context, popped);
     Ok(())
@@ -151,7 +130,7 @@ pub(crate) fn zmpop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 pub(crate) fn bzmpop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let waits = Waits::of(args[1])?;
-    let (keys, lowest, count) = many(&args[2..])?;
+    let (keys, lowest, count) = from_an_end(&args[2..], is_lowest)?;
     match take_first(context, keys, count, lowest)? {
         None if !context.shared.in_exec => wait_for(context, keys, args, waits),
         popped => reply_popped(context, popped),

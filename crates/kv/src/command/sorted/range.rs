@@ -1,6 +1,7 @@
 //! Ranges of a sorted set: by rank, by score, by member.
 
-use super::super::arguments::{float, integer_or_refusal};
+use super::super::arguments::integer_or_refusal;
+use super::super::number::strtod;
 use super::super::{Arguments, Context, Done, Refusal, SYNTAX, word};
 use super::{change, reply_members, sorted};
 use crate::keyspace::{Found, Scored};
@@ -30,7 +31,7 @@ fn score_border<'a>(argument: &[u8]) -> Result<Border<'a>, Refusal> {
         Some(number) => (true, number),
         None => (false, argument),
     };
-    let score = float(number).ok_or(Refusal::Said("ERR min or max is not a float"))?;
+    let score = strtod(number).ok_or(Refusal::Said("ERR min or max is not a float"))?;
     Ok(Border::Score(score, open))
 }
 
