@@ -51,6 +51,11 @@ enum Outcome {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     Messages::begin();
+    // Whatever command opens a database, and however deep below.
+    if let Err(e) = tiersmith_sqlite::open_only_files() {
+        messages::say(&e.to_string());
+        return ExitCode::from(2);
+    }
     let leftovers = Leftovers::default();
     if !arguments.command.stays()
         && let Err(e) = signals::clean_up_on_interruption(&leftovers)

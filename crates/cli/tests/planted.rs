@@ -213,6 +213,19 @@ fn every_command_ends_beside_a_home_that_is_no_directory() {
     }
 }
 
+/// SQLite opens a journal by its path, so the program has to keep it from waiting.
+#[test]
+fn no_command_waits_for_a_pipe_at_a_journals_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let repository = dir.path().join("load.db");
+    let repository = repository.to_str().unwrap();
+    let recorded = run(&["awr", "record", "--source", "host", "--to", repository, "--", "true"], "nothing");
+    assert!(recorded.status.success(), "{recorded:?}");
+    Plant::Pipe.put(Path::new(&format!("{repository}-journal")));
+    let listed = run(&["awr", "list", repository], "a pipe at a journal's name");
+    assert_eq!(listed.status.code(), Some(2), "{listed:?}");
+}
+
 #[test]
 fn a_list_of_an_interrupted_detach_that_was_kept_removes_no_other_tier() {
     if !can_mount("a list that was kept") {

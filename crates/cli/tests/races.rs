@@ -190,6 +190,33 @@ fn attach_mounts_nowhere_else_when_the_way_there_changes_at_its_last_step() {
     assert!(tally.violations.is_empty(), "{}", tally.violations.join("\n"));
 }
 
+/// SQLite opens what is beside a database by its path. A pipe that comes and goes is not seen by a
+/// look before that, and to open one waits.
+#[test]
+fn no_command_waits_for_a_pipe_that_comes_and_goes_beside_a_database() {
+    let what = "pipes beside a database";
+    if !can_race(what) {
+        return;
+    }
+    let _alone = alone();
+    let (mut tally, mut stage) = (Tally::default(), Stage::new());
+    let opens = |command: &RootsCommand| command.subject == "app.db" && !command.looks_only;
+    let opening = (0..COMMANDS.len()).filter(|number| opens(&COMMANDS[*number]));
+    for name in ["work/app.db-journal", "work/app.db-tiersmith/db-journal"] {
+        for number in opening.clone() {
+            for seed in 0..8 {
+                let (swapped, planted) = (vec![(name, Kind::Pipe)], Vec::new());
+                let plan = Plan { free: None, planted, swapped, by_steps: false, at: None, seed };
+                if !tally.race(&stage, number, |_| plan.clone(), false) {
+                    stage = Stage::new();
+                }
+            }
+        }
+    }
+    println!("{}", tally.line());
+    assert!(tally.violations.is_empty(), "{}", tally.violations.join("\n"));
+}
+
 #[test]
 fn nothing_of_roots_is_changed_read_or_given_away_while_names_are_exchanged() {
     let what = "races for root";

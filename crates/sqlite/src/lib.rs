@@ -38,7 +38,7 @@ mod wal;
 
 pub use extension::{sqlite3_extension_init, sqlite3_tiersmithsqlite_init};
 #[cfg(feature = "linked")]
-pub use register::{Error, attach, detach, detach_keeping_both, register};
+pub use register::{Error, attach, detach, detach_keeping_both, open_only_files, register};
 pub use waits::{PLAIN_EVENTS, plain_events};
 
 /// The name to open databases with: `vfs=tiersmith`.

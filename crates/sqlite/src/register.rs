@@ -21,7 +21,7 @@
 //! ```
 
 use crate::border;
-use crate::ffi::api;
+use crate::ffi::{api, opens};
 use crate::place::{FastSpec, KeptBoth, Place, PlaceError, Want};
 use crate::vfs;
 use std::ffi::c_int;
@@ -36,6 +36,12 @@ pub enum Error {
         "SQLite does not take the VFS `tiersmith`: result code {0}; it needs a default VFS (unix) to build on"
     )]
     Register(c_int),
+    /// SQLite keeps its own way to open files.
+    #[error(
+        "cannot keep SQLite from waiting for what is put at a file's name: result code {0}; it needs the VFS `unix`, \
+         whose system calls a program may replace"
+    )]
+    Opens(c_int),
     /// The place of the database.
     #[error(transparent)]
     Place(#[from] PlaceError),
@@ -51,6 +57,17 @@ pub fn register() -> Result<(), Error> {
     border::register(api, crate::wants_default()).map_err(Error::Register)?;
     crate::extension::announce(api);
     Ok(())
+}
+
+/// From now on the SQLite linked into this program opens regular files and directories only, and
+/// waits for nothing while it does: not for a pipe that somebody put at a journal's name. For a
+/// program that works on the databases of other accounts, before its first connection; it changes
+/// every connection of the process.
+///
+/// # Errors
+/// SQLite's result code.
+pub fn open_only_files() -> Result<(), Error> {
+    opens::only_files().map_err(Error::Opens)
 }
 
 /// Attaches the database at the path to `fast`, as the first open with `fast=` does; one that is

@@ -3,7 +3,8 @@
 //! Our own declarations, so that the loadable extension builds without SQLite's headers or library. A test compares every size, offset
 //! and number with the bindings of `libsqlite3-sys` (`compare.rs`).
 //!
-//! One of the three places with `unsafe` (`extension.rs` and `border` are the others): [`api`] calls SQLite, [`foreign`] calls the VFS below.
+//! One of the three places with `unsafe` (`extension.rs` and `border` are the others): [`api`] calls SQLite, [`foreign`] calls the VFS
+//! below, `opens` is called by SQLite.
 //!
 //! Invariant: nothing here decides anything; numbers and shapes only.
 
@@ -11,6 +12,8 @@ pub(crate) mod api;
 #[cfg(all(test, feature = "linked"))]
 mod compare;
 pub(crate) mod foreign;
+#[cfg(feature = "linked")]
+pub(crate) mod opens;
 
 use std::ffi::{c_char, c_int, c_void};
 
