@@ -207,6 +207,10 @@ fn what_redo_may_take_beside_the_tier_is_said_and_can_be_bounded() {
         (&(24 << 20).into(), &(32 << 20).into())
     );
     assert_eq!(site.live()["lent"]["max_bytes"], 32 << 20);
+    // What the kernel asked is told by kind.
+    assert!(site.home.join("PG_VERSION").exists());
+    assert!(site.live()["door"]["requests"]["lookup"].as_u64() > Some(0), "{}", site.live()["door"]);
+    assert!(text(&good(&["status", site.home_str()])).contains(" lookup"));
     good(&["unmount", site.home_str()]);
     // Remembered, and printed where it matters.
     let again = text(&good(&["attach", site.home_str()]));

@@ -33,6 +33,7 @@ pub mod messages;
 mod mounted;
 mod options;
 mod point;
+mod requests;
 pub mod ring;
 mod session;
 mod users;

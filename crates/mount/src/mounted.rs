@@ -200,6 +200,7 @@ fn mount_over(
             threads: options.threads.max(1),
             fsync_reaches_server: !options.sync_on_write,
             allow_other: options.allow_other,
+            requests: Vec::new(),
         },
     };
     let ring = match ring {
@@ -321,6 +322,7 @@ impl Reporter {
 /// What a mount turned out to be so far.
 fn now(report: &Report, fs: &Fs) -> Report {
     let mut report = report.clone();
+    report.requests = fs.requests.counted();
     if let Some(refused) = &*fs.passthrough_refused.lock() {
         let because = Some(format!("the kernel refused a file: {refused}"));
         if std::mem::take(&mut report.passthrough) {

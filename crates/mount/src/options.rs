@@ -96,4 +96,6 @@ pub struct Report {
     pub fsync_reaches_server: bool,
     /// Whether other users may use the mount.
     pub allow_other: bool,
+    /// Requests of the kernel since the mount began, by kind; kinds that there were.
+    pub requests: Vec<(String, u64)>,
 }

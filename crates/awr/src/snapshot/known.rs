@@ -70,6 +70,9 @@ const STATISTICS: &[(&str, &str)] = &[
 
 /// The sentence for a counter, empty if it is not known here.
 pub(crate) fn help_of_statistic(name: &str) -> &'static str {
+    if name.starts_with("mount requests ") {
+        return "Requests of this kind that the kernel sent to the daemon of a mounted home.";
+    }
     STATISTICS.iter().find(|(known, _)| *known == name).map_or("", |(_, help)| help)
 }
 

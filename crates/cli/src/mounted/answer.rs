@@ -329,6 +329,9 @@ fn snapshot(shared: &Shared, home: &AttachedHome) -> Snapshot {
     source.settings.extend(settings.map(|(name, value)| (name.to_owned(), value)));
     let mut snapshot = Snapshot::now(source);
     fill(&mut snapshot, &stats);
+    for (kind, count) in shared.known.door().requests {
+        snapshot.add_counter(&format!("mount requests {kind}"), "requests", count);
+    }
     snapshot
 }
 

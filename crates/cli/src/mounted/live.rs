@@ -4,7 +4,8 @@
 //! **Invariant**: an emulated tier and a modelled home are labelled wherever a figure appears.
 //! **Deliberately absent**: differences between two looks; the workload repository has those.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -40,9 +41,21 @@ pub(crate) struct Door {
     pub(crate) sync_on_write: bool,
     /// Why this was chosen.
     pub(crate) sync_why: String,
+    /// Requests since the mount began, by kind.
+    #[serde(default)]
+    pub(crate) requests: BTreeMap<String, u64>,
 }
 
 impl Door {
+    /// What the kernel has asked so far, what it asks most first; `None` before it has.
+    fn asked(&self) -> Option<String> {
+        let mut kinds: Vec<_> = self.requests.iter().collect();
+        kinds.sort_by_key(|(name, count)| (Reverse(**count), *name));
+        let all: u64 = self.requests.values().sum();
+        let kinds: Vec<String> = kinds.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        (all > 0).then(|| format!("{all} requests: {}", kinds.join(", ")))
+    }
+
     /// For people, one fact a line.
     pub(crate) fn lines(&self) -> Vec<String> {
         let why = |why: &Option<String>| why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
@@ -299,6 +312,7 @@ impl Known {
             passthrough_why: report.passthrough_because,
             lends: report.lends,
             lends_why: report.lends_because,
+            requests: report.requests.into_iter().collect(),
             ..self.door.clone()
         }
     }
@@ -410,6 +424,9 @@ impl Live {
         }
         for line in self.door.lines() {
             out.push_str(&format!("  {line}\n"));
+        }
+        if let Some(asked) = self.door.asked() {
+            out.push_str(&format!("  asked:     {asked}\n"));
         }
         out.push_str(&format!("  confined:  {}\n", self.confined));
         if self.door.lends || self.lent.files > 0 {

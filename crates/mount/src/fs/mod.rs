@@ -27,6 +27,7 @@ pub(crate) mod table;
 mod xattr;
 
 use crate::options::Options;
+use crate::requests::Requests;
 use attr::{Attr, attr_of};
 use io::{HomeFd, Opened};
 use parking_lot::{Mutex, RwLock};
@@ -90,6 +91,7 @@ pub(crate) struct Fs {
     root_user: bool,
     logged: Mutex<Logged>,
     pub(crate) ended: AtomicBool,
+    pub(crate) requests: Requests,
     /// Of writes to any tier.
     durability: Durability,
 }
@@ -186,6 +188,7 @@ impl Fs {
             root_user: rustix::process::geteuid().is_root(),
             logged: Mutex::default(),
             ended: AtomicBool::new(false),
+            requests: Requests::default(),
         })
     }
 

@@ -27,6 +27,7 @@ pub(crate) enum Sent {
 
 /// Answers a request. `into` is where the answer without its header goes.
 pub(crate) fn answer(fs: &Fs, request: &Request<'_>, into: &mut [u8]) -> Sent {
+    fs.requests.count(request.opcode);
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| answer_or_panic(fs, request, into)));
     match result {
         Ok(Ok(Some(len))) => Sent::Bytes(len),
