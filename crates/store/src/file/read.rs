@@ -58,6 +58,16 @@ impl FileIo {
         let size = placed.size();
         let len = into.len().min(size.saturating_sub(offset).try_into().unwrap_or(usize::MAX));
         let into = &mut into[..len];
+        // Most reads of a database: within one block that the tier has.
+        let block = placed.block_size.block_of(offset);
+        let inner = (offset - placed.block_size.start_of(block)) as usize;
+        if len > 0
+            && inner + len <= placed.block_size.bytes()
+            && let Some(spot) = placed.spot(block)
+            && self.copy_unlocked(placed, spot, inner, into)?
+        {
+            return Ok(len);
+        }
         let mut chunks = placed.chunks(offset, len).peekable();
         let mut from_home = false;
         while let Some((block, inner, range)) = chunks.next() {

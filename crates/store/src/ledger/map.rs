@@ -64,12 +64,13 @@ impl PageAt {
     }
 }
 
-/// 512 entries and what eviction and destaging need to know about them.
+/// 512 entries and what eviction and destaging need to know about them. The entries lie in it and not
+/// elsewhere: a lookup that finds nothing in the CPU caches then waits for memory once.
 pub(crate) struct Leaf {
     page: PageAt,
     /// Writers that had the page made, and have not set their entries yet ([`Kept`]).
     kept: AtomicU32,
-    entries: Box<[AtomicU64]>,
+    entries: [AtomicU64; FANOUT],
     /// What the eviction policy knows of the blocks.
     pub(crate) policy: Chosen,
     dirty: AtomicU32,
@@ -81,7 +82,7 @@ impl Leaf {
         Self {
             page: PageAt::new(at),
             kept: AtomicU32::new(0),
-            entries: (0..FANOUT).map(|_| AtomicU64::new(0)).collect(),
+            entries: std::array::from_fn(|_| AtomicU64::new(0)),
             policy: Chosen::default(),
             dirty: AtomicU32::new(0),
             cached: AtomicU32::new(0),
@@ -185,7 +186,7 @@ impl Drop for Kept<'_> {
 
 struct Middle {
     page: PageAt,
-    leaves: Box<[OnceLock<Leaf>]>,
+    leaves: Box<[OnceLock<Box<Leaf>>]>,
 }
 
 impl Middle {
@@ -208,7 +209,7 @@ struct Pages {
 /// One file's block map.
 #[derive(Default)]
 pub(crate) struct FileMap {
-    first: OnceLock<Leaf>,
+    first: OnceLock<Box<Leaf>>,
     rest: OnceLock<Rest>,
     pages: Mutex<Pages>,
     /// Counts entries that became `Home`: who read home without a lock compares it before and after.
@@ -222,10 +223,10 @@ impl FileMap {
     pub(crate) fn leaf(&self, block: BlockIndex) -> Option<(&Leaf, usize)> {
         let (leaf, index) = (block.0 / PAGE_WORDS, (block.0 % PAGE_WORDS) as usize);
         if leaf == 0 {
-            return self.first.get().map(|l| (l, index));
+            return self.first.get().map(|l| (&**l, index));
         }
         let middle = self.rest.get()?.middles.get((leaf / PAGE_WORDS) as usize)?.get()?;
-        middle.leaves[(leaf % PAGE_WORDS) as usize].get().map(|l| (l, index))
+        middle.leaves[(leaf % PAGE_WORDS) as usize].get().map(|l| (&**l, index))
     }
 
     /// The entry of a block.
@@ -303,12 +304,12 @@ impl FileMap {
     /// Puts a leaf in, or gives the one that is there a page; its middle page has been adopted before.
     pub(crate) fn adopt_leaf(&self, number: u64, at: WordAt) -> &Leaf {
         let leaf = if number == 0 {
-            self.first.get_or_init(|| Leaf::new(at))
+            self.first.get_or_init(|| Box::new(Leaf::new(at)))
         } else {
             let middle = self.rest().middles[(number / PAGE_WORDS) as usize]
                 .get()
                 .expect("BUG: a leaf is adopted after its middle page");
-            middle.leaves[(number % PAGE_WORDS) as usize].get_or_init(|| Leaf::new(at))
+            middle.leaves[(number % PAGE_WORDS) as usize].get_or_init(|| Box::new(Leaf::new(at)))
         };
         leaf.page.set(at);
         leaf
@@ -454,7 +455,7 @@ impl FileMap {
         let mut on_top = 0;
         for (number, middle) in rest.middles.iter().enumerate() {
             let Some(middle) = middle.get().filter(|middle| middle.page.get().is_some()) else { continue };
-            if middle.leaves.iter().filter_map(OnceLock::get).any(Leaf::has_page) {
+            if middle.leaves.iter().filter_map(OnceLock::get).any(|leaf| leaf.has_page()) {
                 on_top += usize::from(number > 0);
                 continue;
             }
