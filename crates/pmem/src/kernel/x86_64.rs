@@ -95,17 +95,43 @@ pub(super) fn prefetch_for_write(line: *const u8) {
     unsafe { asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) }
 }
 
-/// Every line of the range at once: the processor's own prefetcher starts anew in each 4 KiB page and ramps up slowly,
-/// which for a block of two pages not in the cache costs a fifth of the copy.
+/// Every line of the range at once: the processor's own prefetcher starts anew in each 4 KiB page and
+/// ramps up slowly, which for a block of two pages not in the cache costs a fifth of the copy.
+///
+/// Eight to a turn: what stands here keeps the processor from the next call's work, which it begins
+/// while this one's lines are on their way. And each page's first line before the rest, so that the
+/// translations are looked up side by side.
 #[inline]
 pub(super) fn prefetch_for_read(at: *const u8, len: usize) {
-    let mut line = at;
+    let mut page = at.wrapping_add(4096);
     let end = at.wrapping_add(len);
-    while line < end {
+    while page < end {
+        prefetch_line(page);
+        page = page.wrapping_add(4096);
+    }
+    let mut line = at;
+    while end.addr().saturating_sub(line.addr()) >= 512 {
         // SAFETY: a prefetch never faults and changes nothing.
-        unsafe { asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) }
+        unsafe {
+            asm!(
+                "prefetcht0 [{0}]", "prefetcht0 [{0} + 64]", "prefetcht0 [{0} + 128]",
+                "prefetcht0 [{0} + 192]", "prefetcht0 [{0} + 256]", "prefetcht0 [{0} + 320]",
+                "prefetcht0 [{0} + 384]", "prefetcht0 [{0} + 448]",
+                in(reg) line, options(nostack, preserves_flags, readonly)
+            );
+        }
+        line = line.wrapping_add(512);
+    }
+    while line < end {
+        prefetch_line(line);
         line = line.wrapping_add(64);
     }
+}
+
+#[inline]
+fn prefetch_line(line: *const u8) {
+    // SAFETY: a prefetch never faults and changes nothing.
+    unsafe { asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) }
 }
 
 /// # Safety
@@ -208,6 +234,8 @@ unsafe fn copy(width: Width, dst: *mut u8, src: *const u8, len: usize) {
     unsafe {
         if len < 64 {
             copy_small(dst, src, len);
+        } else if width == Width::Avx512 && len >= 512 {
+            copy_avx512(dst, src, len);
         } else if matches!(width, Width::Avx2 | Width::Avx512 | Width::Avx512Copies) {
             copy_avx(dst, src, len);
         } else {
@@ -290,6 +318,45 @@ unsafe fn copy_avx(mut dst: *mut u8, mut src: *const u8, len: usize) {
     }
     // SAFETY: the pointers advanced by the whole vectors copied; this is the rest.
     unsafe { copy_small(dst, src, len % 32) }
+}
+
+/// Half the instructions of [`copy_avx`], for the reason that [`prefetch_for_read`] has.
+///
+/// # Safety
+/// As [`copy`], `len` at least 64.
+#[target_feature(enable = "avx512f")]
+unsafe fn copy_avx512(mut dst: *mut u8, mut src: *const u8, len: usize) {
+    // SAFETY: each turn runs only while that many bytes are left.
+    unsafe {
+        for _ in 0..len / 512 {
+            asm!(
+                "vmovdqu64 zmm0, [{s}]",
+                "vmovdqu64 zmm1, [{s} + 64]",
+                "vmovdqu64 zmm2, [{s} + 128]",
+                "vmovdqu64 zmm3, [{s} + 192]",
+                "vmovdqu64 zmm4, [{s} + 256]",
+                "vmovdqu64 zmm5, [{s} + 320]",
+                "vmovdqu64 zmm6, [{s} + 384]",
+                "vmovdqu64 zmm7, [{s} + 448]",
+                "vmovdqu64 [{d}], zmm0",
+                "vmovdqu64 [{d} + 64], zmm1",
+                "vmovdqu64 [{d} + 128], zmm2",
+                "vmovdqu64 [{d} + 192], zmm3",
+                "vmovdqu64 [{d} + 256], zmm4",
+                "vmovdqu64 [{d} + 320], zmm5",
+                "vmovdqu64 [{d} + 384], zmm6",
+                "vmovdqu64 [{d} + 448], zmm7",
+                s = in(reg) src, d = in(reg) dst,
+                out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
+                out("zmm4") _, out("zmm5") _, out("zmm6") _, out("zmm7") _,
+                options(nostack, preserves_flags)
+            );
+            (dst, src) = (dst.add(512), src.add(512));
+        }
+        asm!("vzeroupper", out("zmm0") _, options(nostack, preserves_flags));
+    }
+    // SAFETY: the pointers advanced by what was copied; this is the rest.
+    unsafe { copy(Width::Avx2, dst, src, len % 512) }
 }
 
 /// # Safety
