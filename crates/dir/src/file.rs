@@ -4,9 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Gid, Mode, OFlags, Uid};
+use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use crate::{Dir, Found, Kind, single};
@@ -103,7 +102,8 @@ impl Dir {
     }
 
     /// Puts `contents` at `name`, all or nothing, in place of what is there: a new file, synced, is
-    /// renamed over the name, and the directory is synced.
+    /// renamed over the name, and the directory is synced. Of a process that ended in between, the
+    /// new file is left (`name.new-0`); the next that replaces `name` takes it away.
     ///
     /// # Errors
     /// The kernel's; then `name` is as it was, or (when only the last sync failed) new.
@@ -128,17 +128,46 @@ impl Dir {
         self.sync()
     }
 
-    /// Makes a file of a name that nobody has, for what is to be renamed to `name`.
+    /// Makes a file of a name that nobody has, for what is to be renamed to `name`. It is locked for
+    /// as long as it is open, which tells it from what a process that has ended left.
     fn make_beside(&self, name: &OsStr, mode: u32, owner: Option<Owner>) -> io::Result<(OsString, File)> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        for _ in 0..1000 {
+        for number in 0..1000 {
             let mut beside = name.to_os_string();
-            beside.push(format!(".new-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-            match self.make_file(&beside, mode, owner) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                made => return Ok((beside, made?)),
+            beside.push(format!(".new-{number}"));
+            let made = match self.make_file(&beside, mode, owner) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    if !self.remove_leftover(&beside, owner).unwrap_or(false) {
+                        continue;
+                    }
+                    self.make_file(&beside, mode, owner)
+                }
+                made => made,
+            };
+            let file = match made {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made?,
+            };
+            // Before the lock somebody could take it for a leftover.
+            let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+            let ours = Found::of(&file)?;
+            if taken != Err(Errno::WOULDBLOCK) && self.look(&beside)?.is_some_and(|at| at.same_file(&ours)) {
+                return Ok((beside, file));
             }
         }
         Err(Errno::EXIST.into())
+    }
+
+    /// Removes what a process left that ended between making a new file and renaming it; whether it
+    /// did. That is this account's, or the one's that new files are given to, has one name, and
+    /// nobody has it locked: the kernel takes a lock from a process that ends, in whichever container.
+    fn remove_leftover(&self, beside: &OsStr, owner: Option<Owner>) -> io::Result<bool> {
+        let file = self.open_file(beside)?;
+        let found = Found::of(&file)?;
+        let made_here = [Some(rustix::process::geteuid().as_raw()), owner.map(|owner| owner.user)];
+        if !made_here.contains(&Some(found.user)) || found.links != 1 {
+            return Ok(false);
+        }
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        self.remove_file_that_is(beside, &found)
     }
 }

@@ -97,6 +97,57 @@ fn a_replaced_link_is_replaced_itself() {
 }
 
 #[test]
+fn what_a_process_left_that_ended_in_a_replace_is_taken_away_by_the_next() {
+    let scratch = scratch();
+    let dir = Dir::open(scratch.path()).unwrap();
+    drop(dir.make_file("note.new-0", 0o600, None).unwrap());
+    dir.replace("note", b"one", 0o600, None).unwrap();
+    assert_eq!(dir.names(10).unwrap(), ["note"]);
+    // What is not ours, or not left: somebody writes it, or it has another name, or it is no file.
+    let written = dir.make_file("note.new-0", 0o600, None).unwrap();
+    rustix::fs::flock(&written, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    fs::write(scratch.path().join("precious"), "precious").unwrap();
+    fs::hard_link(scratch.path().join("precious"), scratch.path().join("note.new-1")).unwrap();
+    symlink("precious", scratch.path().join("note.new-2")).unwrap();
+    let mut names = vec!["note", "note.new-0", "note.new-1", "note.new-2", "precious"];
+    if root("a leftover of another account") {
+        fs::write(scratch.path().join("note.new-3"), "hers").unwrap();
+        chown(scratch.path().join("note.new-3"), Some(MALLORY), None).unwrap();
+        names.insert(4, "note.new-3");
+    }
+    dir.replace("note", b"two", 0o600, None).unwrap();
+    let mut there = dir.names(10).unwrap();
+    there.sort();
+    assert_eq!(there, names);
+    assert_eq!(dir.read("note", 3).unwrap(), b"two");
+    // Given away before its process ended.
+    if root("a leftover that was given away") {
+        let owner = Some(Owner { user: MALLORY, group: MALLORY });
+        dir.replace("note", b"six", 0o600, owner).unwrap();
+        assert!(dir.look("note.new-3").unwrap().is_none());
+    }
+}
+
+#[test]
+fn of_those_that_replace_a_file_at_once_each_succeeds_and_nothing_is_left() {
+    let scratch = scratch();
+    let replace = |text: &[u8; 4]| {
+        let dir = Dir::open(scratch.path()).unwrap();
+        for _ in 0..300 {
+            dir.replace("note", text, 0o600, None).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        for text in [b"1111", b"2222", b"3333"] {
+            scope.spawn(move || replace(text));
+        }
+    });
+    let dir = Dir::open(scratch.path()).unwrap();
+    assert_eq!(dir.names(10).unwrap(), ["note"]);
+    assert_eq!(dir.read("note", 4).unwrap().len(), 4);
+}
+
+#[test]
 fn what_is_read_has_a_limit() {
     let scratch = scratch();
     fs::write(scratch.path().join("long"), vec![b'x'; 1001]).unwrap();
