@@ -12,14 +12,14 @@ mod place;
 #[path = "kill/workload.rs"]
 mod workload;
 
-use place::Place;
+use place::{Place, attach};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use tiersmith_store::{AttachedHome, Error, OpenMode, Options, TierSpec, attach};
+use tiersmith_store::{AttachedHome, Error, OpenMode, Options, TierSpec};
 use workload::{Model, THREADS};
 
 const ROLE: &str = "TIERSMITH_KILLED_WRITER";
@@ -60,7 +60,7 @@ impl Run {
         let options = Options { background, redo_keep_bytes: 64 << 10, ..place::options() };
         let end = Instant::now() + Duration::from_secs(120);
         loop {
-            match attach(&self.dir.join("db"), &[self.spec()], options.clone()) {
+            match attach(&self.dir.join("db"), &self.spec(), options.clone()) {
                 Ok(attached) => return attached,
                 // A writer that another test is just starting has, until its exec, copies of this process's descriptors and their
                 // locks.
@@ -181,8 +181,9 @@ fn assert_plain(home: &Path, model: &Model) {
 
 /// Starts the writer; `lines` gets what it prints.
 fn start(run: &Run) -> (Child, mpsc::Receiver<String>) {
+    let (_, writer) = concat!(module_path!(), "::writer_that_is_killed").split_once("::").unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "writer_that_is_killed", "--nocapture", "--test-threads=1"])
+        .args(["--exact", writer, "--nocapture", "--test-threads=1"])
         .env(ROLE, run.encode())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -319,7 +320,7 @@ fn kill_again_and_again(
 
 /// How many kills: what the test asks for, or what `TIERSMITH_KILLS` says.
 fn kills(usual: u64) -> u64 {
-    std::env::var("TIERSMITH_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+    std::env::var("TIERSMITH_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(place::times(usual))
 }
 
 const LONG: Duration = Duration::from_millis(200);

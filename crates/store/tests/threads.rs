@@ -9,14 +9,13 @@ mod gate;
 mod place;
 
 use gate::Gate;
-use place::Place;
+use place::{Memory, Place, attach};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use tiersmith_pmem::Mapping;
 use tiersmith_store::home::SimHome;
-use tiersmith_store::{AttachedHome, Error, File, Medium, OpenMode, Options, TierSpec, attach, testing};
+use tiersmith_store::{AttachedHome, Error, File, Medium, OpenMode, Options, TierSpec, testing};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -49,7 +48,7 @@ fn small_place() -> (Place, TierSpec) {
 
 fn open(place: &Place, spec: &TierSpec, background: bool) -> AttachedHome {
     let options = Options { background, redo_keep_bytes: 64 << 10, ..place::options() };
-    attach(&place.home(), std::slice::from_ref(spec), options).unwrap()
+    attach(&place.home(), spec, options).unwrap()
 }
 
 /// Nothing has leaked and nothing was freed twice: one pinned file can have every block of the tier, and a second opening counts the
@@ -150,7 +149,7 @@ fn readers_of_one_file_see_whole_blocks_at_least_as_new_as_acknowledged() {
                 let (file, acked) = (&file, &acked);
                 writers.spawn(move || {
                     let mut rng = fastrand::Rng::with_seed(seed ^ writer << 32);
-                    for version in 1..1500u64 {
+                    for version in 1..place::times(1500) {
                         let mut own: Vec<u64> = (0..1 + rng.u64(..3))
                             .map(|_| rng.u64(..BLOCKS / WRITERS) * WRITERS + writer)
                             .collect();
@@ -171,7 +170,7 @@ fn readers_of_one_file_see_whole_blocks_at_least_as_new_as_acknowledged() {
         });
         // On a busy machine the writers may be done before the readers have had their turn.
         let until = Instant::now() + Duration::from_secs(120);
-        while refs.load(SeqCst) <= 100 && Instant::now() < until {
+        while place::LENDS && refs.load(SeqCst) <= 100 && Instant::now() < until {
             file.write(0, &stamped(0, acked[0].load(SeqCst))).unwrap();
             std::thread::yield_now();
         }
@@ -182,7 +181,7 @@ fn readers_of_one_file_see_whole_blocks_at_least_as_new_as_acknowledged() {
         assert_eq!(found, acked[block as usize].load(SeqCst), "block {block} at the end");
     }
     println!("{} copies and {} references read", reads.load(SeqCst), refs.load(SeqCst));
-    assert!(refs.load(SeqCst) > 100);
+    assert!(refs.load(SeqCst) > 100 || !place::LENDS);
     drop(file);
     assert_accounts(&place, &spec, attached);
 }
@@ -226,7 +225,7 @@ fn readers_of_a_file_that_is_cut_and_regrown_see_whole_blocks_or_zeros() {
                 let file = &file;
                 changers.spawn(move || {
                     let mut rng = fastrand::Rng::with_seed(seed ^ writer << 32);
-                    for version in 1..1200u64 {
+                    for version in 1..place::times(1200) {
                         let block = rng.u64(..BLOCKS);
                         file.write(block * BLOCK as u64, &stamped(block, version)).unwrap();
                     }
@@ -333,7 +332,7 @@ fn threads_on_different_files_that_come_and_go_do_not_disturb_each_other() {
                 let attached = &attached;
                 workers.spawn(move || {
                     let mut rng = fastrand::Rng::with_seed(seed ^ worker);
-                    for round in 0..120u64 {
+                    for round in 0..place::times(120) {
                         let ending = ["d4", "d8", "d16", "d32", "redo", "txt"][rng.usize(..6)];
                         let name = format!("{worker}-{round}.{ending}");
                         let data = place::pattern(place::mix(worker << 32 | round), 0, rng.usize(1..60_000));
@@ -470,10 +469,10 @@ fn a_block_rewritten_again_and_again_while_it_is_destaged_and_evicted_never_goes
     // One lane and few frames, so that the frame being destaged is soon used again, for the same block.
     let home = Arc::new(SimHome::new(None));
     let spec = TierSpec { lanes: 1, ..place::small("fast".into(), 192 * KIB) };
-    let mapping = Arc::new(Mapping::in_memory(&vec![0; spec.size as usize], 0));
+    let memory = Memory::new(spec.size);
     let attached = testing::attach_simulated(
         home.clone(),
-        vec![(spec, vec![mapping])],
+        vec![(spec, vec![memory])],
         &place::profile(),
         place::options(),
     )
@@ -496,7 +495,7 @@ fn a_block_rewritten_again_and_again_while_it_is_destaged_and_evicted_never_goes
             }
         });
         let _done = Done(&stop);
-        for version in 1..12_000 {
+        for version in 1..place::times(12_000) {
             file.write(0, &stamped(0, version)).unwrap();
             acked.store(version, SeqCst);
             if version % 16 == 0 {
@@ -504,7 +503,7 @@ fn a_block_rewritten_again_and_again_while_it_is_destaged_and_evicted_never_goes
             }
         }
     });
-    assert_eq!(version(0, &block(&file, 0)), 11_999);
+    assert_eq!(version(0, &block(&file, 0)), place::times(12_000) - 1);
 }
 
 // --- one order of events at a time ---
@@ -515,9 +514,9 @@ fn gated(medium: Medium) -> (Arc<Gate>, AttachedHome, File) {
     home.put(Path::new("a.d8"), &place::pattern(1, 0, 4 * BLOCK)).unwrap();
     home.rebase();
     let gate = Gate::new(home);
-    let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize], 0));
+    let memory = Memory::new(MIB);
     let spec = TierSpec { medium, ..place::small("fast".into(), MIB) };
-    let tiers = vec![(spec, vec![mapping])];
+    let tiers = vec![(spec, vec![memory])];
     let attached =
         testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options()).unwrap();
     let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
@@ -633,14 +632,15 @@ fn a_block_written_while_it_is_destaged_stays_dirty_and_the_new_version_wins() {
     let (gate, attached, file) = gated(Medium::Emulated);
     file.write(0, &stamped(0, 1)).unwrap();
     file.write(BLOCK as u64, &stamped(1, 1)).unwrap();
-    let view = file.read_ref(0).unwrap();
+    let view = file.read_ref(0);
+    assert_eq!(view.is_some(), place::LENDS);
     let other = file.clone();
     gate.before_next_write(move || {
         other.write(0, &stamped(0, 2)).unwrap();
         assert!(block(&other, 0) == stamped(0, 2), "a reader waits for destaging, or sees the old version");
     });
     attached.destage(None).unwrap();
-    assert_eq!(version(0, &view), 1, "the version being destaged changed");
+    assert!(view.iter().all(|view| version(0, view) == 1), "the version being destaged changed");
     assert!(block(&file, 0) == stamped(0, 2) && block(&file, 1) == stamped(1, 1));
     drop(view);
     drop(file);
@@ -675,7 +675,7 @@ fn a_redo_record_written_between_two_parts_of_what_a_drain_frees_is_not_lost() {
     let file = attached.open("a.redo", OpenMode::CREATE).unwrap();
     let mut expected = Vec::new();
     let mut rng = fastrand::Rng::with_seed(place::seed());
-    for round in 0..250 {
+    for round in 0..place::times(250) {
         expected = place::pattern(round, 0, LEN as usize);
         file.write(0, &expected).unwrap();
         let drained = AtomicBool::new(false);
@@ -704,29 +704,28 @@ fn a_redo_record_written_between_two_parts_of_what_a_drain_frees_is_not_lost() {
 fn a_file_that_cannot_be_opened_at_attach_is_not_taken_for_removed() {
     let home = Arc::new(SimHome::new(None));
     let gate = Gate::new(home);
-    let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize], 0));
+    let memory = Memory::new(MIB);
     let spec = place::small("fast".into(), MIB);
-    let open = |mapping: &Arc<Mapping>| {
-        let tiers = vec![(spec.clone(), vec![mapping.clone()])];
+    let open = |memory: &Memory| {
+        let tiers = vec![(spec.clone(), vec![memory.clone()])];
         testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options())
     };
-    let attached = open(&mapping).unwrap();
+    let attached = open(&memory).unwrap();
     let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
     file.write(0, &stamped(0, 1)).unwrap();
     drop(file);
     attached.destage(None).unwrap();
     drop(attached);
-    let mapping = Arc::new(Mapping::in_memory(&place::image(&mapping), 0));
+    let memory = memory.restarted();
     // EMFILE, EIO, EACCES
     for errno in [24, 5, 13] {
         gate.refuse_open(Some(errno));
-        let again = Arc::new(Mapping::in_memory(&place::image(&mapping), 0));
-        let error = open(&again).expect_err("it attached without its file");
+        let error = open(&memory.restarted()).expect_err("it attached without its file");
         assert_eq!(error.errno(), errno, "{error}");
         assert!(error.to_string().contains("a.d8"), "{error}");
     }
     gate.refuse_open(None);
-    let attached = open(&mapping).unwrap();
+    let attached = open(&memory).unwrap();
     assert_eq!(attached.open("a.d8", OpenMode::WRITE).unwrap().blocks_in_tier(), (0, 1));
 }
 
@@ -744,7 +743,7 @@ fn a_block_whose_frame_comes_back_while_it_is_read_is_never_a_mixture() {
         scope.spawn(move || {
             let _done = Done(read);
             let mut bytes = vec![0; LARGE];
-            for _ in 0..40_000 {
+            for _ in 0..place::times(40_000) {
                 let least = written.load(SeqCst);
                 assert_eq!(file.read(0, &mut bytes).unwrap(), LARGE);
                 let (words, _) = bytes.as_chunks::<8>();

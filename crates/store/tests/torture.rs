@@ -9,7 +9,7 @@ mod gate;
 mod place;
 
 use gate::Gate;
-use place::Place;
+use place::{Memory, Place};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -152,14 +152,14 @@ fn everything_at_once_keeps_every_part_whole_and_new_and_a_cut_at_the_end_loses_
     let size = MIB + 512 * KIB;
     let home = Arc::new(SimHome::new(None));
     let spec = TierSpec { lanes: 8, ..place::small(member.clone(), size) };
-    let open = |mapping: &Arc<Mapping>| {
+    let open = |memory: Memory| {
         let options = Options { redo_keep_bytes: 64 << 10, ..place::options() };
-        let tiers = vec![(spec.clone(), vec![mapping.clone()])];
+        let tiers = vec![(spec.clone(), vec![memory])];
         testing::attach_simulated(home.clone(), tiers, &place::profile(), options).unwrap()
     };
     let options = OpenOptions { create: true, ..OpenOptions::new(Access::Emulated, size) };
-    let mapping = Arc::new(Mapping::open(&member, &options).unwrap());
-    let attached = open(&mapping);
+    let memory = Memory::of(Mapping::open(&member, &options).unwrap());
+    let attached = open(memory.clone());
     let whole = Parts::new(&attached, 1, "whole.d8", 8192, 8192, 120);
     let shared = Parts::new(&attached, 2, "shared.d16", 16384, 2048, 40);
     let redo = Parts::new(&attached, 3, "log.redo", 4096, 512, 100);
@@ -214,7 +214,7 @@ fn everything_at_once_keeps_every_part_whole_and_new_and_a_cut_at_the_end_loses_
             for writer in 0..3usize {
                 writers.spawn(move || {
                     let mut rng = fastrand::Rng::with_seed(seed ^ (writer as u64 + 1) << 40);
-                    for version in 1..12_000 {
+                    for version in 1..place::times(12_000) {
                         let own = |parts: &Parts, rng: &mut fastrand::Rng| {
                             rng.usize(..parts.acked.len() / 3) * 3 + writer
                         };
@@ -241,10 +241,9 @@ fn everything_at_once_keeps_every_part_whole_and_new_and_a_cut_at_the_end_loses_
     let (free, used, all) = testing::accounting(&attached);
     assert_eq!(free + used, all, "frames are lost, or are in two places");
     // What a cut now would leave, beside a home in which everything that was synced is.
-    let image = place::image(&mapping);
-    let again = Arc::new(Mapping::in_memory(&image, 0));
+    let again = memory.restarted();
     drop(attached);
-    let attached = open(&again);
+    let attached = open(again);
     names.iter().for_each(|(parts, name)| parts.check_all(&attached, name));
 }
 
@@ -254,13 +253,13 @@ fn the_first_writers_of_a_map_page_share_it() {
     const WRITERS: u64 = 3;
     const BLOCK: u64 = 4 * KIB;
     let home = Arc::new(SimHome::new(None));
-    let mapping = Arc::new(Mapping::in_memory(&vec![0; 16 * MIB as usize], 0));
+    let memory = Memory::new(16 * MIB);
     let spec = place::small("fast".into(), 16 * MIB);
-    let open = |mapping: Arc<Mapping>| {
-        let tiers = vec![(spec.clone(), vec![mapping])];
+    let open = |memory: Memory| {
+        let tiers = vec![(spec.clone(), vec![memory])];
         testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options()).unwrap()
     };
-    let attached = open(mapping.clone());
+    let attached = open(memory.clone());
     let file = attached.open("a.d4", OpenMode::CREATE).unwrap();
     file.extend(LEAVES * 512 * BLOCK).unwrap();
     let arrived = AtomicU64::new(0);
@@ -287,7 +286,7 @@ fn the_first_writers_of_a_map_page_share_it() {
     // The leaves, and the page above them.
     assert_eq!(attached.stats().tiers[0].map_bytes, (LEAVES + 1) * BLOCK);
     drop((file, attached));
-    let attached = open(Arc::new(Mapping::in_memory(&place::image(&mapping), 0)));
+    let attached = open(memory.restarted());
     let file = attached.open("a.d4", OpenMode::WRITE).unwrap();
     for block in (0..LEAVES).flat_map(|leaf| (0..WRITERS).map(move |writer| leaf * 512 + writer)) {
         let mut found = vec![0; BLOCK as usize];
@@ -300,8 +299,7 @@ fn the_first_writers_of_a_map_page_share_it() {
 fn a_read_while_a_file_is_cut_does_not_show_what_home_had_before() {
     for name in ["a.d4", "a.redo"] {
         let gate = Gate::new(Arc::new(SimHome::new(None)));
-        let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize], 0));
-        let tiers = vec![(place::small("fast".into(), MIB), vec![mapping])];
+        let tiers = vec![(place::small("fast".into(), MIB), vec![Memory::new(MIB)])];
         let attached =
             testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options()).unwrap();
         let file = attached.open(name, OpenMode::CREATE).unwrap();

@@ -6,11 +6,16 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod media;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use tiersmith_pmem::Mapping;
 use tiersmith_store::{AttachedHome, File, Medium, Options, Profile, Stats, TierSpec, TierStats};
+
+#[allow(unused_imports, reason = "each test binary uses its part")]
+pub(crate) use media::{LENDS, Memory, ON_SECTORS, attach, times};
 
 /// Files by name ending: `.redo`, `.d4` to `.d32` (data in blocks of so many KiB), all else passes.
 static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
