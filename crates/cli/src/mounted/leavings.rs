@@ -32,6 +32,9 @@ const LIST: Sidecar = Sidecar {
     most: 1 << 20,
 };
 
+/// How the list of a development build begins.
+const DEVELOPMENT: &[u8] = b"{\"home_inode\":";
+
 /// What is still to be removed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -156,7 +159,10 @@ pub(super) fn remove(place: &Place, home: &HomeStat) -> Result<Removed> {
     let mut removed = Removed::default();
     if let Some(text) = read_list(place)? {
         removed.was_listed = true;
-        removed.left = match LIST.decode::<ToRemove>(&text) {
+        let list = LIST.decode::<ToRemove>(&text).map_err(|unfit| {
+            if text.starts_with(DEVELOPMENT) { Unfit::of_development_build() } else { unfit }
+        });
+        removed.left = match list {
             Ok(list) => list.remove_members(home),
             // The program that wrote it can finish what it began.
             Err(Unfit::OtherVersion(why)) => {
@@ -285,6 +291,10 @@ mod tests {
         let text = std::fs::read_to_string(place.to_remove()).unwrap();
         std::fs::write(place.to_remove(), text.replace("version = 1", "version = 2")).unwrap();
         assert!(remove(&place, &home).unwrap_err().to_string().contains("of version 2"));
+        assert!(place.to_remove().exists());
+        let development = "{\"home_inode\":1,\"home_birth_ns\":2,\"members\":[]}";
+        std::fs::write(place.to_remove(), development).unwrap();
+        assert!(remove(&place, &home).unwrap_err().to_string().contains("development build"));
         assert!(place.to_remove().exists());
         for damaged in ["{".to_owned(), text.replace("members", "Members")] {
             std::fs::write(place.to_remove(), damaged).unwrap();

@@ -47,7 +47,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
-use tiersmith_dir::{Found, Kind, Sidecar};
+use tiersmith_dir::{Found, Kind, Sidecar, Unfit};
 use tiersmith_store::{AttachedHome, Error, OpenMode, Options};
 
 /// What the copy's name adds to the database's.
@@ -66,6 +66,9 @@ const MARKER: Sidecar = Sidecar {
               begun. Run it again.",
     most: 4096,
 };
+
+/// A line of it that development builds wrote.
+const DEVELOPMENT: &[u8] = b"tiersmith-sqlite-keep-both ";
 
 /// The two databases that [`super::Place::detach_keeping_both`] leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -281,7 +284,10 @@ fn read_marker(layout: &Layout) -> Result<Option<Option<Figures>>, PlaceError> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(PlaceError::io("cannot read", &path)(e)),
     };
-    let body: Body = MARKER.decode(&bytes).map_err(|unfit| PlaceError::unfit(&path, unfit))?;
+    let body: Body = MARKER.decode(&bytes).map_err(|unfit| {
+        let development = bytes.split(|b| *b == b'\n').any(|line| line.starts_with(DEVELOPMENT));
+        PlaceError::unfit(&path, if development { Unfit::of_development_build() } else { unfit })
+    })?;
     Ok(Some(body.figures))
 }
 

@@ -494,6 +494,11 @@ fn a_damaged_marker_is_refused_and_named() {
     stop_after(37, || Place::detach_keeping_both(&bench.database(), &fold));
     let marker = bench.home().join("keep-both");
     let whole = std::fs::read_to_string(&marker).unwrap();
+    let development = "# Run it again.\ntiersmith-sqlite-keep-both 1\nblocks 4 from-home 1\nend\n";
+    std::fs::write(&marker, development).unwrap();
+    let refused = Place::detach_keeping_both(&bench.database(), &fold).unwrap_err();
+    assert!(matches!(refused, PlaceError::OtherVersion { .. }), "{refused}");
+    assert!(refused.to_string().contains("development build"), "{refused}");
     for bad in ["", "x", &whole[..whole.len() - 5], &whole.replace("blocks ", "blocks x")] {
         std::fs::write(&marker, bad).unwrap();
         let refused = Place::detach_keeping_both(&bench.database(), &fold).unwrap_err().to_string();
