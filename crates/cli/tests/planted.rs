@@ -391,6 +391,9 @@ fn a_false_daemon_keeps_no_command_from_its_end() {
             let said = run(&[command, home], "a daemon that never answers");
             assert_eq!(said.status.code(), Some(2), "{command}: {}", text(&said));
             assert!(text(&said).contains("no sign of life"), "{command}: {}", text(&said));
+            // This test's process began to listen, as MALLORY, and is root's.
+            let process = std::process::id().to_string();
+            assert!(!text(&said).contains(&process), "{command}: {}", text(&said));
         }
         fs::remove_file(&socket).unwrap();
     }

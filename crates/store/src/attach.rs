@@ -183,7 +183,8 @@ fn name_owner(e: Error) -> Error {
     Error::Owned { what: format!("the tier member {}", path.display()), owner }
 }
 
-/// Who attached the tier last, as it wrote on the first member.
+/// Who attached the tier last, as the first member says. That is text, which the member's owner may
+/// have changed, so it is given as what it is.
 fn owner_note(member: &Path) -> Option<String> {
     use std::os::unix::fs::FileExt;
     let mut note = [0; OWNER_NOTE];
@@ -191,14 +192,17 @@ fn owner_note(member: &Path) -> Option<String> {
     let (dir, name) = Dir::holding(member).ok()?;
     dir.open_file(name).and_then(|file| file.read_exact_at(&mut note, OWNER_AT)).ok()?;
     let text = String::from_utf8_lossy(&note).trim_end_matches('\0').to_string();
-    let number = text.strip_prefix("process ")?.split(|c: char| !c.is_ascii_digit()).next();
-    let process = number.and_then(|n| n.parse().ok()).and_then(rustix::process::Pid::from_raw);
-    if process.is_some_and(|p| rustix::process::test_kill_process(p) == Err(rustix::io::Errno::SRCH)) {
-        return Some(format!(
-            "{text}, which is not running here (it has ended and left a child, or runs in another container)"
-        ));
+    let number = text.strip_prefix("process ")?.split(|c: char| !c.is_ascii_digit()).next()?;
+    let process = number.parse().ok().and_then(rustix::process::Pid::from_raw)?;
+    if text.contains(char::is_control) {
+        return None;
     }
-    Some(text)
+    Some(match rustix::process::test_kill_process(process) {
+        Err(rustix::io::Errno::SRCH) => format!(
+            "{text}, which is not running here (it has ended and left a child, or runs in another container)"
+        ),
+        _ => format!("{text}, as the owner note of {} says", member.display()),
+    })
 }
 
 /// Who has the home: the one that has its tiers.

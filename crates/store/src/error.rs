@@ -28,7 +28,9 @@ pub enum Error {
     #[error(transparent)]
     Device(#[from] tiersmith_block::Error),
     /// Another process owns the home or the tier.
-    #[error("{what} is in use by {owner}; stop that process or detach there first")]
+    #[error(
+        "{what} is in use by {owner}; stop the process that has it (`fuser -v` finds it), or detach there first"
+    )]
     Owned {
         /// The home or the tier member.
         what: String,

@@ -435,3 +435,36 @@ fn a_pipe_where_the_note_names_the_tier_is_not_waited_for() {
     let refused = ended.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
     assert!(matches!(refused, Some(Error::Owned { .. })), "{refused:?}");
 }
+
+/// It is text in the tier's file, which the tier's owner may change: nobody may be led to stop
+/// another process, or to print what commands a terminal.
+#[test]
+fn who_has_a_tier_is_told_as_what_its_note_says() {
+    use std::os::unix::fs::FileExt;
+    const OWNER_NOTE: u64 = 8192;
+    let place = Place::new();
+    let _held = attach(&place.home(), &[spec(&place)], place::options()).unwrap();
+    let other = place.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let owner = || match attach(&other, &[spec(&place)], place::options()) {
+        Err(error @ Error::Owned { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let says = format!("as the owner note of {} says", place.member("m0").display());
+    let said = owner();
+    assert!(said.contains(&format!("in use by process {} (", std::process::id())), "{said}");
+    assert!(said.contains(&says) && !said.contains("stop that process"), "{said}");
+    let member = std::fs::OpenOptions::new().write(true).open(place.member("m0")).unwrap();
+    for (forged, told) in [
+        ("process 1 (postgres)", "process 1 (postgres), as the owner note of"),
+        ("process 1 (postgres)\n\u{1b}]0;x", "in use by another process;"),
+        ("process none (postgres)", "in use by another process;"),
+        ("nobody: all is well", "in use by another process;"),
+    ] {
+        let mut note = forged.as_bytes().to_vec();
+        note.resize(256, 0);
+        member.write_all_at(&note, OWNER_NOTE).unwrap();
+        let said = owner();
+        assert!(said.contains(told), "{forged:?}: {said}");
+    }
+}

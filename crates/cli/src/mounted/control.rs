@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::UCred;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tiersmith_awr::Snapshot;
@@ -139,7 +140,7 @@ pub(crate) struct Done {
 pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
     let Some(mut stream) = connect(place)? else { return Ok(None) };
     let peer = rustix::net::sockopt::socket_peercred(&stream).ok();
-    let daemon = peer.map(|peer| peer.pid.as_raw_pid());
+    let daemon = peer.and_then(process_of);
     if daemon.is_some_and(is_stopped) {
         // Not asked at all: it would do later what the user was told was not done.
         return Err(silent(place, daemon));
@@ -176,7 +177,12 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
     match reply {
         Some(Reply::Failed { error }) => Err(Error::Usage(error)),
         Some(reply) => {
-            let reply = in_lines(reply).map_err(cannot)?;
+            let mut reply = in_lines(reply).map_err(cannot)?;
+            if let Reply::Status { live } = &mut reply {
+                // What the kernel says of it counts, and of another user's daemon nothing else.
+                let said = if is_of_another { 0 } else { live.pid };
+                live.pid = daemon.map_or(said, i32::cast_unsigned);
+            }
             let ending = matches!(reply, Reply::Ending);
             if ending || matches!(request, Request::Unmount | Request::Detach) {
                 // The daemon keeps the connection until it has ended.
@@ -279,6 +285,28 @@ impl Read for Patient<'_> {
     }
 }
 
+/// The process that began to listen at the other end. It may have handed the socket on and ended, and
+/// its number may be another's by now: so it is named only while it is that user's, who could end it.
+fn process_of(peer: UCred) -> Option<i32> {
+    let pid = peer.pid.as_raw_pid();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    // Real, effective and saved; the fourth is a thread's, which makes files for others.
+    let is_peers = |user: &str| user.parse() == Ok(peer.uid.as_raw());
+    users.split_whitespace().take(3).all(is_peers).then_some(pid)
+}
+
+/// What a message calls it, and how to end it.
+fn called(place: &Place, daemon: Option<i32>) -> (String, String) {
+    match daemon {
+        Some(pid) => (format!("process {pid}"), format!("kill {pid}")),
+        None => {
+            let who = format!("a process that cannot be told, and listens at {}", place.control().display());
+            (who, "`ss -xlp` may show it".to_owned())
+        }
+    }
+}
+
 /// Whether a process is stopped, by a signal or a debugger.
 fn is_stopped(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -301,7 +329,7 @@ fn silent(place: &Place, daemon: Option<i32>) -> Error {
             place.log().display()
         ),
         None => format!(
-            "the daemon of {home} has taken no request for {seconds} s; try again, and see {}",
+            "the daemon of {home} has not answered for {seconds} s; try again, and see {}",
             place.log().display()
         ),
     })
@@ -309,11 +337,14 @@ fn silent(place: &Place, daemon: Option<i32>) -> Error {
 
 /// A daemon that was asked for work, and then says nothing.
 fn no_sign_of_life(place: &Place, daemon: Option<i32>) -> Error {
-    let Some(pid) = daemon.filter(|pid| !is_stopped(*pid)) else { return silent(place, daemon) };
+    if daemon.is_some_and(is_stopped) {
+        return silent(place, daemon);
+    }
+    let (process, how) = called(place, daemon);
     Error::Usage(format!(
-        "process {pid}, which serves {}, has given no sign of life for {} s since it was asked, as a daemon \
+        "{process}, which serves {}, has given no sign of life for {} s since it was asked, as a daemon \
          does every second. It may still do what it was asked: {} may say more. If it hangs, or is no \
-         daemon of Tiersmith's, end it (kill {pid}), which loses nothing, and try again",
+         daemon of Tiersmith's, end it ({how}), which loses nothing, and try again",
         place.path().display(),
         ANSWER.as_secs(),
         place.log().display()
@@ -323,11 +354,11 @@ fn no_sign_of_life(place: &Place, daemon: Option<i32>) -> Error {
 /// A daemon of another user that gives signs of life, and no answer.
 fn still_at_it(place: &Place, daemon: Option<i32>) -> Error {
     let home = place.path().display();
-    let pid = daemon.map_or("PID".to_owned(), |pid| pid.to_string());
+    let (process, how) = called(place, daemon);
     Error::Usage(format!(
-        "process {pid}, which serves {home} for its owner, says since {} minutes that it works on this, so this \
+        "{process}, which serves {home} for its owner, says since {} minutes that it works on this, so this \
          command waits no longer. A daemon that works goes on by itself: `tiersmith status {home}` says \
-         how far it is. If that does not change, end the process (kill {pid}), which loses nothing, and \
+         how far it is. If that does not change, end the process ({how}), which loses nothing, and \
          run this again as the home's owner",
         AT_MOST.as_secs() / 60
     ))
