@@ -34,7 +34,7 @@
 //!   (`redis-protocol`) start over when a part is missing, which is quadratic in that size, know no
 //!   limits and no inline commands.
 //!
-//! Deliberately absent: replication, RDB and AOF, scripts, streams, ACL and TLS, cluster mode.
+//! Deliberately absent: replication, RDB and AOF, streams, functions, ACL and TLS, cluster mode.
 
 #![forbid(unsafe_code)]
 

@@ -42,6 +42,8 @@ pub enum Planted {
     BodyNotKeptAfterRecovery,
     /// A transaction of several commands is committed command by command.
     ExecOneByOne,
+    /// A script is committed command by command.
+    ScriptOneByOne,
     /// The number of keys is committed after the key.
     CountLater,
     /// The superblock is durable before what it describes.
@@ -81,6 +83,7 @@ impl Planted {
         Planted::BodyNotKept,
         Planted::BodyNotKeptAfterRecovery,
         Planted::ExecOneByOne,
+        Planted::ScriptOneByOne,
         Planted::CountLater,
         Planted::SuperblockFirst,
         Planted::SplitInTwo,

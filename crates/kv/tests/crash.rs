@@ -71,6 +71,7 @@ fn likely(bug: Planted) -> &'static str {
         Planted::DeadWordsInRecord => "changed, given back, used again",
         Planted::SlabNotCleared => "slabs come and go",
         Planted::ExecOneByOne => "several",
+        Planted::ScriptOneByOne => "scripts",
         Planted::SplitInTwo => "index grows",
         Planted::ElementCountedLater | Planted::NodeSplitInTwo => "lists with a sequence",
         Planted::MovedInTwo => "sets",

@@ -28,6 +28,14 @@ fn group_request(client: u64, group: u64, value: u64, how: u64) -> (Vec<u8>, usi
     let keys: Vec<String> = (0..GROUP).map(|n| format!("c{client}:g{group}:{n}")).collect();
     let values: Vec<String> = (0..GROUP).map(|_| text(group)).collect();
     let mut bytes = Vec::new();
+    if how == 3 {
+        let script = b"for i, key in ipairs(KEYS) do redis.call('set', key, ARGV[1]) end return 1";
+        let count = GROUP.to_string();
+        let mut words: Vec<&[u8]> = vec![b"EVAL", script, count.as_bytes()];
+        words.extend(keys.iter().map(String::as_bytes));
+        words.push(values[0].as_bytes());
+        return (request(&words), 1);
+    }
     if how == 0 {
         let mut words: Vec<&[u8]> = vec![b"MSET"];
         for (key, value) in keys.iter().zip(&values) {
@@ -69,7 +77,7 @@ fn write_until_killed(mut client: served::Client, id: u64, seed: u64, known: &mu
         let mut groups: Vec<u64> = (0..GROUPS).collect();
         random.shuffle(&mut groups);
         for group in groups.into_iter().take(random.usize(1..6)) {
-            let (part, replies) = group_request(id, group, next, random.u64(..3));
+            let (part, replies) = group_request(id, group, next, random.u64(..4));
             bytes.extend(part);
             known[group as usize].1 = next;
             sent.push((group, next, replies));
@@ -163,8 +171,8 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_done_when_the_server_is_kill
     assert!(known.iter().flatten().any(|(acknowledged, _)| *acknowledged > 50), "nothing was written");
 }
 
-/// What a client knows of a pair of keys that one MSET changes: the last value acknowledged, and one
-/// whose reply did not come. 0: the keys are not there.
+/// What a client knows of a pair of keys that one MSET changes: the last value acknowledged, and
+/// one whose reply did not come. 0: the keys are not there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     acknowledged: u64,

@@ -40,6 +40,7 @@ const SETTINGS: &[Setting] = &[
     setting("appendfsync", "always", Takes::Fixed(&["always"]), true),
     setting("appendonly", "yes", Takes::Fixed(&["yes"]), true),
     setting("bind", "127.0.0.1 -::1", Takes::Text, false),
+    setting("busy-reply-threshold", "5000", Takes::Number(0, 1 << 40), true),
     setting("client-output-buffer-limit-normal", "0", Takes::Bytes, true),
     setting("client-output-buffer-limit-pubsub", "33554432", Takes::Bytes, true),
     setting("client-query-buffer-limit", "1073741824", Takes::Bytes, true),
@@ -85,8 +86,13 @@ impl Default for Configuration {
     }
 }
 
+/// The name that a setting has today.
+fn current_name(name: &str) -> &str {
+    if name == "lua-time-limit" { "busy-reply-threshold" } else { name }
+}
+
 fn find(name: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|one| one.name == name)
+    SETTINGS.iter().find(|one| one.name == current_name(name))
 }
 
 /// A number of bytes: `64`, `64k` (1000), `64kb` (1024), and so on.
@@ -134,6 +140,7 @@ impl Configuration {
         if name == "client-output-buffer-limit" {
             return self.set_output_limits(value);
         }
+        let name = current_name(name);
         let setting = find(name)
             .ok_or_else(|| format!("`{name}` is no setting of this server; see `tiersmith kv --help`"))?;
         let value = match setting.takes {

@@ -46,9 +46,13 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     differences == 0 && a.len() == b.len()
 }
 
+/// Whether a user with this password may come in; an empty one is wanted of nobody.
+pub(crate) fn is_password(wanted: &str, user: &[u8], password: &[u8]) -> bool {
+    user == b"default" && (wanted.is_empty() || same(wanted.as_bytes(), password))
+}
+
 fn log_in(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Done {
-    let wanted = context.shared.configuration.text("requirepass");
-    if user != b"default" || !wanted.is_empty() && !same(wanted.as_bytes(), password) {
+    if !is_password(context.shared.configuration.text("requirepass"), user, password) {
         return Err(Refusal::Said("WRONGPASS invalid username-password pair or user is disabled."));
     }
     context.session.allowed = true;

@@ -76,6 +76,8 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
             "Memory",
             vec![
                 line("used_memory", &heap.used()),
+                line("used_memory_lua", &shared.scripts.as_ref().map_or(0, |scripts| scripts.memory())),
+                line("number_of_cached_scripts", &shared.scripts.as_ref().map_or(0, |s| s.count())),
                 line("total_system_memory", &heap.size()),
                 configured("maxmemory"),
                 configured("maxmemory_policy"),

@@ -8,6 +8,7 @@ use tiersmith_events::Registry;
 
 use super::Configuration;
 use super::blocking::Waiting;
+use super::scripting::{Bystanders, Scripts};
 use crate::keyspace::Keyspace;
 
 /// Commands that wait for their EXEC.
@@ -149,6 +150,14 @@ pub(crate) struct Shared {
     pub(crate) channels: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) patterns: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) deliveries: Vec<Delivery>,
+    /// The interpreter of scripts, once there was one.
+    pub(crate) scripts: Option<Box<Scripts>>,
+    /// A script ran, whose command must not be executed a second time to look for space.
+    pub(crate) not_again: bool,
+    /// Who is answered while a script takes long.
+    pub(crate) bystanders: Option<Box<dyn Bystanders>>,
+    /// The server ends, and what is not committed is not to be.
+    pub(crate) shutdown_now: bool,
 }
 
 impl Shared {
@@ -183,6 +192,10 @@ impl Shared {
             channels: HashMap::new(),
             patterns: HashMap::new(),
             deliveries: Vec::new(),
+            scripts: None,
+            not_again: false,
+            bystanders: None,
+            shutdown_now: false,
         }
     }
 

@@ -6,6 +6,15 @@ use crate::keyspace::Keyspace;
 /// Buckets of the trash that are emptied at one go when a command finds no space.
 const TRASH_STEP: u64 = 256;
 
+/// Commits: what this transaction gave back, and what a FLUSHDB took away, is space after that.
+pub(super) fn find_space(keys: &mut Keyspace) {
+    keys.heap_mut().commit();
+    while keys.has_trash() {
+        keys.empty_trash(TRASH_STEP);
+        keys.heap_mut().commit();
+    }
+}
+
 /// Executes a command. Its reply is in `out`, and must not be sent before the next commit.
 pub(crate) fn step(
     keys: &mut Keyspace,
@@ -20,13 +29,12 @@ pub(crate) fn step(
     let messages = shared.deliveries.len();
     let mut before = keys.heap().savepoint();
     execute(keys, shared, session, arguments, out);
+    if shared.shutdown_now {
+        return;
+    }
+    let once = std::mem::take(&mut shared.not_again) || once;
     if std::mem::take(&mut shared.full) && !once {
-        // What this transaction gave back, and what a FLUSHDB took away, is space after a commit.
-        keys.heap_mut().commit();
-        while keys.has_trash() {
-            keys.empty_trash(TRASH_STEP);
-            keys.heap_mut().commit();
-        }
+        find_space(keys);
         out.truncate(sent);
         before = keys.heap().savepoint();
         execute(keys, shared, session, arguments, out);

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::{Arguments, Context, Done};
 use super::{
     bits as b, configuration as cf, connection as c, hashes as h, information as i, keys as k, lists as l,
-    pubsub as p, sets as e, sorted as z, sorting as o, strings as s, transactions as t,
+    pubsub as p, scripting as g, sets as e, sorted as z, sorting as o, strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -29,7 +29,10 @@ pub(crate) mod flag {
     pub(crate) const ADMIN: u16 = 128;
     /// Gives space back, or takes none: it may use the reserve of a full tier.
     pub(crate) const FREES: u16 = 256;
+    /// Is refused in a script.
+    pub(crate) const NOT_IN_SCRIPT: u16 = 512;
 
+    pub(crate) const N: u16 = NOT_IN_SCRIPT;
     pub(crate) const W: u16 = WRITE;
     pub(crate) const WF: u16 = WRITE | FAST;
     pub(crate) const WX: u16 = WRITE | FREES;
@@ -39,7 +42,7 @@ pub(crate) mod flag {
     pub(crate) const F: u16 = FAST;
 }
 
-use flag::{ADMIN, F, FAST, NOT_IN_MULTI, NOT_QUEUED, R, RF, SUBSCRIBED, W, WF, WFX, WITHOUT_AUTH, WX};
+use flag::{ADMIN, F, FAST, N, NOT_IN_MULTI, NOT_QUEUED, R, RF, SUBSCRIBED, W, WF, WFX, WITHOUT_AUTH, WX};
 
 /// A command.
 pub(crate) struct Row {
@@ -69,6 +72,7 @@ impl Row {
             (takes_space, "denyoom"),
             (self.flags & flag::ADMIN != 0, "admin"),
             (self.flags & flag::FAST != 0, "fast"),
+            (self.flags & flag::NOT_IN_SCRIPT != 0, "noscript"),
             (self.flags & flag::WITHOUT_AUTH != 0, "no_auth"),
         ]
         .into_iter()
@@ -156,11 +160,11 @@ rows! {
         "hvals" 2 R, [1 1 1], h::hvals, "All values";
     }
     "list" {
-        "blmove" 6 W, [1 2 1], l::blmove, "Move an element, or wait for one";
+        "blmove" 6 W | N, [1 2 1], l::blmove, "Move an element, or wait for one";
         "blmpop" -5 W, [0 0 0], l::blmpop, "Take elements from the first list that has some, or wait";
-        "blpop" -3 W, [1 -2 1], l::blpop, "Take the first element of a list, or wait for one";
-        "brpop" -3 W, [1 -2 1], l::brpop, "Take the last element of a list, or wait for one";
-        "brpoplpush" 4 W, [1 2 1], l::brpoplpush, "Move the last element, or wait for one";
+        "blpop" -3 W | N, [1 -2 1], l::blpop, "Take the first element of a list, or wait for one";
+        "brpop" -3 W | N, [1 -2 1], l::brpop, "Take the last element of a list, or wait for one";
+        "brpoplpush" 4 W | N, [1 2 1], l::brpoplpush, "Move the last element, or wait for one";
         "lindex" 3 R, [1 1 1], l::lindex, "An element";
         "linsert" 5 W, [1 1 1], l::linsert, "Put an element beside another one";
         "llen" 2 RF, [1 1 1], l::llen, "How many elements there are";
@@ -200,8 +204,8 @@ rows! {
     }
     "sorted-set" {
         "bzmpop" -5 W, [0 0 0], z::pop::bzmpop, "Take members from the first set that has some, or wait";
-        "bzpopmax" -3 WF, [1 -2 1], z::pop::bzpopmax, "Take the member with the highest score, or wait";
-        "bzpopmin" -3 WF, [1 -2 1], z::pop::bzpopmin, "Take the member with the lowest score, or wait";
+        "bzpopmax" -3 WF | N, [1 -2 1], z::pop::bzpopmax, "Take the member with the highest score, or wait";
+        "bzpopmin" -3 WF | N, [1 -2 1], z::pop::bzpopmin, "Take the member with the lowest score, or wait";
         "zadd" -4 WF, [1 1 1], z::zadd, "Add members, or change their scores";
         "zcard" 2 RF, [1 1 1], z::zcard, "How many members there are";
         "zcount" 4 RF, [1 1 1], z::range::zcount, "How many members have scores in a range";
@@ -264,46 +268,53 @@ rows! {
         "wait" 3 0, [0 0 0], i::wait, "Wait for replicas, of which there are none";
     }
     "transactions" {
-        "discard" 1 FAST | NOT_QUEUED, [0 0 0], t::discard, "Forget a transaction";
-        "exec" 1 NOT_QUEUED, [0 0 0], t::exec, "Execute a transaction, all or nothing";
-        "multi" 1 FAST | NOT_QUEUED, [0 0 0], t::multi, "Begin a transaction";
-        "unwatch" 1 F, [0 0 0], t::unwatch, "Forget the watched keys";
-        "watch" -2 FAST | NOT_QUEUED, [1 -1 1], t::watch, "Let EXEC fail if keys change";
+        "discard" 1 FAST | NOT_QUEUED | N, [0 0 0], t::discard, "Forget a transaction";
+        "exec" 1 NOT_QUEUED | N, [0 0 0], t::exec, "Execute a transaction, all or nothing";
+        "multi" 1 FAST | NOT_QUEUED | N, [0 0 0], t::multi, "Begin a transaction";
+        "unwatch" 1 F | N, [0 0 0], t::unwatch, "Forget the watched keys";
+        "watch" -2 FAST | NOT_QUEUED | N, [1 -1 1], t::watch, "Let EXEC fail if keys change";
+    }
+    "scripting" {
+        "eval" -3 N, [0 0 0], g::eval, "Run a script";
+        "eval_ro" -3 N, [0 0 0], g::eval_ro, "Run a script that changes nothing";
+        "evalsha" -3 N, [0 0 0], g::evalsha, "Run a script that is known";
+        "evalsha_ro" -3 N, [0 0 0], g::evalsha_ro, "Run a known script that changes nothing";
+        "script" -2 N, [0 0 0], g::script, "The scripts that are known, and the one that runs";
     }
     "pubsub" {
-        "psubscribe" -2 SUBSCRIBED, [0 0 0], p::psubscribe, "Subscribe to patterns";
+        "psubscribe" -2 SUBSCRIBED | N, [0 0 0], p::psubscribe, "Subscribe to patterns";
         "publish" 3 F, [0 0 0], p::publish, "Send a message";
         "pubsub" -2 0, [0 0 0], p::pubsub, "Who is subscribed to what";
-        "punsubscribe" -1 SUBSCRIBED, [0 0 0], p::punsubscribe, "Unsubscribe from patterns";
-        "subscribe" -2 SUBSCRIBED, [0 0 0], p::subscribe, "Subscribe to channels";
-        "unsubscribe" -1 SUBSCRIBED, [0 0 0], p::unsubscribe, "Unsubscribe from channels";
+        "punsubscribe" -1 SUBSCRIBED | N, [0 0 0], p::punsubscribe, "Unsubscribe from patterns";
+        "subscribe" -2 SUBSCRIBED | N, [0 0 0], p::subscribe, "Subscribe to channels";
+        "unsubscribe" -1 SUBSCRIBED | N, [0 0 0], p::unsubscribe, "Unsubscribe from channels";
     }
     "connection" {
-        "auth" -2 FAST | WITHOUT_AUTH, [0 0 0], c::auth, "Give the password";
-        "client" -2 0, [0 0 0], c::client, "About this client and the others";
+        "auth" -2 FAST | WITHOUT_AUTH | N, [0 0 0], c::auth, "Give the password";
+        "client" -2 N, [0 0 0], c::client, "About this client and the others";
         "echo" 2 F, [0 0 0], c::echo, "Return the argument";
-        "hello" -1 FAST | WITHOUT_AUTH | NOT_IN_MULTI, [0 0 0], c::hello, "Choose the protocol";
+        "hello" -1 FAST | WITHOUT_AUTH | NOT_IN_MULTI | N, [0 0 0], c::hello, "Choose the protocol";
         "ping" -1 FAST | SUBSCRIBED, [0 0 0], c::ping, "Is the server there";
-        "quit" -1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED, [0 0 0], c::quit, "Close the connection";
-        "reset" 1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED, [0 0 0], c::reset,
+        "quit" -1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED | N, [0 0 0], c::quit, "Close the connection";
+        "reset" 1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED | N, [0 0 0], c::reset,
             "Begin the session anew";
         "select" 2 F, [0 0 0], c::select, "Choose a database";
     }
     "server" {
-        "bgrewriteaof" 1 ADMIN, [0 0 0], i::save, "Nothing: every write is durable";
-        "bgsave" -1 ADMIN, [0 0 0], i::save, "Nothing: every write is durable";
+        "bgrewriteaof" 1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
+        "bgsave" -1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
         "command" -1 0, [0 0 0], i::command, "About commands";
-        "config" -2 ADMIN, [0 0 0], cf::config, "Settings";
+        "config" -2 ADMIN | N, [0 0 0], cf::config, "Settings";
         "dbsize" 1 RF, [0 0 0], k::dbsize, "How many keys there are";
-        "debug" -2 ADMIN, [0 0 0], i::debug, "Nothing: it is not allowed, as in Redis by default";
+        "debug" -2 ADMIN | N, [0 0 0], i::debug, "Nothing: it is not allowed, as in Redis by default";
         "flushall" -1 WX, [0 0 0], k::flushall, "Remove all keys of all databases";
         "flushdb" -1 WX, [0 0 0], k::flushdb, "Remove all keys";
         "info" -1 0, [0 0 0], i::info, "About the server";
         "lastsave" 1 F, [0 0 0], i::lastsave, "Now: every write is durable";
         "memory" -2 R, [0 0 0], i::memory, "The space a key takes";
-        "role" 1 F, [0 0 0], i::role, "Primary or replica";
-        "save" 1 ADMIN, [0 0 0], i::save, "Nothing: every write is durable";
-        "shutdown" -1 ADMIN | NOT_IN_MULTI, [0 0 0], i::shutdown, "End the server";
+        "role" 1 F | N, [0 0 0], i::role, "Primary or replica";
+        "save" 1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
+        "shutdown" -1 ADMIN | NOT_IN_MULTI | N, [0 0 0], i::shutdown, "End the server";
         "swapdb" 3 WF, [0 0 0], k::swapdb, "Exchange two databases";
         "time" 1 F, [0 0 0], i::time, "The server's time";
     }

@@ -11,21 +11,24 @@
 //! **Invariant**: no byte of a reply leaves before the commit that makes true what it says; also
 //! not the reply to a read, which may have seen another client's change of the same batch.
 //!
-//! Deliberately absent: threads, TLS. Read next: `request.rs`, `client.rs`, `blocked.rs`.
+//! Deliberately absent: threads, TLS. Read next: `request.rs`, `client.rs`, `blocked.rs`, `busy.rs`.
 
+mod accept;
 mod blocked;
+mod busy;
 mod client;
 mod listen;
 mod request;
 mod waits;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::net::{SocketFlags, sockopt};
 use smallvec::SmallVec;
 use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
@@ -36,6 +39,8 @@ use crate::format::DATABASE_COUNT;
 use crate::heap::Heap;
 use crate::keyspace::Keyspace;
 use crate::planted::Planted;
+use accept::{Door, Taken};
+use busy::Crowd;
 use client::{Client, Io};
 use listen::{Listener, SocketFile};
 use request::{Limits, Next};
@@ -62,8 +67,8 @@ const DESCRIPTORS: u64 = 32;
 pub struct Server {
     keys: Keyspace,
     shared: Shared,
-    epoll: OwnedFd,
-    listeners: Vec<Listener>,
+    epoll: Rc<OwnedFd>,
+    listeners: Rc<[Listener]>,
     _file: Option<SocketFile>,
     clients: HashMap<u64, Box<Client>>,
     next_id: u64,
@@ -73,6 +78,8 @@ pub struct Server {
     deaf: bool,
     /// Clients that have got what they waited for, and may have sent more.
     resumed: Vec<u64>,
+    /// Answers the others while a script takes long.
+    crowd: Rc<RefCell<Crowd>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -100,17 +107,19 @@ impl Server {
         raise_descriptors(configuration.number("maxclients") + DESCRIPTORS);
         let recovery_us = began.elapsed().as_micros() as u64;
         let (listeners, file) = listen::open(&configuration)?;
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system("make an epoll"))?;
+        let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC).map_err(system("make an epoll"))?);
         for (number, listener) in (0..).zip(&listeners) {
             epoll::add(&epoll, &listener.socket, EventData::new_u64(number), EventFlags::IN)
                 .map_err(system("watch a listening socket"))?;
         }
+        let listeners: Rc<[Listener]> = listeners.into();
         let mut shared = Shared::new(configuration);
         shared.recovery_us = recovery_us;
         shared.events = Registry::new(EVENTS, &[]);
         Ok(Server {
             keys: Keyspace::new(heap),
             shared,
+            crowd: Rc::new(RefCell::new(Crowd::new(Rc::clone(&epoll), Rc::clone(&listeners)))),
             epoll,
             // The first numbers name the listeners.
             next_id: listeners.len() as u64,
@@ -140,7 +149,7 @@ impl Server {
     /// The system does not let it wait for clients.
     pub fn serve(&mut self, stop: &AtomicI32) -> Result<(), Error> {
         let mut ready = Vec::with_capacity(1024);
-        while !self.shared.shutdown && stop.load(Ordering::Relaxed) == 0 {
+        while !self.shared.shutdown && !self.shared.shutdown_now && stop.load(Ordering::Relaxed) == 0 {
             let wait = if self.keys.has_trash() { Duration::ZERO } else { self.patience() };
             let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
             let start = self.shared.events.start();
@@ -158,6 +167,10 @@ impl Server {
                     self.accept(number as usize);
                 } else {
                     self.attend(number, flags);
+                }
+                if self.shared.shutdown_now {
+                    // Half of a script is not committed, and nobody is told of what came before it.
+                    return Ok(());
                 }
             }
             self.end_waits();
@@ -198,47 +211,20 @@ impl Server {
     }
 
     fn accept(&mut self, number: usize) {
+        let door = Door::of(&self.shared.configuration);
         for _ in 0..ACCEPT_MAX {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let listener = &self.listeners[number];
-            let unix = listener.unix;
-            let socket = match rustix::net::accept_with(&listener.socket, flags) {
-                Ok(socket) => socket,
-                Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
-                    return self.watch_listeners(false);
+            let full = self.clients.len() as u64 >= door.most;
+            match door.take(&self.listeners[number], &self.epoll, self.next_id, full) {
+                Taken::NoDescriptor => return self.watch_listeners(false),
+                Taken::Nothing => return,
+                Taken::Rejected => self.shared.rejected += 1,
+                Taken::Client(client) => {
+                    self.clients.insert(self.next_id, client);
+                    self.next_id += 1;
+                    self.shared.clients = self.clients.len();
                 }
-                Err(_) => return,
-            };
+            }
             self.shared.connections += 1;
-            if let Err(refusal) = self.admit(&socket, unix) {
-                self.shared.rejected += 1;
-                // Best effort: it is closed in any case.
-                let _ = rustix::net::send(
-                    &socket,
-                    refusal.as_bytes(),
-                    rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT,
-                );
-                continue;
-            }
-            let id = self.next_id;
-            self.next_id += 1;
-            let (there, here) = addresses(&socket, unix);
-            if !unix {
-                // A connection without these works as well.
-                let _ = sockopt::set_tcp_nodelay(&socket, true);
-                let keepalive = self.shared.configuration.number("tcp-keepalive");
-                if keepalive > 0 {
-                    let _ = sockopt::set_socket_keepalive(&socket, true);
-                    let _ = sockopt::set_tcp_keepidle(&socket, Duration::from_secs(keepalive));
-                }
-            }
-            if epoll::add(&self.epoll, &socket, EventData::new_u64(id), EventFlags::IN).is_err() {
-                continue;
-            }
-            let allowed = self.shared.configuration.text("requirepass").is_empty();
-            let session = Session::new(id, there, here, allowed);
-            self.clients.insert(id, Box::new(Client::new(socket, session)));
-            self.shared.clients = self.clients.len();
         }
     }
 
@@ -247,27 +233,10 @@ impl Server {
     fn watch_listeners(&mut self, watch: bool) {
         self.deaf = !watch;
         let flags = if watch { EventFlags::IN } else { EventFlags::empty() };
-        for (number, listener) in (0..).zip(&self.listeners) {
+        for (number, listener) in (0..).zip(self.listeners.iter()) {
             // What cannot be changed stays as it was, which costs time and nothing else.
             let _ = epoll::modify(&self.epoll, &listener.socket, EventData::new_u64(number), flags);
         }
-    }
-
-    /// Whether a connection may come in.
-    fn admit(&self, socket: &OwnedFd, unix: bool) -> Result<(), &'static str> {
-        let configuration = &self.shared.configuration;
-        if self.clients.len() as u64 >= configuration.number("maxclients") {
-            return Err("-ERR max number of clients reached\r\n");
-        }
-        let protected =
-            configuration.is_yes("protected-mode") && configuration.text("requirepass").is_empty();
-        if protected && !unix && !is_local(socket) {
-            return Err(
-                "-DENIED the server is in protected mode: no password is set, so only this machine may \
-                 connect. Set requirepass, or say protected-mode no if the network is trusted.\r\n",
-            );
-        }
-        Ok(())
     }
 
     /// A client has sent something, takes more, or is gone.
@@ -343,9 +312,34 @@ impl Server {
         if name.eq_ignore_ascii_case(b"client") && session.allowed {
             self.list_clients(session);
         }
-        step(&mut self.keys, &mut self.shared, session, arguments, out);
+        if busy::may_run_script(session, name) {
+            self.step_beside_others(session, arguments, out);
+        } else {
+            step(&mut self.keys, &mut self.shared, session, arguments, out);
+        }
         self.shared.line_up(session, &mut self.keys);
         self.wake();
+    }
+
+    /// Executes a command that may take long; the crowd of the others is answered meanwhile.
+    fn step_beside_others(&mut self, session: &mut Session, arguments: &[&[u8]], out: &mut Vec<u8>) {
+        self.crowd.borrow_mut().begin(
+            std::mem::take(&mut self.clients),
+            self.next_id,
+            &self.shared.configuration,
+        );
+        self.shared.bystanders = Some(Box::new(Rc::clone(&self.crowd)));
+        step(&mut self.keys, &mut self.shared, session, arguments, out);
+        self.shared.bystanders = None;
+        let touched;
+        (self.clients, self.next_id, touched) = self.crowd.borrow_mut().end();
+        self.shared.clients = self.clients.len();
+        for id in touched {
+            if let Some(client) = self.clients.get_mut(&id).filter(|client| !client.pending) {
+                client.pending = true;
+                self.pending.push(id);
+            }
+        }
     }
 
     /// Makes the lines that CLIENT LIST and CLIENT KILL look at.
@@ -494,27 +488,4 @@ fn raise_descriptors(wanted: u64) {
         // Fewer clients are served then.
         let _ = setrlimit(Resource::Nofile, limit);
     }
-}
-
-/// Where a connection comes from, and where it arrived.
-fn addresses(socket: &OwnedFd, unix: bool) -> (String, String) {
-    if unix {
-        return ("unix:0".to_owned(), "unix:0".to_owned());
-    }
-    let text = |address: Option<std::net::SocketAddr>| {
-        address.map_or_else(|| "?:0".to_owned(), |address| address.to_string())
-    };
-    let there = rustix::net::getpeername(socket).ok().flatten();
-    let here = rustix::net::getsockname(socket).ok();
-    (
-        text(there.and_then(|address| address.try_into().ok())),
-        text(here.and_then(|address| address.try_into().ok())),
-    )
-}
-
-/// Whether the other side is on this machine.
-fn is_local(socket: &OwnedFd) -> bool {
-    let there = rustix::net::getpeername(socket).ok().flatten();
-    let there: Option<std::net::SocketAddr> = there.and_then(|address| address.try_into().ok());
-    there.is_some_and(|address| address.ip().to_canonical().is_loopback())
 }

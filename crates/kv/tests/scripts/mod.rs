@@ -73,6 +73,20 @@ pub(crate) fn all() -> Vec<Script> {
             ],
         },
         Script {
+            name: "scripts",
+            units: 10,
+            before: vec![batch(&["MSET a 1 b 1 n 1", "RPUSH l 1 2"])],
+            batches: vec![
+                batch(&["EVAL redis.call('set','a','2')redis.call('incr','n')redis.call('del','b') 0"]),
+                // It keeps what it changed before its error.
+                batch(&["EVAL redis.call('set','c',ARGV[1])redis.call('rpush','l',ARGV[1])error('x') 0 3"]),
+                batch(&["MULTI", "EVAL return(redis.call('incr',KEYS[1])) 1 n", "SET d 1", "EXEC"]),
+                batch(&["EVAL for\ti=1,150\tdo\tredis.call('set','k'..i,i)end 0"]),
+                batch(&["EVAL for\ti=1,150\tdo\tredis.call('del','k'..i)end 0"]),
+                batch(&["SET a 3"]),
+            ],
+        },
+        Script {
             name: "flush",
             units: 10,
             before: vec![keys(0, 20), batch(&["SELECT 1", "SET other 1"])],

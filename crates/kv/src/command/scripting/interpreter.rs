@@ -1,0 +1,500 @@
+//! The interpreter: what it may use, the scripts it knows, how one runs.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mlua::chunk::ChunkMode;
+use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+
+use super::super::arguments::print_score;
+use super::super::step::find_space;
+use super::super::table::flag;
+use super::super::{Arguments, Context, Refusal, Reply, Session, lookup, run};
+use super::library::{add, one, said};
+use super::values::{Room, number, read_reply, write_reply};
+use super::watchdog::Watchdog;
+use super::{Flags, bits, digest, first_line, json, msgpack, packed};
+use crate::planted::Planted;
+
+/// Bytes of memory that all scripts together have.
+const MEMORY: usize = 512 << 20;
+/// Scripts that are kept: a client that makes a new one for every call must not fill the memory.
+const KEPT: usize = 10_000;
+/// Bytes of a pattern: a match needs some of the stack for each.
+const PATTERN_MAX: i64 = 4096;
+/// Instructions between two looks at the clock.
+const INSTRUCTIONS: u32 = 1000;
+/// The name that scripts have in messages.
+const CHUNK: &str = "@user_script";
+const KILLED: &str = "ERR Error running script. Script killed by user with SCRIPT KILL.";
+
+struct Script {
+    function: Function,
+    flags: Flags,
+}
+
+/// A run of a script.
+pub(super) struct Ran<'a> {
+    pub(super) name: &'a str,
+    pub(super) keys: &'a Arguments<'a>,
+    pub(super) argv: &'a Arguments<'a>,
+    pub(super) read_only: bool,
+}
+
+/// What a script may change of itself.
+#[derive(Debug, Default)]
+struct State {
+    resp3: Cell<bool>,
+    random: Cell<u64>,
+}
+
+impl State {
+    /// As `srand48` has it.
+    fn seed(&self, seed: i64) {
+        self.random.set(((seed as u64) << 16 | 0x330e) & 0xffff_ffff_ffff);
+    }
+
+    /// As `lrand48` has it, from 0 to before 1.
+    fn next(&self) -> f64 {
+        let next = self.random.get().wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & 0xffff_ffff_ffff;
+        self.random.set(next);
+        ((next >> 17) % 0x7fff_ffff) as f64 / f64::from(0x7fff_ffff)
+    }
+}
+
+/// The interpreter and its scripts.
+pub(crate) struct Scripts {
+    lua: Lua,
+    globals: Table,
+    run: Function,
+    handler: Function,
+    known: HashMap<String, Script>,
+    state: Rc<State>,
+    watchdog: Rc<Watchdog>,
+}
+
+impl std::fmt::Debug for Scripts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scripts").field("known", &self.known.len()).finish_non_exhaustive()
+    }
+}
+
+/// An error that scripts see as a table, as they do what a command says.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Raised(String);
+
+fn raise<T>(text: impl Into<String>) -> mlua::Result<T> {
+    Err(mlua::Error::external(Raised(text.into())))
+}
+
+/// The text of such an error.
+fn raised(error: &mlua::Error) -> Option<&str> {
+    match error {
+        mlua::Error::ExternalError(inner) => inner.downcast_ref::<Raised>().map(|raised| raised.0.as_str()),
+        mlua::Error::CallbackError { cause, .. } => raised(cause),
+        _ => None,
+    }
+}
+
+/// What is in `redis`, but for what needs a running script.
+fn redis(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    let levels = ["LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"];
+    for (name, level) in levels.into_iter().zip(0..) {
+        table.set(name, level)?;
+    }
+    for (name, value) in
+        [("REPL_NONE", 0), ("REPL_AOF", 1), ("REPL_SLAVE", 2), ("REPL_REPLICA", 2), ("REPL_ALL", 3)]
+    {
+        table.set(name, value)?;
+    }
+    table.set("REDIS_VERSION", super::super::information::REDIS_VERSION)?;
+    table.set("REDIS_VERSION_NUM", 0x0007_000f)?;
+    let sha1hex = |_: &Lua, args: MultiValue| match args.iter().collect::<Vec<_>>()[..] {
+        [value] => Ok(digest(&bytes_of(value))),
+        _ => raise("ERR wrong number of arguments"),
+    };
+    table.set("sha1hex", lua.create_function(sha1hex)?)?;
+    // There is no log of the server that a line could go to.
+    let log = |_: &Lua, args: MultiValue| match (args.front().and_then(number), args.len()) {
+        (_, 0 | 1) => raise("ERR redis.log() requires two arguments or more."),
+        (None, _) => raise("ERR First argument must be a number (log level)."),
+        (Some(level), _) if !(0.0..4.0).contains(&level) => raise("ERR Invalid debug level."),
+        _ => Ok(()),
+    };
+    table.set("log", lua.create_function(log)?)?;
+    // Every change is durable, and there are no replicas to choose.
+    let set_repl = |_: &Lua, args: MultiValue| match (args.front().and_then(number), args.len()) {
+        (Some(which), 1) if (0.0..4.0).contains(&which) => Ok(()),
+        (_, 1) => raise("ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."),
+        _ => raise("ERR redis.set_repl() requires two arguments."),
+    };
+    table.set("set_repl", lua.create_function(set_repl)?)?;
+    let own = Rc::clone(state);
+    let setresp = move |_: &Lua, args: MultiValue| match (args.front().and_then(number), args.len()) {
+        (Some(version @ (2.0 | 3.0)), 1) => {
+            own.resp3.set(version > 2.0);
+            Ok(())
+        }
+        (_, 1) => raise("ERR RESP version must be 2 or 3."),
+        _ => raise("ERR redis.setresp() requires one argument."),
+    };
+    table.set("setresp", lua.create_function(setresp)?)?;
+    let may = |_: &Lua, args: MultiValue| match args.front() {
+        None => raise("ERR Please specify at least one argument for this redis.acl_check_cmd() call"),
+        Some(name) if lookup(&bytes_of(name)).is_none() => {
+            raise("ERR Invalid command passed to redis.acl_check_cmd()")
+        }
+        Some(_) => Ok(true),
+    };
+    table.set("acl_check_cmd", lua.create_function(may)?)?;
+    Ok(table)
+}
+
+/// `math.random`.
+fn random(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    let own = Rc::clone(state);
+    add(lua, &table, "random", move |_, given| {
+        let random = own.next();
+        let (low, high) = match given.args.len() {
+            0 => return one(Value::Number(random)),
+            1 => (1.0, given.number(0)?.trunc()),
+            2 => (given.number(0)?.trunc(), given.number(1)?.trunc()),
+            _ => return said("wrong number of arguments"),
+        };
+        if low > high {
+            return said(format!("bad argument #{} to 'random' (interval is empty)", given.args.len()));
+        }
+        one(Value::Number((random * (high - low + 1.0)).floor() + low))
+    })?;
+    Ok(table)
+}
+
+/// An error as a script may see it: what Rust raised is a text, or a table with one.
+fn shown(lua: &Lua, error: Value) -> mlua::Result<Value> {
+    let Value::Error(error) = error else { return Ok(error) };
+    let Some(text) = raised(&error) else {
+        return Ok(Value::String(lua.create_string(message(&error))?));
+    };
+    let table = lua.create_table()?;
+    table.raw_set("err", text)?;
+    Ok(Value::Table(table))
+}
+
+/// The first line of the script that runs now, from the top of the stack.
+fn line(lua: &Lua) -> Option<usize> {
+    for level in 1.. {
+        let found = lua.inspect_stack(level, |frame| {
+            let ours = frame.source().source.is_some_and(|source| source == CHUNK);
+            frame.current_line().filter(|_| ours)
+        });
+        match found {
+            None => return None,
+            Some(None) => {}
+            Some(line) => return line,
+        }
+    }
+    None
+}
+
+/// What an error of the interpreter or of a function of ours says.
+fn message(error: &mlua::Error) -> String {
+    match error {
+        mlua::Error::RuntimeError(text) | mlua::Error::SyntaxError { message: text, .. } => text.clone(),
+        mlua::Error::MemoryError(_) => "not enough memory".to_owned(),
+        mlua::Error::CallbackError { cause, .. } => message(cause),
+        other => other.to_string(),
+    }
+}
+
+/// What an error is that nobody caught: a table with its text and where in the script it was.
+fn explain(lua: &Lua, error: &Value) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    let text = match error {
+        Value::Table(error) => match error.raw_get::<Value>("err")? {
+            Value::String(text) => text,
+            _ => lua.create_string("ERR unknown error")?,
+        },
+        Value::Error(error) => {
+            let text = raised(error).map_or_else(|| format!("ERR {}", message(error)), str::to_owned);
+            lua.create_string(text)?
+        }
+        Value::String(text) => lua.create_string([b"ERR ", &*text.as_bytes()].concat())?,
+        other => lua.create_string(format!("ERR {}", other.to_string()?))?,
+    };
+    table.raw_set("err", text)?;
+    table.raw_set("line", line(lua))?;
+    Ok(table)
+}
+
+impl Scripts {
+    pub(super) fn new() -> mlua::Result<Scripts> {
+        // No io, os, package or debug.
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let (state, watchdog) = (Rc::new(State::default()), Rc::new(Watchdog::default()));
+        state.seed(fastrand::i64(..));
+        let native = lua.create_table()?;
+        native.set("redis", redis(&lua, &state)?)?;
+        let libraries = lua.create_table()?;
+        libraries.set("bit", bits::library(&lua)?)?;
+        libraries.set("cjson", json::library(&lua)?)?;
+        libraries.set("cmsgpack", msgpack::library(&lua)?)?;
+        libraries.set("struct", packed::library(&lua)?)?;
+        libraries.set("random", random(&lua, &state)?)?;
+        native.set("libraries", libraries)?;
+        let own = Rc::clone(&state);
+        let seed = move |_: &Lua, seed: Value| {
+            own.seed(number(&seed).map_or(0, |seed| seed as i64));
+            Ok(())
+        };
+        native.set("seed", lua.create_function(seed)?)?;
+        let own = Rc::clone(&watchdog);
+        let go_on = move |_: &Lua, ()| if own.is_killed() { raise(KILLED) } else { Ok(()) };
+        native.set("go_on", lua.create_function(go_on)?)?;
+        let read_only = |_: &Lua, ()| raise::<()>("ERR Attempt to modify a readonly table");
+        native.set("read_only", lua.create_function(read_only)?)?;
+        native.set("shown", lua.create_function(|lua, error: Value| shown(lua, error))?)?;
+        let (globals, run): (Table, Function) =
+            lua.load(include_str!("prelude.lua")).set_name("=prelude").call((native.clone(), PATTERN_MAX))?;
+        let environment = globals.clone();
+        let compile = move |lua: &Lua, (text, name): (Value, Value)| {
+            let name = String::from_utf8_lossy(&bytes_of(&name)).into_owned();
+            let name = name.split('\0').next().unwrap_or_default().to_owned();
+            let made = compile(lua, &bytes_of(&text), &name, &environment);
+            Ok(match made {
+                Ok(function) => (Value::Function(function), Value::Nil),
+                Err(error) => (Value::Nil, Value::String(lua.create_string(message(&error))?)),
+            })
+        };
+        native.set("compile", lua.create_function(compile)?)?;
+        let handler = lua.create_function(|lua, error: Value| explain(lua, &error))?;
+        let own = Rc::clone(&watchdog);
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
+            own.look();
+            if own.is_killed() {
+                return raise(KILLED);
+            }
+            Ok(VmState::Continue)
+        })?;
+        lua.set_memory_limit(MEMORY)?;
+        Ok(Scripts { lua, globals, run, handler, known: HashMap::new(), state, watchdog })
+    }
+
+    /// How many scripts there are.
+    pub(crate) fn count(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Bytes that the interpreter uses.
+    pub(crate) fn memory(&self) -> usize {
+        self.lua.used_memory()
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.known.contains_key(name)
+    }
+
+    pub(super) fn load(&mut self, name: &str, text: &[u8]) -> Result<(), Refusal> {
+        if self.has(name) {
+            return Ok(());
+        }
+        let (flags, text) = first_line(text)?;
+        if self.known.len() >= KEPT {
+            // Clients send a script again when it is not known.
+            self.known.clear();
+        }
+        let function = compile(&self.lua, text, CHUNK, &self.globals).map_err(|error| {
+            Refusal::Words(format!("ERR Error compiling script (new function): {}", message(&error)))
+        })?;
+        self.known.insert(name.to_owned(), Script { function, flags });
+        Ok(())
+    }
+
+    /// Runs a script and writes its reply. What it changed stays, also if it ends with an error.
+    pub(super) fn run(&self, context: &mut Context<'_>, ran: Ran<'_>) {
+        let Some(script) = self.known.get(ran.name) else { return };
+        let read_only = ran.read_only || script.flags.no_writes;
+        let limit = context.shared.configuration.number("busy-reply-threshold");
+        self.state.resp3.set(false);
+        self.watchdog.begin(Duration::from_millis(limit));
+        *self.watchdog.bystanders.borrow_mut() = context.shared.bystanders.take();
+        // Nobody waits in a script, and an EXEC is not committed before its end.
+        let in_exec = std::mem::replace(&mut context.shared.in_exec, true);
+        let before = context.reply.out.len();
+        let done = self.within(context, script, &ran, read_only, in_exec);
+        context.shared.in_exec = in_exec;
+        self.watchdog.end();
+        context.shared.bystanders = self.watchdog.bystanders.borrow_mut().take();
+        context.shared.shutdown_now |= self.watchdog.take_shut_down();
+        if let Err(error) = done {
+            context.reply.out.truncate(before);
+            context.reply.error(&format!("ERR {}", message(&error)));
+        }
+        if self.lua.used_memory() > MEMORY / 4 {
+            // What filled the memory is nobody's any more. If this fails, so will the next script.
+            let _ = self.lua.gc_collect();
+        }
+    }
+
+    fn within(
+        &self,
+        context: &mut Context<'_>,
+        script: &Script,
+        ran: &Ran<'_>,
+        read_only: bool,
+        in_exec: bool,
+    ) -> mlua::Result<()> {
+        let list = |all: &Arguments<'_>| {
+            let strings: mlua::Result<Vec<_>> = all.iter().map(|one| self.lua.create_string(one)).collect();
+            self.lua.create_sequence_from(strings?)
+        };
+        let (keys, argv) = (list(ran.keys)?, list(ran.argv)?);
+        // What a script selects is not for its client.
+        let (mut session, mut unused) =
+            (Session::new(context.session.id, String::new(), String::new(), true), Vec::new());
+        session.db = context.session.db;
+        let caller = RefCell::new(Caller {
+            context: Context {
+                keys: &mut *context.keys,
+                session: &mut session,
+                shared: &mut *context.shared,
+                reply: Reply { out: &mut unused, resp3: false },
+            },
+            state: &self.state,
+            watchdog: &self.watchdog,
+            read_only,
+            in_exec,
+        });
+        let (ok, value): (bool, Value) = self.lua.scope(|scope| {
+            let call = scope.create_function(|lua, args: MultiValue| {
+                let out = caller.borrow_mut().call(&args);
+                match out.strip_prefix(b"-") {
+                    Some(error) => raise(String::from_utf8_lossy(error).trim_end()),
+                    None => read_reply(lua, &mut out.as_slice()),
+                }
+            })?;
+            let protected = scope.create_function(|lua, args: MultiValue| {
+                let out = caller.borrow_mut().call(&args);
+                read_reply(lua, &mut out.as_slice())
+            })?;
+            self.run.call((&script.function, call, protected, &self.handler, keys, argv))
+        })?;
+        match (ok, value) {
+            (true, value) => {
+                let resp3 = self.state.resp3.get();
+                write_reply(&mut context.reply, &value, resp3, &mut Room::new())?;
+            }
+            (false, Value::Table(error)) => {
+                let text = bytes_of(&error.raw_get::<Value>("err")?);
+                let text = String::from_utf8_lossy(&text).into_owned();
+                let line = error.raw_get::<Option<i64>>("line")?;
+                let place = line.map_or_else(String::new, |line| format!(", on {CHUNK}:{line}."));
+                context.shared.refused += 1;
+                context.reply.error(&format!("{text} script: {}{place}", ran.name));
+            }
+            (false, other) => context.reply.error(&format!("ERR {}", other.to_string()?)),
+        }
+        Ok(())
+    }
+}
+
+/// Makes a function of a text, never of what a compiler made.
+fn compile(lua: &Lua, text: &[u8], name: &str, environment: &Table) -> mlua::Result<Function> {
+    if text.first() == Some(&0x1b) {
+        return Err(mlua::Error::RuntimeError("attempt to load a binary chunk".to_owned()));
+    }
+    lua.load(text)
+        .set_name(name)
+        .set_mode(ChunkMode::Text)
+        .set_environment(environment.clone())
+        .into_function()
+}
+
+/// The bytes of a string, or of a number as Redis prints it; nothing of anything else.
+fn bytes_of(value: &Value) -> Vec<u8> {
+    match value {
+        Value::String(text) => text.as_bytes().to_vec(),
+        other => number(other).map_or_else(Vec::new, |n| print_score(n).into_bytes()),
+    }
+}
+
+/// What redis.call is during one run.
+struct Caller<'a, 'b> {
+    context: Context<'b>,
+    state: &'a State,
+    watchdog: &'a Watchdog,
+    read_only: bool,
+    /// The script is part of an EXEC.
+    in_exec: bool,
+}
+
+impl Caller<'_, '_> {
+    /// Executes a command; its reply.
+    fn call(&mut self, args: &MultiValue) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Err(refusal) = self.execute(args, &mut out) {
+            self.context.shared.refused += 1;
+            Reply { out: &mut out, resp3: false }.error(&refusal.text());
+        }
+        out
+    }
+
+    fn execute(&mut self, args: &MultiValue, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        const NOT_STRINGS: Refusal =
+            Refusal::Said("ERR Lua redis lib command arguments must be strings or integers");
+        let mut words: Vec<Vec<u8>> = Vec::with_capacity(args.len());
+        for value in args {
+            match value {
+                Value::String(_) | Value::Integer(_) | Value::Number(_) => words.push(bytes_of(value)),
+                _ => return Err(NOT_STRINGS),
+            }
+        }
+        let Some(name) = words.first() else {
+            return Err(Refusal::Said("ERR Please specify at least one argument for this redis lib call"));
+        };
+        let row = lookup(name).ok_or(Refusal::Said("ERR Unknown Redis command called from script"))?;
+        if !row.takes(words.len()) {
+            return Err(Refusal::Said("ERR Wrong number of args calling Redis command from script"));
+        }
+        if row.flags & flag::NOT_IN_SCRIPT != 0 {
+            return Err(Refusal::Said("ERR This Redis command is not allowed from script"));
+        }
+        let writes = row.flags & flag::WRITE != 0;
+        if writes && self.read_only {
+            return Err(Refusal::Said("ERR Write commands are not allowed from read-only scripts."));
+        }
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let context = &mut self.context;
+        let resp3 = self.state.resp3.get();
+        context.session.resp3 = resp3;
+        for again in [false, true] {
+            out.clear();
+            context.shared.commands += 1;
+            let mut inner = Context {
+                keys: &mut *context.keys,
+                session: &mut *context.session,
+                shared: &mut *context.shared,
+                reply: Reply { out, resp3 },
+            };
+            run(&mut inner, row, &words);
+            // Before its first change a script may wait for space, as a command does.
+            let full = std::mem::take(&mut context.shared.full);
+            if !full || again || self.in_exec || self.watchdog.wrote.get() {
+                break;
+            }
+            find_space(context.keys);
+        }
+        if writes && out.first() != Some(&b'-') {
+            self.watchdog.wrote.set(true);
+        }
+        if context.keys.heap().planted().is(Planted::ScriptOneByOne) {
+            context.keys.heap_mut().commit();
+        }
+        Ok(())
+    }
+}

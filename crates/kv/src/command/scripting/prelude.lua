@@ -1,0 +1,179 @@
+-- What scripts see. It runs once when the interpreter is made, before any script: it takes away
+-- what a script must not have, bounds what could run for ever or overflow the stack of the server,
+-- and makes the rest read only, because all scripts of all clients share it.
+--
+-- `native` has what is written in Rust. What it raises is no value of Lua: `native.shown` makes it
+-- one.
+
+local native, pattern_max = ...
+
+local error, pairs, rawget, rawset = error, pairs, rawget, rawset
+local select, tostring, type = select, tostring, type
+local raw_pcall, raw_xpcall, setmetatable, getmetatable = pcall, xpcall, setmetatable, getmetatable
+local raw_collectgarbage = collectgarbage
+local READ_ONLY = "Attempt to modify a readonly table"
+
+-- Tables that nobody changes are empty ones in front of the real ones.
+local protected = setmetatable({}, { __mode = "k" })
+
+local function read_only(real)
+    local shown = setmetatable({}, {
+        __index = real,
+        __newindex = function() error(READ_ONLY, 2) end,
+        __metatable = false,
+    })
+    protected[shown] = real
+    return shown
+end
+
+-- After SCRIPT KILL nothing that a script does keeps it alive.
+local function settle(ok, ...)
+    if not ok then native.go_on() end
+    return ok, ...
+end
+
+local function as_text(ok, ...)
+    if ok then return true, ... end
+    local err = native.shown((...))
+    if type(err) == "table" then
+        local text = rawget(err, "err")
+        if type(text) == "string" or type(text) == "number" then err = text end
+    end
+    return false, err
+end
+
+local function as_table(ok, ...)
+    if ok then return true, ... end
+    return false, native.shown((...))
+end
+
+local function protected_call(f, ...)
+    return as_text(settle(raw_pcall(f, ...)))
+end
+
+-- Patterns are matched by recursion, once for each of their parts.
+for _, name in pairs({ "find", "match", "gmatch", "gfind", "gsub" }) do
+    local f = string[name]
+    string[name] = function(text, pattern, ...)
+        local plain = name == "find" and select(2, ...)
+        if type(pattern) == "string" and #pattern > pattern_max and not plain then
+            error("the pattern is too long", 2)
+        end
+        return f(text, pattern, ...)
+    end
+end
+
+math.random, math.randomseed = native.libraries.random.random, native.seed
+native.libraries.random = nil
+
+local G = {}
+for _, name in pairs({
+    "_VERSION", "assert", "error", "gcinfo", "ipairs", "next", "pairs", "rawequal", "rawget",
+    "select", "tonumber", "tostring", "type", "unpack",
+}) do
+    G[name] = _G[name]
+end
+
+G.pcall = protected_call
+function G.xpcall(f, handler)
+    return settle(raw_xpcall(f, function(err) return handler(native.shown(err)) end))
+end
+
+function G.rawset(t, key, value)
+    if protected[t] then native.read_only() end
+    return rawset(t, key, value)
+end
+
+function G.setmetatable(t, meta)
+    if protected[t] then native.read_only() end
+    return setmetatable(t, meta)
+end
+
+function G.collectgarbage(what, ...)
+    if what == nil or what == "collect" or what == "count" then return raw_collectgarbage(what) end
+    return 0
+end
+
+-- Text only: what the compiler makes is not checked when it is loaded.
+local function compile(text, name)
+    local f, message = native.compile(text, name)
+    if f then return f end
+    return nil, message
+end
+
+function G.loadstring(text, name)
+    if type(text) == "number" then text = tostring(text) end
+    if type(text) ~= "string" then error("bad argument #1 to 'loadstring' (string expected)", 2) end
+    return compile(text, name or text)
+end
+
+function G.load(reader, name)
+    local parts = {}
+    while true do
+        local part = reader()
+        if part == nil or part == "" then break end
+        if type(part) ~= "string" then error("reader function must return a string", 2) end
+        parts[#parts + 1] = part
+    end
+    return compile(table.concat(parts), name or "=(load)")
+end
+
+local resume = coroutine.resume
+function coroutine.resume(...) return as_table(settle(resume(...))) end
+
+local strings = read_only(string)
+local string_meta = read_only({ __index = strings })
+function G.getmetatable(value)
+    if type(value) == "string" then return string_meta end
+    if type(value) == "userdata" then return nil end
+    return getmetatable(value) or nil
+end
+
+G.string, G.math = strings, read_only(math)
+G.table, G.coroutine = read_only(table), read_only(coroutine)
+for name, library in pairs(native.libraries) do
+    G[name] = read_only(library)
+end
+
+local redis = native.redis
+function redis.error_reply(text, ...)
+    if type(text) ~= "string" or select("#", ...) > 0 then
+        return { err = "ERR wrong number or type of arguments" }
+    end
+    if text:sub(1, 1) == "-" then text = text:sub(2) end
+    if not text:find(" ", 1, true) then text = "ERR " .. text end
+    return { err = text }
+end
+function redis.status_reply(text, ...)
+    if type(text) ~= "string" or select("#", ...) > 0 then
+        return { err = "ERR wrong number or type of arguments" }
+    end
+    return { ok = text }
+end
+function redis.replicate_commands() return true end
+function redis.breakpoint() return false end
+function redis.debug() end
+G.redis = read_only(redis)
+
+setmetatable(G, {
+    __index = function(_, name)
+        local text = "Script attempted to access nonexistent global variable '"
+        error(text .. tostring(name) .. "'", 2)
+    end,
+})
+local globals = read_only(G)
+G._G = globals
+
+-- Runs a script; what redis.call and redis.pcall are this time comes with it.
+local function run(f, call, protected_call, handler, keys, argv)
+    redis.call, redis.pcall = call, protected_call
+    rawset(G, "KEYS", keys)
+    rawset(G, "ARGV", argv)
+    local ok, value = raw_xpcall(f, handler)
+    redis.call, redis.pcall = nil, nil
+    rawset(G, "KEYS", nil)
+    rawset(G, "ARGV", nil)
+    return ok, value
+end
+
+return globals, run

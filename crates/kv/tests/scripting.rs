@@ -1,0 +1,310 @@
+//! Scripts: what a real Redis answers, what they must not reach, who may end them, and that they
+//! happen whole or not at all.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod served;
+
+use std::time::{Duration, Instant};
+
+use served::{Client, Served, Value, assert_sound, serve_if_asked, text};
+
+const CHILD: &str = "serves_when_it_is_asked_to";
+
+#[test]
+fn serves_when_it_is_asked_to() {
+    serve_if_asked();
+}
+
+fn server(directory: &tempfile::TempDir, conf: &str) -> Served {
+    std::fs::write(directory.path().join("conf"), conf).unwrap();
+    Served::start(directory.path(), CHILD)
+}
+
+fn eval(client: &mut Client, script: &str, arguments: &[&str]) -> Value {
+    let mut words: Vec<&[u8]> = vec![b"EVAL", script.as_bytes()];
+    words.extend(arguments.iter().map(|word| word.as_bytes()));
+    client.ask(&words)
+}
+
+fn error(value: &Value) -> &str {
+    match value {
+        Value::Error(text) => text,
+        other => panic!("no error: {other:?}"),
+    }
+}
+
+/// Scripts whose replies a real Redis gives as well, byte by byte.
+const SCRIPTS: &str = include_str!("scripting/replies.txt");
+
+#[test]
+fn scripts_get_the_replies_that_redis_gives() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let server = server(&directory, "");
+    let (mut ours, mut theirs) = (server.connect(), redis.connect());
+    let mut differences = Vec::new();
+    let mut tried = 0;
+    for script in SCRIPTS.split("\n----\n").filter(|script| !script.trim().is_empty()) {
+        for protocol in ["2", "3"] {
+            for client in [&mut ours, &mut theirs] {
+                client.say(&format!("HELLO {protocol}"));
+                client.say("FLUSHALL");
+                client.say("SET str abc");
+                client.say("SET n 10");
+                client.say("RPUSH list a b c");
+                client.say("HSET hash f 1 g 2");
+                client.say("ZADD zset 1 a 2.5 b");
+                client.say("SADD set m");
+            }
+            let arguments = ["3", "str", "list", "hash", "one", "2", "x y"];
+            let (mine, their) = (eval(&mut ours, script, &arguments), eval(&mut theirs, script, &arguments));
+            if mine != their {
+                differences.push(format!("RESP{protocol} {script}\n  ours   {mine:?}\n  theirs {their:?}"));
+            }
+            let (mine, their) = (ours.say("DBSIZE"), theirs.say("DBSIZE"));
+            if mine != their {
+                differences.push(format!("{script}\n  leaves {mine:?} keys, and {their:?} there"));
+            }
+            tried += 1;
+        }
+    }
+    assert!(differences.is_empty(), "{} of {tried}:\n{}", differences.len(), differences.join("\n"));
+    assert!(tried > 200, "{tried}");
+}
+
+#[test]
+fn commands_about_scripts_answer_as_redis_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let server = server(&directory, "");
+    let (mut ours, mut theirs) = (server.connect(), redis.connect());
+    let known = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+    let lines = [
+        format!("EVALSHA {known} 0"),
+        format!("SCRIPT EXISTS {known} x"),
+        "SCRIPT LOAD return".to_owned(),
+        "EVAL return -1".to_owned(),
+        "EVAL return x".to_owned(),
+        "EVAL return 2 a".to_owned(),
+        "EVAL return".to_owned(),
+        "EVAL x=) 0".to_owned(),
+        "SCRIPT LOAD x=)".to_owned(),
+        "EVALSHA abc 0".to_owned(),
+        "EVALSHA 63143B6F8007B98C53CA2149822777B3566F9241 0".to_owned(),
+        "SCRIPT EXISTS 63143b6f8007b98c53ca2149822777b3566f9241".to_owned(),
+        "SCRIPT FLUSH x".to_owned(),
+        "SCRIPT FLUSH ASYNC".to_owned(),
+        "SCRIPT EXISTS 63143b6f8007b98c53ca2149822777b3566f9241".to_owned(),
+        "SCRIPT KILL".to_owned(),
+        "SCRIPT foo".to_owned(),
+        "EVAL_RO return(redis.call('set','a','1')) 0".to_owned(),
+        "EVAL_RO return(redis.call('get','a')) 0".to_owned(),
+        "MULTI".to_owned(),
+        "EVAL return(redis.call('incr',KEYS[1])) 1 n".to_owned(),
+        "EVAL return(redis.call('multi')) 0".to_owned(),
+        "GET n".to_owned(),
+        "EXEC".to_owned(),
+        "CONFIG SET lua-time-limit 4000".to_owned(),
+    ];
+    for line in lines {
+        assert_eq!(ours.say(&line), theirs.say(&line), "{line}");
+    }
+}
+
+#[test]
+fn scripts_reach_nothing_of_the_machine_and_cannot_end_the_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(&directory, "");
+    let mut client = server.connect();
+    for name in ["os", "io", "debug", "package", "require", "loadfile", "dofile", "module", "setfenv"] {
+        let said = eval(&mut client, &format!("return {name}"), &["0"]);
+        assert!(error(&said).contains("nonexistent global variable"), "{name}: {said:?}");
+    }
+    for (script, part) in [
+        // What a compiler made is not checked when it is loaded.
+        ("return loadstring(string.dump(function() end))()", "attempt to call"),
+        ("return select(2, loadstring('\\27Lua'))", ""),
+        ("string.rep = nil", "readonly table"),
+        ("getmetatable('').__index = nil", "readonly table"),
+        ("rawset(string, 'rep', nil)", "readonly table"),
+        ("setmetatable(redis, nil)", "readonly table"),
+        ("local t = {} while true do t[#t + 1] = string.rep('x', 1e6) .. #t end", "not enough memory"),
+        ("return string.rep('x', 1e9)", "not enough memory"),
+        ("local function f() return f() + 1 end return f()", "stack overflow"),
+        ("local t = {} t[1] = t return t", ""),
+        ("local t = {} t[1] = t t[2] = t t[3] = t return t", ""),
+        ("local t = {} t.x = t return cjson.encode(t)", "excessive depth"),
+        ("return cjson.decode(string.rep('[', 1e6))", "nested"),
+        ("return cmsgpack.unpack(string.rep('\\145', 1e6))", ""),
+        ("return cmsgpack.unpack('\\221\\255\\255\\255\\255')", "Missing bytes"),
+        ("return struct.unpack('I99', 'x')", "larger than limit"),
+        ("return string.find(string.rep('a', 1e6), string.rep('a?', 1e6))", "too long"),
+        ("return #string.rep('x', -1)", ""),
+        ("return unpack({}, 1, 1e8)", "too many results"),
+        ("error(setmetatable({}, {__tostring = function() error('x') end}))", ""),
+        ("return coroutine.wrap(function() return redis.call('nosuch') end)()", "Unknown Redis"),
+        ("local c = coroutine.create(function() while true do coroutine.yield() end end) return 1", ""),
+        ("return table.concat({}, 'x', 1, 1e9)", "invalid value"),
+        ("collectgarbage('stop') collectgarbage('setpause', 1e9) return 1", ""),
+    ] {
+        let said = eval(&mut client, script, &["0"]);
+        if !part.is_empty() {
+            assert!(error(&said).contains(part), "{script}: {said:.200?}");
+        }
+        assert_eq!(client.say("PING"), text("PONG"), "{script}");
+    }
+    // A script keeps nothing for the next one, and a full memory is empty again.
+    assert_eq!(eval(&mut client, "return #string.rep('x', 1e7)", &["0"]), Value::Int(10_000_000));
+    let Value::Text(info) = client.say("INFO memory") else { panic!("no text") };
+    let used = info.lines().find_map(|line| line.strip_prefix("used_memory_lua:")).unwrap();
+    assert!(used.parse::<u64>().unwrap() < 512 << 20, "{used}");
+}
+
+/// Waits until a script that was begun answers nobody.
+fn wait_until_busy(client: &mut Client) {
+    let began = Instant::now();
+    loop {
+        // What comes in one batch with the script is answered with it.
+        std::thread::sleep(Duration::from_millis(100));
+        if matches!(client.say("PING"), Value::Error(said) if said.starts_with("BUSY")) {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "the script takes no time");
+    }
+}
+
+#[test]
+fn a_script_that_takes_long_is_ended_by_script_kill_and_only_before_it_wrote() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = server(&directory, "busy-reply-threshold 20\nrequirepass secret\n");
+    let client = || {
+        let mut client = served.connect();
+        assert_eq!(client.say("AUTH secret"), text("OK"));
+        client
+    };
+    let (mut runner, mut other) = (client(), client());
+    for script in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "while true do xpcall(function() while true do end end, function() end) end",
+        "while true do local c = coroutine.create(function() while true do end end) coroutine.resume(c) end",
+        "local c = coroutine.wrap(function() while true do end end) while true do pcall(c) end",
+        "while true do redis.pcall('get', 'x') end",
+    ] {
+        runner.send(&[b"EVAL", script.as_bytes(), b"0"]).unwrap();
+        wait_until_busy(&mut other);
+        // A connection that is new has to give the password first.
+        let mut late = served.connect();
+        assert!(error(&late.say("SCRIPT KILL")).starts_with("NOAUTH"));
+        assert!(error(&late.say("AUTH wrong")).starts_with("WRONGPASS"));
+        assert_eq!(late.say("AUTH secret"), text("OK"));
+        assert!(error(&late.say("SET a 1")).starts_with("BUSY"));
+        assert_eq!(late.say("SCRIPT KILL"), text("OK"));
+        let said = runner.read().unwrap();
+        assert!(error(&said).contains("Script killed by user with SCRIPT KILL"), "{script}: {said:?}");
+        assert_eq!(runner.say("PING"), text("PONG"));
+        assert_eq!(late.say("PING"), text("PONG"));
+    }
+    assert!(error(&other.say("SCRIPT KILL")).starts_with("NOTBUSY"));
+    // One that wrote is not ended, and with the server all of it goes.
+    assert_eq!(other.say("SET before 1"), text("OK"));
+    let script = "redis.call('set', 'before', '2') redis.call('set', 'half', '1') while true do end";
+    runner.send(&[b"EVAL", script.as_bytes(), b"0"]).unwrap();
+    wait_until_busy(&mut other);
+    assert!(error(&other.say("SCRIPT KILL")).starts_with("UNKILLABLE"));
+    other.send(&[b"SHUTDOWN", b"NOSAVE"]).unwrap();
+    assert!(served.ends());
+    assert_sound(directory.path());
+    let served = server(&directory, "");
+    let mut client = served.connect();
+    assert_eq!(client.say("GET before"), text("1"));
+    assert_eq!(client.say("EXISTS half"), Value::Int(0));
+}
+
+/// What client libraries do with scripts: a lock that only its owner releases, a limit of calls, a
+/// queue whose jobs are taken, delayed and completed.
+#[test]
+fn scripts_of_client_libraries_work() {
+    const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) \
+                           else return 0 end";
+    const LIMIT: &str = "local n = redis.call('incr', KEYS[1]) if n == 1 then redis.call('pexpire', KEYS[1], \
+                         ARGV[2]) end return {n, n <= tonumber(ARGV[1]) and 1 or 0}";
+    const ADD: &str = r"
+        local id = redis.call('INCR', KEYS[1])
+        local job = cjson.decode(ARGV[1])
+        redis.call('HMSET', KEYS[2] .. id, 'name', job.name, 'data', cjson.encode(job.data), 'attempts', 0)
+        if job.delay and job.delay > 0 then
+            redis.call('ZADD', KEYS[4], job.delay * 4096 + bit.band(id, 0xfff), id)
+        else
+            redis.call('LPUSH', KEYS[3], id)
+        end
+        redis.call('PUBLISH', KEYS[3], id)
+        return id .. ''";
+    const TAKE: &str = r"
+        local due = redis.call('ZRANGEBYSCORE', KEYS[4], 0, tonumber(ARGV[1]) * 4096 + 4095, 'LIMIT', 0, 1000)
+        for _, id in ipairs(due) do
+            redis.call('ZREM', KEYS[4], id)
+            redis.call('LPUSH', KEYS[3], id)
+        end
+        local id = redis.call('RPOPLPUSH', KEYS[3], KEYS[5])
+        if not id then return nil end
+        redis.call('HINCRBY', KEYS[2] .. id, 'attempts', 1)
+        return {id, redis.call('HGETALL', KEYS[2] .. id)}";
+    const FINISH: &str = r"
+        if redis.call('LREM', KEYS[5], -1, ARGV[1]) < 1 then
+            return redis.error_reply('LOCK the job is not active')
+        end
+        local done = cmsgpack.pack({ id = ARGV[1], value = { 1, 2.5, 'x' } })
+        redis.call('ZADD', KEYS[6], tonumber(ARGV[2]), done)
+        return cmsgpack.unpack(done).value[2] * 2";
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(&directory, "");
+    let mut client = server.connect();
+    assert_eq!(client.say("SET lock me NX PX 100000"), text("OK"));
+    assert_eq!(eval(&mut client, RELEASE, &["1", "lock", "you"]), Value::Int(0));
+    assert_eq!(eval(&mut client, RELEASE, &["1", "lock", "me"]), Value::Int(1));
+    for n in 1..4 {
+        let said = eval(&mut client, LIMIT, &["1", "calls", "2", "60000"]);
+        assert_eq!(said, Value::List(vec![Value::Int(n), Value::Int(i64::from(n <= 2))]));
+    }
+    let keys = ["6", "q:id", "q:job:", "q:wait", "q:delayed", "q:active", "q:completed"];
+    let with = |arguments: &[&'static str]| [&keys[..], arguments].concat();
+    let now = r#"{"name":"mail","data":{"to":["a","b"],"n":1.5}}"#;
+    let later = r#"{"name":"later","delay":50,"data":[]}"#;
+    assert_eq!(eval(&mut client, ADD, &with(&[now])), text("1"));
+    assert_eq!(eval(&mut client, ADD, &with(&[later])), text("2"));
+    let Value::List(taken) = eval(&mut client, TAKE, &with(&["10"])) else { panic!("no job") };
+    assert_eq!(taken[0], text("1"));
+    let Value::List(fields) = &taken[1] else { panic!("no fields") };
+    assert!(fields.contains(&text("mail")) && fields.contains(&text("1")), "{fields:?}");
+    assert_eq!(eval(&mut client, TAKE, &with(&["10"])), Value::Nil);
+    assert_eq!(eval(&mut client, FINISH, &with(&["1", "10"])), Value::Int(5));
+    assert_eq!(error(&eval(&mut client, FINISH, &with(&["1", "10"]))), "LOCK the job is not active");
+    let Value::List(taken) = eval(&mut client, TAKE, &with(&["50"])) else { panic!("no job") };
+    assert_eq!(taken[0], text("2"));
+}
+
+#[test]
+fn a_script_in_a_full_tier_is_told_so_and_the_server_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(&directory, "");
+    let mut client = server.connect();
+    let fill = "local n = 0 while true do local r = redis.pcall('set', 'k' .. n, ARGV[1]) if type(r) == 'table' \
+                and r.err then return {n, r.err} end n = n + 1 end";
+    let large = "x".repeat(100_000);
+    let Value::List(said) = eval(&mut client, fill, &["0", &large]) else { panic!("no list") };
+    let [Value::Int(count), Value::Text(why)] = &said[..] else { panic!("{said:?}") };
+    assert!(*count > 300 && why.starts_with("OOM"), "{said:?}");
+    assert_eq!(client.say("DBSIZE"), Value::Int(*count));
+    // What a FLUSHALL took away is found before the first change of a script.
+    client.say("FLUSHALL");
+    let one = "return redis.call('set', 'again', ARGV[1])";
+    assert_eq!(eval(&mut client, one, &["0", &large]), text("OK"));
+}
