@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::home::{FileTime, Home};
-use crate::medium::process::Process;
 use crate::options::Options;
+use crate::process::Process;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crossbeam_utils::CachePadded;

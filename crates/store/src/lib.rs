@@ -81,8 +81,6 @@ pub use lend::{LendingStats, holders::LentInUse};
 pub use medium::SigbusWatch;
 /// Whether an open file is open anywhere else, for doors that keep files of their own.
 pub use medium::is_only_opening;
-/// What a forked child must not use, for doors that keep things of one process.
-pub use medium::process;
 pub use medium::{Durability, Medium};
 pub use mover::unreadable::LostBlock;
 pub use note::{AttachedTier, Attachment, attachment};
@@ -93,3 +91,9 @@ pub use stats::{RecoveryReport, Stats, TierStats};
 pub use tier::label::MemberLabel;
 /// Wait events, of which [`AttachedHome::events`] is a registry; a door records its own with them.
 pub use tiersmith_events as events;
+/// What a forked child must not use, for doors that keep things of one process.
+pub use tiersmith_pmem::process;
+
+/// What the frames of a mapping share with the store where shuttle schedules both.
+#[cfg(feature = "interleavings")]
+use tiersmith_pmem::sync as of_frames;

@@ -5,9 +5,10 @@ use std::io;
 
 use super::frames::{Frames, Misuse, Use};
 use super::home::HomeFileView;
-use super::map::{BadWords, Spot, Visitor};
+use super::map::{BadWords, Visitor};
 use super::report::{Place, Severity};
 use super::seal::{Held, Level, all_zero};
+use super::source::Spot;
 use super::superblock::FRAME;
 use super::table::FileFacts;
 use super::verify::{Checker, Claim, Text};

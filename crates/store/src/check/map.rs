@@ -7,18 +7,11 @@ use std::io;
 
 use super::at::WORD;
 use super::seal::{Held, Level, Seal, u64_at};
-use super::source::Source;
+use super::source::{Source, Spot};
 use super::superblock::{FRAME, Layout};
 use super::table::FileFacts;
 
 const PAGE_WORDS: u64 = 512;
-
-/// Where a word or a structure lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
-    pub(super) member: u32,
-    pub(super) offset: u64,
-}
 
 /// Words that are not whole at their place: how many of one page, and the first of them.
 pub(super) struct BadWords {

@@ -11,9 +11,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::at;
 use super::frames::Use;
-use super::map::Spot;
 use super::report::{Place, Severity};
 use super::seal::{Seal, checksum, u32_at, u64_at};
+use super::source::Spot;
 use super::superblock::{FRAME, LANES_AT};
 use super::table::{FileFacts, TRUNCATING};
 use super::{Checker, Claim, Text};

@@ -19,6 +19,13 @@ use super::CheckError;
 const OWNER_AT: u64 = 8192;
 const OWNER_LEN: usize = 4096;
 
+/// Where a word or a structure lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub(super) member: u32,
+    pub(super) offset: u64,
+}
+
 /// Bytes that can be read anywhere.
 pub(super) trait Source {
     /// How many there are.

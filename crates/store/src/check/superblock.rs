@@ -5,10 +5,9 @@
 //! may lie past them, and its [`Source`] then says so.
 
 use super::at::superblock as at;
-use super::map::Spot;
 use super::report::{CheckReport, Finding, Place, Severity};
 use super::seal::{all_zero, checksum, u32_at, u64_at};
-use super::source::Source;
+use super::source::{Source, Spot};
 use super::{CheckError, CheckOptions};
 
 pub(super) const FRAME: u64 = 4096;

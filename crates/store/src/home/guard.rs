@@ -32,7 +32,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use tiersmith_dir::Dir;
 
-use super::real::{device, names, status};
+use super::look::{device, names, status};
 use super::vault::{ASIDE_SUFFIX, FILES_NAME, Vault, vault_of};
 use super::{HomeError, RealHome};
 

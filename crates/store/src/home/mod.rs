@@ -27,6 +27,7 @@ use thiserror::Error;
 
 mod guard;
 mod held;
+mod look;
 pub mod model;
 mod named;
 mod noted;

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-use super::real::{home_stat, name_of, status};
+use super::look::{home_stat, name_of, status};
 use super::{Home, HomeStat};
 
 /// A name in the home.

@@ -2,7 +2,7 @@
 //!
 //! Nothing is written, nothing is locked. The note is read from the directory wherever it was moved, never through a mount.
 
-use super::real::{status, without_links};
+use super::look::{status, without_links};
 use super::vault::{Vault, files_aside};
 use super::{ATTACHMENT, HomeError};
 use rustix::fs::{FileType, Mode, OFlags};

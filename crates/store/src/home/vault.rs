@@ -29,7 +29,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
 
-use super::real::{device, names, status};
+use super::look::{device, names, status};
 use super::{ATTACHMENT, HomeError};
 
 /// What is added to the home's name to name its vault.

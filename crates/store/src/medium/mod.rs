@@ -32,7 +32,6 @@ pub(crate) use mapped::{InPlace, Mapped, Opening, PreparedWrite, Use, prepare_al
 // The rest of what the store has of that crate: nobody else names it.
 pub use tiersmith_pmem::SigbusWatch;
 pub use tiersmith_pmem::is_only_opening;
-pub use tiersmith_pmem::process;
 pub(crate) use tiersmith_pmem::{hash_bytes, watch_sigbus};
 
 const _: () = assert!(FRAME == tiersmith_pmem::FRAME);

@@ -9,9 +9,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::time::Duration;
 
+pub(crate) use crate::of_frames::{atomic, turn};
 pub(crate) use shuttle::hint::spin_loop;
 pub(crate) use shuttle::thread::{self, sleep, yield_now};
-pub(crate) use tiersmith_pmem::sync::{atomic, turn};
 
 /// As parking_lot's, and as spin's.
 #[derive(Debug, Default)]
