@@ -122,3 +122,23 @@ fn a_block_admitted_while_its_map_page_is_given_back_is_evicted_after_the_page_i
     let (free, used, all) = accounting(&attached);
     assert_eq!(free + used, all);
 }
+
+#[test]
+fn a_step_looks_for_removed_files_only_after_an_unlinking_that_failed() {
+    let (home, _, attached) = attached();
+    drop(attached.open("a.db", OpenMode::WRITE).unwrap());
+    let names = &attached.store.names;
+    let held = attached.store.files.hold();
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        scope.spawn(move || tell.send(names.retry_unlinks()).unwrap());
+        let step = told.recv_timeout(Duration::from_secs(20));
+        drop(held);
+        step.expect("it waits for the files").unwrap();
+    });
+    home.fail_nth_sync(1);
+    attached.unlink("a.db").unwrap_err();
+    assert_eq!(attached.store.files.all().len(), 1);
+    names.retry_unlinks().unwrap();
+    assert_eq!(attached.store.files.all().len(), 0);
+}

@@ -32,6 +32,12 @@ impl Files {
         self.by_key.try_lock_for(patience).map(|files| sorted(&files))
     }
 
+    /// Nobody finds a file meanwhile.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized {
+        self.by_key.lock()
+    }
+
     pub(crate) fn get(&self, key: Key) -> Option<Arc<FileState>> {
         self.by_key.lock().get(&key).cloned()
     }

@@ -70,6 +70,8 @@ pub(crate) struct Namespace {
     pub(crate) closes: AtomicU64,
     /// Files that left the tier a moment ago.
     pub(crate) departed: Mutex<Departed>,
+    /// A directory from which a last name went could not be synced; the background tries again.
+    pub(crate) unlinks_failed: AtomicBool,
 }
 
 /// How far an opening came.
@@ -457,8 +459,10 @@ impl Namespace {
     fn finish_unlink(&self, file: &Arc<FileState>, at: Named<'_>) -> Result<()> {
         let Some(placed) = &file.placed else { return Ok(()) };
         if !file.removal_durable.load(Ordering::Acquire) {
-            let synced = at.sync_dir(&*self.env.home);
-            synced.map_err(Error::io("cannot sync the directory of", at.path()))?;
+            if let Err(e) = at.sync_dir(&*self.env.home) {
+                self.unlinks_failed.store(true, Ordering::Release);
+                return Err(Error::io("cannot sync the directory of", at.path())(e));
+            }
             file.removal_durable.store(true, Ordering::Release);
         }
         if file.handles.load(Ordering::Acquire) == 0
@@ -470,8 +474,13 @@ impl Namespace {
         Ok(())
     }
 
-    /// Removed files whose directory could not be synced.
+    /// Removed files whose directory could not be synced. Most steps find that there are none, without a look at
+    /// the files.
     pub(crate) fn retry_unlinks(&self) -> Result<()> {
+        if !self.unlinks_failed.load(Ordering::Acquire) || !self.unlinks_failed.swap(false, Ordering::AcqRel)
+        {
+            return Ok(());
+        }
         let waiting =
             |f: &Arc<FileState>| f.unlinked.load(Ordering::Acquire) && f.handles.load(Ordering::Acquire) == 0;
         let files: Vec<_> = self.files.all().into_iter().filter(waiting).collect();

@@ -17,7 +17,7 @@ use crate::names::Namespace;
 use crate::profile::Profile;
 use crate::stats::RecoveryReport;
 use crate::sync::Mutex;
-use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
 
 /// What all handles share.
@@ -82,6 +82,7 @@ impl Store {
             changing: Mutex::new(()),
             closes: AtomicU64::new(1),
             departed: Mutex::default(),
+            unlinks_failed: AtomicBool::new(false),
         };
         let recovery = RecoveryReport::default();
         Self { env, homeward, files, mover, io, lender, names, tiers, profile, recovery }
