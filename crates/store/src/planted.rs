@@ -85,6 +85,24 @@ pub enum Planted {
     DeviceNotSynced,
     /// A file's sync leaves out the device that has its blocks.
     SyncWithoutDevice,
+    /// Recovery empties records while the entries they speak of are still on their way.
+    ReplayUnfenced,
+    /// Both copies of a superblock are written with one fence.
+    SuperblocksTogether,
+    /// Eviction takes blocks that home does not have.
+    EvictDirty,
+    /// The drain frees what the entries on the medium point to, and does not store others.
+    DrainKeepsEntries,
+    /// Home is changed before the state line says so.
+    ChangeUnsaid,
+    /// The last name of a file goes before the state line says so.
+    UnlinkUnsaid,
+    /// A plain file goes before its loan has ended on the tier.
+    PlainRemovedFirst,
+    /// A lent file is cut while the tier says that it is longer.
+    PlainCutFirst,
+    /// What is cut off within a block of redo stays there.
+    TailNotZeroed,
 
     // Between threads, each by the name that the model of the protocol has for it
     // (`tests/interleavings.rs`).
@@ -135,7 +153,7 @@ pub enum Planted {
 impl Planted {
     /// All planted bugs that cutting the power shows. [`Planted::SentinelUnchecked`] shows when a
     /// server has run between two attaches (`tests/hostile_offline.rs`).
-    pub const ALL: [Planted; 33] = [
+    pub const ALL: [Planted; 42] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -169,6 +187,15 @@ impl Planted {
         Planted::ExtentNamedFirst,
         Planted::DoorOpenedEarly,
         Planted::DoorClosedFirst,
+        Planted::ReplayUnfenced,
+        Planted::SuperblocksTogether,
+        Planted::EvictDirty,
+        Planted::DrainKeepsEntries,
+        Planted::ChangeUnsaid,
+        Planted::UnlinkUnsaid,
+        Planted::PlainRemovedFirst,
+        Planted::PlainCutFirst,
+        Planted::TailNotZeroed,
     ];
 
     /// Those that show between threads, on a medium that takes its time (`tests/apart.rs`).

@@ -13,6 +13,7 @@ use crate::home::Clear;
 use crate::known::times::SetTime;
 use crate::known::{FileState, Placed};
 use crate::plain::Plain;
+use crate::planted::Planted;
 use crate::waits;
 /// Zeros that are written at a time.
 const ZEROS_BYTES: usize = 256 << 10;
@@ -73,7 +74,7 @@ impl FileIo {
         let old = file.size_of(placed)?;
         if size < old && how == Resize::Exactly {
             let mut meta = placed.meta.lock();
-            if size < meta.line.size {
+            if size < meta.line.size && !placed.tier.planted.is(Planted::PlainCutFirst) {
                 meta.line.size = size;
                 placed.persist_line(&mut meta);
             }

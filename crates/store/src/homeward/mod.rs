@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::format::slot::{DESTAGING, TRUNCATING, encode_time};
 use crate::home::FileTime;
 use crate::known::{FileState, Meta, Placed};
+use crate::planted::Planted;
 use std::sync::Arc;
 
 /// How long changes of home may share what the state line says of them. Much less than recovery gives them.
@@ -71,7 +72,9 @@ impl Homeward {
         if let Some(size) = size {
             meta.line.size = size;
         }
-        placed.persist_line(&mut meta);
+        if !placed.tier.planted.is(Planted::ChangeUnsaid) {
+            placed.persist_line(&mut meta);
+        }
         Ok(mtime)
     }
 

@@ -12,10 +12,10 @@ impl Placed {
     /// Makes what lies past the end in the last block zero. Only where nobody holds a reference into the block: redo
     /// blocks, and everything during recovery.
     pub(crate) fn zero_tail_in_place(&self, entry: Entry, within: usize) {
-        if entry == Entry::HOME {
+        let tier = &self.tier;
+        if entry == Entry::HOME || tier.planted.is(Planted::TailNotZeroed) {
             return;
         }
-        let tier = &self.tier;
         let mut rest = vec![0; self.block_size.bytes() - within];
         if let Err(e) = tier.read_block_checked(entry.frame(), within, &mut rest) {
             // Harmless: what lies past the end cannot be read by anybody either.

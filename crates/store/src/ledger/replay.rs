@@ -91,12 +91,17 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
             replayed.batches += 1;
         }
     }
-    tier.fence();
+    let fence = || {
+        if !tier.planted.is(Planted::ReplayUnfenced) {
+            tier.fence();
+        }
+    };
+    fence();
     for group in &live {
         for at in group {
             tier.store_word(WordAt::new(0, *at), 0);
         }
-        tier.fence();
+        fence();
     }
     Ok(replayed)
 }

@@ -283,6 +283,9 @@ impl Lender {
             self.mover.copy_home(file, placed, &plain)?;
         }
         let size = plain.file.stat().map_err(file.io("cannot stat the lent"))?.size;
+        if placed.tier.planted.is(Planted::PlainRemovedFirst) {
+            placed.remove_plain(plain.name);
+        }
         {
             let mut meta = placed.meta.lock();
             let before = meta.line.clone();

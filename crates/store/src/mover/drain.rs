@@ -108,7 +108,9 @@ impl Mover {
                     tier.keep_zeroed(placed.block_size, std::mem::take(&mut freed));
                 }
                 // As where blocks are added: before `meta` is let go, so that nobody makes one of these `Dirty` meanwhile. `moving` keeps a cut away.
-                tier.store_later(&words);
+                if !tier.planted.is(Planted::DrainKeepsEntries) {
+                    tier.store_later(&words);
+                }
                 tier.wait();
             }
             written?;

@@ -4,9 +4,10 @@ use super::Mover;
 use crate::address::BlockIndex;
 use crate::cache::policy::{Chosen, Policy};
 use crate::error::Result;
-use crate::format::entry::{PAGE_WORDS, State};
+use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::known::FileState;
 use crate::ledger::Ledger;
+use crate::planted::Planted;
 use crate::sync::atomic::Ordering;
 use crate::waits;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ impl Mover {
         if files.is_empty() {
             return 0;
         }
+        let takes_dirty = tier.planted.is(Planted::EvictDirty);
+        let goes = |entry: Entry| entry.state() == State::Cached || takes_dirty && entry != Entry::HOME;
         let first = self.eviction_hand.fetch_add(1, Ordering::Relaxed) as usize;
         let mut evicted = 0;
         for pass in 0..Chosen::PASSES {
@@ -35,14 +38,14 @@ impl Mover {
                     }
                     for index in 0..PAGE_WORDS as usize {
                         if evicted + (blocks.len() as u64) < want
-                            && leaf.get(index).state() == State::Cached
+                            && goes(leaf.get(index))
                             && leaf.policy.victim(index, pass)
                         {
                             blocks.push(BlockIndex(number * PAGE_WORDS + index as u64));
                         }
                     }
                 });
-                evicted += placed.drop_copies(&blocks);
+                evicted += placed.drop_entries(&blocks, goes);
                 if evicted >= want {
                     self.events.count(waits::EVICTED, evicted);
                     return evicted;

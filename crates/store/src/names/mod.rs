@@ -428,7 +428,9 @@ impl Namespace {
                 placed.free_slot();
                 return;
             }
-            placed.set_flag(UNLINKING, true);
+            if !placed.tier.planted.is(Planted::UnlinkUnsaid) {
+                placed.set_flag(UNLINKING, true);
+            }
         }
     }
 

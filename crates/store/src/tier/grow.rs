@@ -34,7 +34,7 @@ impl Tier {
             sb.len = len;
             sb.seq += 1;
         }
-        super::open::write_superblocks(&self.members, &superblocks);
+        super::open::write_superblocks(&self.members, &superblocks, self.planted);
         self.allocator.grow(self.geometry.units(len));
         log::info!("tier `{}` grew to {len} bytes a member", self.name);
         Ok(true)

@@ -203,7 +203,7 @@ fn let_go(members: &[Member], mut superblocks: Vec<Superblock>) {
         sb.state = TierState::Detached;
         sb.seq += 1;
     }
-    write_superblocks(members, &superblocks);
+    write_superblocks(members, &superblocks, Planted::None);
 }
 
 /// All members are there, in order, of one tier, and as long as the superblocks say.
@@ -349,7 +349,7 @@ pub(crate) fn format(
         first.write_meta(geometry.slot_at(slot), &empty);
     }
     first.fence();
-    write_superblocks(members, &superblocks);
+    write_superblocks(members, &superblocks, Planted::None);
     Ok(superblocks)
 }
 
@@ -358,13 +358,15 @@ pub(crate) fn format(
 ///
 /// # Durability
 /// Durable on return; a cut leaves the old or the new one, member by member.
-pub(crate) fn write_superblocks(members: &[Member], superblocks: &[Superblock]) {
+pub(crate) fn write_superblocks(members: &[Member], superblocks: &[Superblock], planted: Planted) {
     let orders: Vec<[u64; 2]> = members.iter().map(newest_last).collect();
     for turn in 0..COPY_AT.len() {
         for ((member, sb), order) in members.iter().zip(superblocks).zip(&orders) {
             member.medium.mapped().write_meta(order[turn], &sb.encode());
         }
-        members[0].medium.mapped().fence();
+        if turn > 0 || !planted.is(Planted::SuperblocksTogether) {
+            members[0].medium.mapped().fence();
+        }
     }
 }
 
@@ -433,6 +435,6 @@ impl Tier {
             change(sb);
             sb.seq += 1;
         }
-        write_superblocks(&self.members, &superblocks);
+        write_superblocks(&self.members, &superblocks, self.planted);
     }
 }
