@@ -29,6 +29,16 @@ pub enum Planted {
     SkipBatchChecksum,
     /// The batch record is taken back before the entries are durable.
     BatchRetiredEarly,
+    /// A small batch leaves the entries of the one before it in DRAM.
+    BatchEntriesLeft,
+    /// The two records of small batches share one place, so that a new one destroys the only trace of the last.
+    BatchOneSlot,
+    /// A block is overwritten while the record of a small batch still speaks of it.
+    BatchNotRetired,
+    /// Of two records of small batches the newer is emptied first, and no fence is between.
+    BatchNewerFirst,
+    /// Recovery applies the older of two batch records last.
+    BatchNewestReplayedFirst,
     /// Destaging does not sync the home file before it calls the blocks clean.
     DestageWithoutSync,
     /// Of two records about one block the newer is emptied first, and no fence is between.
@@ -153,7 +163,7 @@ pub enum Planted {
 impl Planted {
     /// All planted bugs that cutting the power shows. [`Planted::SentinelUnchecked`] shows when a
     /// server has run between two attaches (`tests/hostile_offline.rs`).
-    pub const ALL: [Planted; 42] = [
+    pub const ALL: [Planted; 47] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -164,6 +174,11 @@ impl Planted {
         Planted::BatchOneByOne,
         Planted::SkipBatchChecksum,
         Planted::BatchRetiredEarly,
+        Planted::BatchEntriesLeft,
+        Planted::BatchOneSlot,
+        Planted::BatchNotRetired,
+        Planted::BatchNewerFirst,
+        Planted::BatchNewestReplayedFirst,
         Planted::DestageWithoutSync,
         Planted::RetireNewerFirst,
         Planted::RecordNumbersRepeat,
@@ -203,6 +218,15 @@ impl Planted {
 
     /// Those that show where blocks are on a device of sectors.
     pub const ON_SECTORS: [Planted; 2] = [Planted::DeviceNotSynced, Planted::SyncWithoutDevice];
+
+    /// Those in batches that take one fence, which blocks on a device never take.
+    pub const AT_ONCE: [Planted; 5] = [
+        Planted::BatchEntriesLeft,
+        Planted::BatchOneSlot,
+        Planted::BatchNotRetired,
+        Planted::BatchNewerFirst,
+        Planted::BatchNewestReplayedFirst,
+    ];
 
     /// Those that one thread does not show, because it fences a moment later itself.
     pub const BETWEEN_THREADS: [Planted; 2] = [Planted::MapPageShownEarly, Planted::SizeShownEarly];

@@ -22,6 +22,9 @@ fn everything() -> Vec<Op> {
         write("a.db", 0, 4096),
         Op::Batch { name: "a.db", blocks: vec![0, 1, 3] },
         Op::Batch { name: "a.db", blocks: vec![1, 2] },
+        Op::Batch { name: "a.db", blocks: vec![0, 3] },
+        Op::Batch { name: "a.db", blocks: vec![2, 3] },
+        write("a.db", 8192, 4096),
         write("r.redo", 0, 5000),
         write("r.redo", 5000, 700),
         Op::Destage { name: "a.db" },
@@ -134,6 +137,8 @@ fn the_crash_suite_catches_every_planted_bug_with_the_blocks_on_a_device() {
     let mut bugs = [&Planted::ON_SECTORS[..], &of_one_thread()].concat();
     // There a block is durable before the record that speaks of it, so its checksum decides nothing.
     bugs.retain(|bug| ![Planted::SkipBlockChecksum, Planted::SkipBatchChecksum].contains(bug));
+    // And a batch takes three fences.
+    bugs.retain(|bug| !Planted::AT_ONCE.contains(bug));
     all_are_caught(&bugs, Tiers::OnSectors);
 }
 

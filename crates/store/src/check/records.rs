@@ -263,23 +263,30 @@ impl Checker<'_> {
         Some(hash_bytes(bytes, self.tier.layout.seed))
     }
 
-    /// Judges all batch records.
+    /// Judges all batch records, the newest first: of a block that several speak of, the newest one that
+    /// is whole decides.
     pub(super) fn read_batches(&mut self) {
         let mut space = Vec::new();
+        let mut found = Vec::new();
         for batch in 0..self.tier.layout.batches {
             let offset = self.tier.layout.batch_at(batch);
             let source = self.tier.source(0);
             match source.and_then(|s| s.view(offset, FRAME as usize, &mut space)) {
-                Ok(bytes) if u64_at(bytes, at::batch::SEQUENCE) != 0 => {
-                    self.judge_batch(batch, offset, bytes)
-                }
-                Ok(_) => {}
+                Ok(bytes) => match u64_at(bytes, at::batch::SEQUENCE) {
+                    0 => {}
+                    sequence => found.push((sequence, batch, offset, bytes.to_vec())),
+                },
                 Err(e) => self.records_unreadable(offset, "batch record", &e),
             }
         }
+        found.sort_by_key(|(sequence, ..)| std::cmp::Reverse(*sequence));
+        let mut decided = HashSet::new();
+        for (_, batch, offset, bytes) in &found {
+            self.judge_batch(*batch, *offset, bytes, &mut decided);
+        }
     }
 
-    fn judge_batch(&mut self, batch: u32, offset: u64, b: &[u8]) {
+    fn judge_batch(&mut self, batch: u32, offset: u64, b: &[u8], decided: &mut HashSet<(usize, u64)>) {
         if u64_at(b, at::batch::CHECK) != checksum(&b[..at::batch::CHECK], self.tier.layout.seed) {
             return;
         }
@@ -299,6 +306,7 @@ impl Checker<'_> {
             return;
         }
         let mut waiting = Vec::new();
+        let mut blocks = Vec::new();
         let mut wrong = None;
         let complete = self.each_page(b, |checker, page, count| {
             for item in page.chunks_exact(ITEM).take(count as usize) {
@@ -309,6 +317,10 @@ impl Checker<'_> {
                     block: u64_at(item, at::batch::ITEM_BLOCK),
                     frames,
                 };
+                if decided.contains(&(n, switch.block)) {
+                    continue;
+                }
+                blocks.push((n, switch.block));
                 match checker.judge(n, switch) {
                     Verdict::Applied { whole: true } => {}
                     Verdict::Pending { frame } => waiting.push((switch.block, frame)),
@@ -324,9 +336,12 @@ impl Checker<'_> {
         });
         if let Some((block, why)) = wrong {
             self.wrong_record(17, &at, n, block, why);
-        } else if complete && !waiting.is_empty() {
-            self.report.summary.batch_records_pending += 1;
-            self.pending(17, &at, n, &waiting);
+        } else if complete {
+            decided.extend(blocks);
+            if !waiting.is_empty() {
+                self.report.summary.batch_records_pending += 1;
+                self.pending(17, &at, n, &waiting);
+            }
         }
     }
 

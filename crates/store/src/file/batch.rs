@@ -102,6 +102,10 @@ impl FileIo {
             .map(|(offset, _)| placed.spot(size.block_of(*offset)).expect("BUG: make_leaf has made its leaf"))
             .collect();
         let end = sorted.last().map_or(0, |(offset, data)| offset + data.len() as u64);
+        let slot = placed.slot.get().map_or(u64::MAX, |slot| slot.number);
+        if end <= placed.size() && tier.switches_at_once(spots.len()) {
+            return Ok(tier.replace_at_once(&spots, sorted, slot, space));
+        }
         let size_after = || {
             let size_after = placed.size().max(end);
             placed.growing.store(size_after, Ordering::Release);
@@ -117,7 +121,6 @@ impl FileIo {
             }
             placed.growing.store(0, Ordering::Release);
         };
-        let slot = placed.slot.get().map_or(u64::MAX, |slot| slot.number);
         tier.replace_together(&spots, sorted, slot, space, size_after, grown)
     }
 }

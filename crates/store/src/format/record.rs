@@ -193,6 +193,11 @@ pub(crate) struct BatchItem {
 }
 
 impl BatchItem {
+    /// The item, as little-endian words.
+    pub(crate) fn words(&self) -> [u64; 4] {
+        zerocopy::transmute!(self.encode())
+    }
+
     fn encode(&self) -> ItemBytes {
         ItemBytes {
             at: self.at.0.into(),
@@ -239,11 +244,8 @@ pub(crate) fn items_hash(items: &[BatchItem], seed: u64) -> u64 {
 }
 
 impl BatchHeader {
-    /// The batch record: this header and the first items. Only as many bytes as are needed are returned.
-    pub(crate) fn encode(&self, items: &[BatchItem], seed: u64) -> Bytes {
-        let inline = &items[..items.len().min(ITEMS_INLINE)];
-        let items_len = inline.len() * size_of::<ItemBytes>();
-        let mut b = zeroed((size_of::<HeadBytes>() + items_len).next_multiple_of(LINE));
+    /// The header, as little-endian words.
+    pub(crate) fn words(&self, seed: u64) -> [u64; 8] {
         let head = HeadBytes {
             seq: self.seq.into(),
             file: self.file.into(),
@@ -255,9 +257,16 @@ impl BatchHeader {
             slot: self.slot.into(),
             check: 0.into(),
         };
-        let head = sealed(zerocopy::transmute!(head), seed);
+        sealed(zerocopy::transmute!(head), seed)
+    }
+
+    /// The batch record: this header and the first items. Only as many bytes as are needed are returned.
+    pub(crate) fn encode(&self, items: &[BatchItem], seed: u64) -> Bytes {
+        let inline = &items[..items.len().min(ITEMS_INLINE)];
+        let items_len = inline.len() * size_of::<ItemBytes>();
+        let mut b = zeroed((size_of::<HeadBytes>() + items_len).next_multiple_of(LINE));
         let (into, items) = b.split_at_mut(size_of::<HeadBytes>());
-        into.copy_from_slice(head.as_bytes());
+        into.copy_from_slice(self.words(seed).as_bytes());
         put_items(items, inline);
         b
     }

@@ -1,5 +1,9 @@
 //! Batches: several blocks of one file, all or none.
 //!
+//! This is how large ones are written, those that make their file longer, and all on media that take their
+//! time. Small ones take one fence ([`super::at_once`]); before anything else uses a pair of records,
+//! what that has left there is settled.
+//!
 //! | step | what is done | a power cut after it leaves |
 //! |---|---|---|
 //! | 1 | every block goes into a free frame, its checksum taken on the way | the old blocks |
@@ -21,7 +25,7 @@ use crate::format::record::{
 };
 use crate::medium::Written;
 use crate::planted::Planted;
-use crate::sync::MutexGuard;
+use crate::sync::SpinMutexGuard;
 use crate::tier::Few;
 use crate::tier::alloc::Purpose;
 
@@ -39,7 +43,7 @@ const READY_MOST: usize = 64;
 
 /// The pieces a batch needs, taken beforehand so that nothing can fail half way.
 pub(crate) struct BatchSpace {
-    frames: Few<Frame>,
+    pub(super) frames: Few<Frame>,
     overflow: Few<Frame>,
 }
 
@@ -92,6 +96,7 @@ impl Ledger {
 
     /// Hands the pieces that batch records keep back to the allocator. The caller holds no batch record.
     pub(super) fn reclaim_batches(&self) {
+        self.settle_batches(false);
         for batch in &self.batches {
             let mut slot = batch.lock();
             if let Some(size) = slot.ready_size.take() {
@@ -100,9 +105,14 @@ impl Ledger {
         }
     }
 
-    /// The batch record a file uses: files seldom share one.
-    pub(crate) fn lock_batch(&self, file: u64) -> (u32, MutexGuard<'_, BatchSlot>) {
-        let number = (crate::format::mix(file) % u64::from(self.geometry.batches)) as u32;
+    /// The pair of batch records that a file uses: files seldom share one.
+    pub(super) fn pair_of(&self, file: u64) -> u32 {
+        (crate::format::mix(file) % self.batches.len() as u64) as u32
+    }
+
+    /// The pair of a file, and its turn to use it.
+    pub(super) fn lock_batch(&self, file: u64) -> (u32, SpinMutexGuard<'_, BatchSlot>) {
+        let number = self.pair_of(file);
         (number, self.batches[number as usize].lock())
     }
 
@@ -133,24 +143,15 @@ impl Ledger {
             }
         };
         let (number, mut record) = self.lock_batch(file);
-        // Each once and in order, so that two batches never wait for each other.
-        let mut numbers: Few<u32> = spots.iter().map(|spot| self.lane_of(file, spot.block)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut lanes: Few<_> = numbers.into_iter().map(|n| self.lock_lane_number(n)).collect();
+        let mut lanes: Few<_> = self.lanes_of(spots).into_iter().map(|n| self.lock_lane_number(n)).collect();
         let words: Option<Few<WordAt>> = spots.iter().map(Spot::at).collect();
         let Some(words) = words else {
             drop((lanes, record));
             self.give_batch(size, space);
             return Ok(false);
         };
-        for spot in spots {
-            let number = self.lane_of(file, spot.block);
-            let guard =
-                lanes.iter_mut().find(|g| g.number == number).expect("BUG: every block's lane is locked");
-            self.settle_block(&mut guard.lane, file, spot.block);
-            self.retire_block(guard, file, spot.block);
-        }
+        self.leave_lanes(spots, &mut lanes);
+        self.settle_batches_of(file);
         let size_after = size_after();
         let items: Few<BatchItem> = spots
             .iter()
@@ -174,7 +175,7 @@ impl Ledger {
             slot,
         };
         record.seq += 1;
-        let at = WordAt::new(0, self.geometry.batch_at(number));
+        let at = WordAt::new(0, self.batch_record_at(number, record.seq));
         if !self.planted.is(Planted::BatchOneByOne) {
             self.write_meta(at, &header.encode(&items, self.seed));
         }

@@ -71,6 +71,8 @@ pub(crate) struct Lane {
     next: Option<Next>,
     /// More free pieces at hand, by block size.
     ready: [Vec<Frame>; 4],
+    /// Pairs of batch records that may speak of blocks of this lane, a bit each ([`Ledger::leave_batches`]).
+    pub(super) batched: u64,
 }
 
 /// What is looked at without the lane's lock, and changed only under it.
@@ -316,6 +318,7 @@ impl Ledger {
         frame: Frame,
         block_hash: u64,
     ) {
+        self.leave_batches(guard, spot);
         let lane = &mut *guard.lane;
         // While the block is on its way: what is done between the copy and the fence costs nothing.
         let settled = lane.pending.take();
@@ -451,6 +454,7 @@ impl Ledger {
     /// [`Ledger::replace_entry`] without the store to the medium, for a caller that lets nobody change the entry again before it has done that
     /// ([`Ledger::stream_word`]) and fenced. The word to store.
     pub(super) fn word_to_replace(&self, guard: &mut LaneGuard<'_>, spot: Spot<'_>, new: Entry) -> u64 {
+        self.leave_batches(guard, spot);
         self.settle_block(&mut guard.lane, spot.file, spot.block);
         self.retire_block(guard, spot.file, spot.block);
         spot.word(self.seed, new)
@@ -482,6 +486,7 @@ impl Ledger {
 
     /// Makes every pending entry durable and empties all records: what is on the medium is then in the maps alone.
     pub(crate) fn quiesce_lanes(&self) {
+        self.settle_batches(false);
         for number in 0..self.geometry.lanes {
             let mut guard = self.lock_lane_number(number);
             self.settle(&mut guard.lane);
@@ -492,6 +497,7 @@ impl Ledger {
 
     /// Forgets a file that is going away: pending entries and records about it. Durable on return.
     pub(crate) fn forget_file(&self, file: u64) {
+        self.settle_batches_of(file);
         for number in 0..self.geometry.lanes {
             let mut guard = self.lock_lane_number(number);
             if guard.lane.pending.as_ref().is_some_and(|p| p.file == file) {
@@ -507,6 +513,7 @@ impl Ledger {
     /// The idle sweep: makes pending entries durable and empties records, lane by lane where nobody is at work, so that
     /// little is left to recovery and a later damage to a record costs nothing.
     pub(crate) fn settle_idle_lanes(&self) {
+        self.settle_batches(true);
         for number in 0..self.geometry.lanes {
             if let Some(lane) = self.lanes[number as usize].try_lock() {
                 let mut guard = self.guard(lane, number);

@@ -2,7 +2,7 @@
 //!
 //! A fact is a map entry, a map page, a file's header in the file table, a record of a switch under way. Start
 //! reading at [`switch`], where a block gets another version: one call for each way. [`lanes`] is how one switch is
-//! durable with one fence, [`batch`] how several blocks switch together, [`map`] the block map of a file, [`header`]
+//! durable with one fence, [`batch`] how several blocks switch together, [`at_once`] how a few do with one fence, [`map`] the block map of a file, [`header`]
 //! a file's slot and its state line, [`replay`] what recovery does with records, [`zeroed`] what redo files grow by,
 //! [`latch`] the lock of a lane and of a file.
 //!
@@ -16,6 +16,7 @@
 //!
 //! **Deliberately absent**: which frames are free ([`crate::tier`]), and what a file's size or times mean.
 
+mod at_once;
 pub(crate) mod batch;
 pub(crate) mod header;
 pub(crate) mod lanes;
@@ -30,8 +31,8 @@ use crate::address::WordAt;
 use crate::error::Result;
 use crate::medium::Durability;
 use crate::planted::Planted;
-use crate::sync::Mutex;
 use crate::tier::Tier;
+use at_once::Pair;
 use batch::BatchSlot;
 use crossbeam_utils::CachePadded;
 use lanes::{Lane, Shown};
@@ -47,7 +48,10 @@ pub(crate) struct Ledger {
     lanes: Box<[CachePadded<Latch<Lane>>]>,
     /// What of each lane is looked at without its lock.
     shown: Box<[CachePadded<Shown>]>,
-    batches: Box<[CachePadded<Mutex<BatchSlot>>]>,
+    /// A lock for each pair of batch records, taken before lanes: whose turn it is to write a batch.
+    batches: Box<[CachePadded<Latch<BatchSlot>>]>,
+    /// What the records of each pair speak of; taken after lanes.
+    pairs: Box<[CachePadded<Latch<Pair>>]>,
     /// Pieces at hand for redo files that grow.
     zeroed: Latch<zeroed::Zeroed>,
     /// Pieces a lane takes from the allocator at a time.
@@ -73,10 +77,12 @@ impl Ledger {
     pub(crate) fn of(tier: Tier) -> Self {
         let geometry = &tier.geometry;
         let pieces = geometry.units(tier.superblocks.lock()[0].len) * geometry.unit_frames();
+        let pairs = (geometry.batches / 2).max(1);
         Self {
             lanes: (0..geometry.lanes).map(|_| Default::default()).collect(),
             shown: (0..geometry.lanes).map(|_| Default::default()).collect(),
-            batches: (0..geometry.batches).map(|_| Default::default()).collect(),
+            batches: (0..pairs).map(|_| Default::default()).collect(),
+            pairs: (0..pairs).map(|_| Default::default()).collect(),
             zeroed: Latch::default(),
             refill: ((pieces / u64::from(geometry.lanes) / 16) as usize).clamp(1, 8),
             tier,

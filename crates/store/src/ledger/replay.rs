@@ -1,8 +1,8 @@
 //! What recovery does with records before it reads a map: switches and batches that were under way are finished.
 //!
-//! Lane records, then batch records, are applied to the map entries they speak of, a fence, then emptied: of each
-//! lane the older first, then the newer, then the batches, with fences between, so that a cut never leaves an older
-//! record without the newer one. Applying twice does no harm: no entry has moved on, because nobody else is at work.
+//! Lane records, then batch records, the older first, are applied to the map entries they speak of, a fence, then
+//! emptied: of each lane the older first, then the newer, then the batches one by one, with fences between, so that a cut
+//! never leaves an older record without the newer one. Applying twice does no harm: no entry has moved on, because nobody else is at work.
 //!
 //! Deliberately absent: reading the maps ([`crate::recover`]).
 
@@ -41,7 +41,7 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
     let mut replayed = Replayed::default();
     let frames = tier.geometry.units(len) * tier.geometry.unit_frames();
     // To be emptied one group after the other: an older record alone would take its block back to the version before.
-    let mut live: [Vec<u64>; 3] = Default::default();
+    let mut live: [Vec<u64>; 2] = Default::default();
     for lane in 0..tier.geometry.lanes {
         let mut records: Vec<LaneRecord> = Vec::new();
         for parity in 0..2 {
@@ -72,6 +72,7 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
             }
         }
     }
+    let mut batches = Vec::new();
     for batch in 0..tier.geometry.batches {
         let at = tier.geometry.batch_at(batch);
         let mut bytes = [0; BATCH_RECORD];
@@ -79,16 +80,23 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
         if BatchHeader::is_empty(&bytes) {
             continue;
         }
-        live[2].push(at);
-        if let Some((header, items)) = read_batch(tier, frames, &bytes)?
-            && (items.iter().all(|i| block_is_whole(tier, frames, header.file, i, header.frames))
-                || tier.planted.is(Planted::SkipBatchChecksum))
-        {
-            for item in &items {
+        batches.push((read_batch(tier, frames, &bytes)?, at));
+    }
+    // What is no record has nothing to say and comes first.
+    batches.sort_by_key(|(batch, _)| batch.as_ref().map_or(0, |(header, _)| header.seq));
+    if tier.planted.is(Planted::BatchNewestReplayedFirst) {
+        batches.reverse();
+    }
+    for (header, items) in batches.iter().filter_map(|(batch, _)| batch.as_ref()) {
+        let whole = |i: &BatchItem| block_is_whole(tier, frames, header.file, i, header.frames);
+        if items.iter().all(whole) || tier.planted.is(Planted::SkipBatchChecksum) {
+            let mut news = false;
+            for item in items {
+                news |= tier.load_checked(item.at)? != item.word;
                 store_entry(tier, item.at, item.word);
             }
-            lengthen(tier, &header)?;
-            replayed.batches += 1;
+            lengthen(tier, header)?;
+            replayed.batches += u64::from(news);
         }
     }
     let fence = || {
@@ -102,6 +110,10 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
             tier.store_word(WordAt::new(0, *at), 0);
         }
         fence();
+    }
+    for (_, at) in &batches {
+        tier.store_word(WordAt::new(0, *at), 0);
+        tier.fence();
     }
     Ok(replayed)
 }

@@ -139,7 +139,7 @@ impl Shape {
         spec.grow_by = if self.max_units > self.units { UNIT } else { 0 };
         spec.unit = UNIT;
         spec.lanes = self.lanes;
-        spec.batches = 1;
+        spec.batches = 2;
         spec.slots = 6;
         spec
     }

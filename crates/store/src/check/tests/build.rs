@@ -280,7 +280,8 @@ impl Build {
         put(&mut self.images[0], 12288 + lane * 128 + sequence % 2 * 64, &b);
     }
 
-    /// A batch record that switches blocks to Dirty in frames, with overflow pages in `pages`.
+    /// A batch record that switches blocks to Dirty in frames, with overflow pages in `pages`; those of higher
+    /// numbers are newer.
     pub(super) fn batch(&mut self, n: u64, f: &File, leaf: u64, items: &[(u64, u64)], pages: &[u64]) {
         let mut bytes = Vec::new();
         for (block, frame) in items {
@@ -295,7 +296,7 @@ impl Build {
         let first = pages.first().copied().unwrap_or(u64::MAX);
         let counts = items.len() as u64 | 1u64 << f.size_code << 32;
         let hash = xxh3_64_with_seed(&bytes, self.seed ^ 0x6261_7463_6800);
-        for (n, value) in [9, f.id, counts, f.size, first, hash, f.slot].into_iter().enumerate() {
+        for (n, value) in [9 + n, f.id, counts, f.size, first, hash, f.slot].into_iter().enumerate() {
             put(&mut b, n as u64 * 8, &value.to_le_bytes());
         }
         let check = xxh3_64_with_seed(&b[..56], self.seed);

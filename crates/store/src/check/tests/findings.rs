@@ -319,6 +319,18 @@ fn invariant_17_a_pending_batch_is_all_or_nothing() {
 }
 
 #[test]
+fn invariant_17_the_newer_of_two_batches_decides_of_a_block_in_both() {
+    let mut s = sample(1);
+    let data = s.data.clone();
+    s.build.batch(0, &data, LEAF, &[(0, FREE_8K)], &[]);
+    assert_eq!(s.after_cut().summary.batch_records_pending, 1);
+    s.build.batch(1, &data, LEAF, &[(0, 8)], &[]);
+    let report = s.at_rest();
+    says(&report, &[]);
+    assert_eq!(report.summary.batch_records_pending, 0);
+}
+
+#[test]
 fn invariant_17_a_batch_with_overflow_pages_is_read_to_its_end() {
     let mut build = Build::new(1, 80);
     let f = File::new(0, 9, 0, 400 * 4096);
