@@ -1,4 +1,4 @@
-//! What all connections of one attached database share, and how a file name leads to it.
+//! Who has an attached database open, and how a file name leads to it.
 //!
 //! SQLite names the WAL and the journal of a database by its path with `-wal` and `-journal` behind it, and asks for them by name, several
 //! times in every transaction of a rollback mode. So the names of the open databases are kept here as SQLite spells them, and each thread
@@ -8,33 +8,18 @@
 //! - A name is known from before its database is open until it is closed; a plain database's too.
 //! - What is remembered by a thread is only used while no name was added or taken away since ([`CHANGES`]).
 //!
-//! Read next: `locks.rs`, `shm.rs`, `journal.rs` and `wal.rs`, the parts of [`Shared`].
+//! Read next: `shared.rs`, what its connections have in common.
 
-use crate::journal::{self, Journal};
-use crate::locks::Locks;
-use crate::place::statistics::Publishing;
 use crate::place::{Place, Role};
 use crate::result;
-use crate::shm::Index;
-use crate::wal::Frames;
-use parking_lot::{Mutex, RwLock};
+use crate::shared::Shared;
+use parking_lot::RwLock;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use tiersmith_store::process::{PerProcess, Process};
 use tiersmith_store::{Error, Result};
-
-/// The part of a [`Place`] that belongs to the VFS.
-#[derive(Default)]
-pub(crate) struct Shared {
-    pub(crate) locks: Locks,
-    pub(crate) index: Index,
-    pub(crate) journal: Journal,
-    pub(crate) wal: Frames,
-    pub(crate) statistics: Publishing,
-    users: Mutex<usize>,
-}
 
 /// A file of an attached database is open: keeps its place, and with the first and last of them looks at the home and cleans up.
 pub(crate) struct User {
@@ -50,8 +35,8 @@ impl User {
         let shared = &place.shared;
         let mut users = shared.users.lock();
         if *users == 0 {
-            shared.journal.find(&place)?;
-            let wal = journal::exists(&place, Role::Wal)?;
+            shared.journal.find(&place.files)?;
+            let wal = place.files.has(Role::Wal)?;
             let present = wal && place.home().stat(place.name(Role::Wal))?.size > 0;
             shared.wal.set_present(present);
         }
@@ -97,9 +82,9 @@ impl User {
     /// Durable on return.
     pub(crate) fn delete(&self, role: Role) -> Result<bool> {
         match role {
-            Role::Journal => self.shared().journal.delete(&self.place),
+            Role::Journal => self.shared().journal.delete(&self.place.files),
             _ => {
-                let removed = journal::remove(&self.place, role)?;
+                let removed = self.place.files.remove(role)?;
                 self.shared().wal.clear();
                 Ok(removed)
             }
@@ -118,12 +103,28 @@ impl Drop for User {
             return;
         }
         self.place.shared.wal.clear();
-        if let Err(e) = self.place.shared.journal.last_connection_goes(&self.place) {
+        if let Err(e) = self.place.shared.journal.last_connection_goes(&self.place.files) {
             let database = self.place.database().display();
             let sentence =
                 format!("closing {database}: {e}; a journal without contents may stay in its directory");
             result::report(crate::ffi::WARNING, e.errno(), &sentence);
         }
+    }
+}
+
+/// A main file is open; with the first and the last of them its figures are written.
+pub(crate) struct Opened(Arc<Place>);
+
+impl Opened {
+    pub(crate) fn new(place: Arc<Place>) -> Self {
+        place.shared.statistics.opened(&place.files);
+        Self(place)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.shared.statistics.closed(&self.0.files);
     }
 }
 

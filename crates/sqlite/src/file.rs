@@ -1,6 +1,6 @@
 //! The files of an attached database as SQLite has them open: main file, WAL, journal.
 //!
-//! Each is used by one connection, one call at a time; what connections share is in [`Shared`](crate::database::Shared). Errors are the
+//! Each is used by one connection, one call at a time; what connections share is in [`Shared`](crate::shared::Shared). Errors are the
 //! store's here; `border` turns them into result codes.
 //!
 //! # Device characteristics, and why they are true
@@ -20,10 +20,9 @@
 //! Read next: `batch.rs`, `journal.rs`, `wal.rs`.
 
 use crate::batch::{Batch, Outcome};
-use crate::database::{Name, User};
+use crate::database::{Name, Opened, User};
 use crate::ffi;
 use crate::locks::Held;
-use crate::place::statistics::Opened;
 use crate::place::{Place, Placement, Role};
 use crate::shm::Member;
 use crate::wal::Wal;
@@ -80,7 +79,7 @@ impl Main {
         // The journal is looked for before the name is known: whoever finds the name believes what is known of the journal.
         let user = User::join(place.clone())?;
         let name = Name::keep(name, Some(&place));
-        let file = user.place().open_file(Role::Main, mode)?;
+        let file = user.place().files.open(Role::Main, mode)?;
         let block = file.block_size().map_or(0, |b| b.bytes());
         let characteristics = characteristics(&file, block, user.place().spec().place);
         let opened = Opened::new(user.place().clone());
@@ -107,13 +106,13 @@ impl Main {
         let shared = self.user.shared();
         shared.locks.unlock(&mut self.held, level);
         if level == ffi::LOCK_NONE {
-            shared.statistics.unlocked(self.user.place());
+            shared.statistics.unlocked(&self.user.place().files);
         }
     }
 
     /// A transaction of this connection was committed, and its locks are still held.
     pub(crate) fn committed(&self) {
-        self.user.shared().statistics.committed(self.user.place());
+        self.user.shared().statistics.committed(&self.user.place().files);
     }
 
     pub(crate) fn begin_batch(&mut self) -> c_int {
@@ -150,7 +149,7 @@ impl Main {
         }
         let code = shared.index.lock(&mut self.member, first, n, flags);
         if flags & ffi::SHM_UNLOCK != 0 {
-            shared.statistics.unlocked(self.user.place());
+            shared.statistics.unlocked(&self.user.place().files);
         }
         code
     }
@@ -295,16 +294,16 @@ impl Side {
                 if create && flags & ffi::OPEN_EXCLUSIVE != 0 && user.is_present(role) {
                     return Ok(None);
                 }
-                match user.shared().journal.open(place, create)? {
+                match user.shared().journal.open(&place.files, create)? {
                     Some(()) => What::Journal,
                     None => return Ok(None),
                 }
             }
             _ => {
-                if !create && !crate::journal::exists(place, role)? {
+                if !create && !place.files.has(role)? {
                     return Ok(None);
                 }
-                What::Wal(Wal::new(place.open_file(role, OpenMode::CREATE)?))
+                What::Wal(Wal::new(place.files.open(role, OpenMode::CREATE)?))
             }
         };
         let read_only = flags & ffi::OPEN_READONLY != 0;

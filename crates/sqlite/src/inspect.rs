@@ -18,7 +18,6 @@
 //! ROLE is `main`, `wal` or `journal`.
 
 use crate::database::User;
-use crate::journal;
 use crate::place::Role;
 use crate::wal::Wal;
 use tiersmith_store::{File, OpenMode, Result};
@@ -98,11 +97,11 @@ impl<'a> Seen<'a> {
         let place = user.place();
         Ok(match role {
             Role::Main => Some(Self::Main(main)),
-            Role::Wal if make || journal::exists(place, role)? => {
-                Some(Self::Wal(Wal::new(place.open_file(role, OpenMode::CREATE)?), user))
+            Role::Wal if make || place.files.has(role)? => {
+                Some(Self::Wal(Wal::new(place.files.open(role, OpenMode::CREATE)?), user))
             }
             Role::Wal => None,
-            Role::Journal => user.shared().journal.open(place, make)?.map(|()| Self::Journal(user)),
+            Role::Journal => user.shared().journal.open(&place.files, make)?.map(|()| Self::Journal(user)),
         })
     }
 

@@ -27,7 +27,7 @@
 //!
 //! Read next: `file.rs`, which calls this; "Rollback journal format" on sqlite.org.
 
-use crate::place::{Place, Role};
+use crate::files::{Files, Role};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tiersmith_store::{Durability, Error, File, OpenMode, Result};
@@ -77,12 +77,12 @@ impl Journal {
     ///
     /// # Errors
     /// Those of the home's file system.
-    pub(crate) fn find(&self, place: &Place) -> Result<()> {
+    pub(crate) fn find(&self, files: &Files) -> Result<()> {
         let mut state = self.state.lock();
-        if state.file.is_some() || !exists(place, Role::Journal)? {
+        if state.file.is_some() || !files.has(Role::Journal)? {
             return Ok(());
         }
-        state.open(place)?;
+        state.open(files)?;
         state.named = true;
         state.len = state.physical;
         let mut first = [0];
@@ -107,12 +107,12 @@ impl Journal {
     ///
     /// # Errors
     /// Those of the home's file system.
-    pub(crate) fn open(&self, place: &Place, create: bool) -> Result<Option<()>> {
+    pub(crate) fn open(&self, files: &Files, create: bool) -> Result<Option<()>> {
         let mut state = self.state.lock();
         if !state.named && !create {
             return Ok(None);
         }
-        state.open(place)?;
+        state.open(files)?;
         state.named = true;
         Ok(Some(()))
     }
@@ -231,7 +231,7 @@ impl Journal {
     ///
     /// # Durability
     /// Durable on return.
-    pub(crate) fn delete(&self, place: &Place) -> Result<bool> {
+    pub(crate) fn delete(&self, files: &Files) -> Result<bool> {
         let mut state = self.state.lock();
         if !state.named {
             return Ok(false);
@@ -240,7 +240,7 @@ impl Journal {
             state.kill()?;
         } else {
             state.forget();
-            remove(place, Role::Journal)?;
+            files.remove(Role::Journal)?;
         }
         state.named = false;
         state.len = 0;
@@ -253,7 +253,7 @@ impl Journal {
     ///
     /// # Errors
     /// Those of the home's file system; a dead journal that stays does no harm.
-    pub(crate) fn last_connection_goes(&self, place: &Place) -> Result<()> {
+    pub(crate) fn last_connection_goes(&self, files: &Files) -> Result<()> {
         let mut state = self.state.lock();
         let pushed = self.push_locked(&mut state);
         let dead = state.file.is_some() && (!state.named || state.len == 0);
@@ -262,7 +262,7 @@ impl Journal {
         self.waiting.store(false, Ordering::Release);
         pushed?;
         if dead {
-            remove(place, Role::Journal)?;
+            files.remove(Role::Journal)?;
             self.present.store(false, Ordering::Release);
         }
         Ok(())
@@ -314,9 +314,9 @@ impl Journal {
 }
 
 impl State {
-    fn open(&mut self, place: &Place) -> Result<()> {
+    fn open(&mut self, files: &Files) -> Result<()> {
         if self.file.is_none() {
-            let file = place.open_file(Role::Journal, OpenMode::CREATE)?;
+            let file = files.open(Role::Journal, OpenMode::CREATE)?;
             self.block = file.block_size().map_or(4096, |b| b.bytes() as u64);
             self.physical = file.len()?;
             self.file = Some(file);
@@ -354,29 +354,5 @@ impl State {
     fn forget(&mut self) {
         self.pieces.clear();
         self.file = None;
-    }
-}
-
-/// Whether the home has the file.
-pub(crate) fn exists(place: &Place, role: Role) -> Result<bool> {
-    match place.home().stat(place.name(role)) {
-        Ok(_) => Ok(true),
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(e),
-    }
-}
-
-/// Removes a file of the home. `false`: it is not there.
-///
-/// # Durability
-/// Durable on return.
-pub(crate) fn remove(place: &Place, role: Role) -> Result<bool> {
-    match place.home().unlink(place.name(role)) {
-        Ok(()) => {
-            place.home().sync_dir(place.name(role))?;
-            Ok(true)
-        }
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(e),
     }
 }

@@ -15,12 +15,16 @@
 mod batch;
 #[allow(unsafe_code, reason = "a border: SQLite calls in here")]
 mod border;
+#[allow(unsafe_code, reason = "a border: two clocks of the C library")]
+mod clock;
 mod database;
+mod error;
 #[allow(unsafe_code, reason = "a border: SQLite loads the extension here")]
 mod extension;
 #[allow(unsafe_code, reason = "a border: SQLite and the VFS below are called here")]
 mod ffi;
 mod file;
+mod files;
 mod inspect;
 mod journal;
 mod locks;
@@ -31,7 +35,10 @@ mod pragmas;
 #[cfg(feature = "linked")]
 mod register;
 mod result;
+mod rights;
+mod shared;
 mod shm;
+mod statistics;
 mod vfs;
 mod waits;
 mod wal;

@@ -18,8 +18,8 @@
 //!
 //! Read next: `vfs.rs` and `file.rs`, which call this.
 
+use crate::error::PlaceError;
 use crate::ffi::{self, api};
-use crate::place::PlaceError;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::ffi::c_int;

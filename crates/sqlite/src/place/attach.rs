@@ -25,15 +25,16 @@
 //!
 //! Read next: `detach.rs`.
 
-use super::error::PlaceError;
 use super::layout::{
-    ATTACHMENT, ATTACHMENT_NEW, DB, Layout, STOCK_JOURNAL, STOCK_WAL, STUB_NEW, State, Transition,
-    give_owner, in_use_here, is_at, look, make_anew, remove, replace, sync_dir,
+    ATTACHMENT, ATTACHMENT_NEW, Layout, STOCK_JOURNAL, STOCK_WAL, STUB_NEW, State, Transition, give_owner,
+    in_use_here, is_at, look, make_anew, remove, replace, sync_dir,
 };
 use super::record::{self, RECORD, Record};
 use super::spec::{FastSpec, Placement};
 use super::stamp::Stamp;
-use super::{Fold, Want, bars, detach, keep_both, ofd, step, stopped, tier_file};
+use super::{Fold, Want, bars, detach, marker, ofd, step, stopped, tier_file};
+use crate::error::PlaceError;
+use crate::files::DB;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -75,14 +76,14 @@ pub(super) fn open(layout: &Layout, want: &Want, fold: Fold<'_>) -> Result<Optio
                 let transition = Transition::begin(layout)?;
                 // Another process may have done it meanwhile.
                 if layout.state()? == state {
-                    keep_both::refuse_if_begun(layout, state)?;
+                    marker::refuse_if_begun(layout, state)?;
                     clean_up(layout, state, transition, fold)?;
                 }
             }
             State::Attached => {
                 let transition = Transition::begin(layout)?;
                 if layout.state()? == state {
-                    keep_both::refuse_if_begun(layout, state)?;
+                    marker::refuse_if_begun(layout, state)?;
                     return again(layout, want.fast.as_ref(), &transition).map(Some);
                 }
             }

@@ -24,10 +24,9 @@
 //!
 //! Invariant: a bar is never made where a file is.
 
-use super::error::PlaceError;
-use super::layout::{
-    JOURNAL, Layout, STOCK_JOURNAL, STOCK_WAL, WAL, is_bar, is_empty, look, remove, sync_dir,
-};
+use super::layout::{Layout, STOCK_JOURNAL, STOCK_WAL, is_bar, is_empty, look, remove, sync_dir};
+use crate::error::PlaceError;
+use crate::files::{JOURNAL, WAL};
 use std::io;
 
 /// Our name of each file, and that at which a stock SQLite looks for it.

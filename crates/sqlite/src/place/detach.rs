@@ -21,11 +21,12 @@
 //! it.
 
 use super::attach;
-use super::error::PlaceError;
-use super::layout::{DB, JOURNAL, Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition};
+use super::layout::{Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition};
 use super::layout::{SHM, STUB_NEW, is_bar, look, make_anew, names_super_journal, remove, sync_dir};
 use super::record;
-use super::{Fold, Want, bars, keep_both, ofd, step};
+use super::{Fold, Want, bars, marker, ofd, step};
+use crate::error::PlaceError;
+use crate::files::{DB, JOURNAL};
 use std::ffi::OsStr;
 use tiersmith_store::home::ATTACHMENT as NOTE;
 
@@ -52,7 +53,7 @@ pub(super) fn detach(layout: &Layout, fold: Fold<'_>) -> Result<(), PlaceError> 
             State::Leftover | State::HalfAttached | State::HalfDetached => {
                 let transition = Transition::begin(layout)?;
                 if layout.state()? == state {
-                    keep_both::refuse_if_begun(layout, state)?;
+                    marker::refuse_if_begun(layout, state)?;
                     return attach::clean_up(layout, state, transition, fold);
                 }
             }

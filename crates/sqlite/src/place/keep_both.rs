@@ -33,21 +33,22 @@
 //! Not here: a home whose file is gone or another one, and one whose WAL or journal was changed. Those stay refused.
 
 use super::attach::{self, lock_db, read_record};
-use super::error::PlaceError;
 use super::layout::{
-    DB, JOURNAL, KEEPING, KEEPING_NEW, Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition, look, make_anew,
-    names_super_journal, remove, replace, sync_dir,
+    KEEPING, Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition, look, make_anew, names_super_journal,
+    remove, sync_dir,
 };
+use super::marker::{Figures, is_begun, read_marker, write_marker};
 use super::record::Record;
 use super::spec::Placement;
 use super::{Fold, Want, bars, detach, stamp, step, tier_file};
-use serde::{Deserialize, Serialize};
+use crate::error::PlaceError;
+use crate::files::{DB, JOURNAL};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
-use tiersmith_dir::{Found, Kind, Sidecar, Unfit};
+use tiersmith_dir::{Found, Kind};
 use tiersmith_store::{AttachedHome, Error, OpenMode, Options};
 
 /// What the copy's name adds to the database's.
@@ -58,18 +59,6 @@ const CHANGED_NEW: &str = "-changed.new";
 const STOCK: [(&str, &str); 2] = [(STOCK_WAL, "-changed-wal"), (STOCK_JOURNAL, "-changed-journal")];
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
-/// The marker.
-const MARKER: Sidecar = Sidecar {
-    kind: "sqlite-keep-both",
-    version: 1,
-    comment: "The database beside this file was written past Tiersmith, and `tiersmith detach --keep-both` was \
-              begun. Run it again.",
-    most: 4096,
-};
-
-/// A line of it that development builds wrote.
-const DEVELOPMENT: &[u8] = b"tiersmith-sqlite-keep-both ";
-
 /// The two databases that [`super::Place::detach_keeping_both`] leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptBoth {
@@ -84,21 +73,6 @@ pub struct KeptBoth {
     pub blocks_from_home: u64,
     /// Blocks of [`KeptBoth::database`]; 0, not counted, when nothing had been changed.
     pub blocks: u64,
-}
-
-/// The marker's body.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Body {
-    figures: Option<Figures>,
-}
-
-/// What there is to report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Figures {
-    from_home: u64,
-    blocks: u64,
 }
 
 /// All of it, for a database no connection of this process has open.
@@ -157,24 +131,6 @@ pub(super) fn detach_keeping_both(layout: &Layout, fold: Fold<'_>) -> Result<Kep
     }
     let begun = known.is_some() || state == State::Attached;
     Ok(kept(begun.then(|| layout.beside(CHANGED)), figures))
-}
-
-/// Fails when keeping both versions was begun and the database is not at its path yet. `state` is what the caller found under the lock.
-///
-/// # Errors
-/// [`PlaceError::Meddled`], and what the file system says.
-pub(super) fn refuse_if_begun(layout: &Layout, state: State) -> Result<(), PlaceError> {
-    if !matches!(state, State::Attached | State::HalfDetached) || !is_begun(layout)? {
-        return Ok(());
-    }
-    let path = layout.in_home(KEEPING);
-    let what = "says that the database was written past Tiersmith, and that keeping both versions was begun and not finished";
-    Err(PlaceError::Meddled { database: layout.database.clone(), path, what })
-}
-
-/// Whether the marker is there.
-fn is_begun(layout: &Layout) -> Result<bool, PlaceError> {
-    Ok(look(&*layout.inside()?, KEEPING)?.is_some())
 }
 
 /// Steps 1 to 7. `known` is what the marker says, if there is one.
@@ -274,31 +230,6 @@ fn same_contents(mut one: File, mut two: File) -> io::Result<bool> {
         left -= n as u64;
     }
     Ok(true)
-}
-
-/// The marker; `Some(None)` before there are figures.
-fn read_marker(layout: &Layout) -> Result<Option<Option<Figures>>, PlaceError> {
-    let path = layout.in_home(KEEPING);
-    let bytes = match layout.inside()?.read(KEEPING, MARKER.most) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(PlaceError::io("cannot read", &path)(e)),
-    };
-    let body: Body = MARKER.decode(&bytes).map_err(|unfit| {
-        let development = bytes.split(|b| *b == b'\n').any(|line| line.starts_with(DEVELOPMENT));
-        PlaceError::unfit(&path, if development { Unfit::of_development_build() } else { unfit })
-    })?;
-    Ok(Some(body.figures))
-}
-
-/// Steps 2 and 6.
-///
-/// # Durability
-/// Durable on return.
-fn write_marker(layout: &Layout, figures: Option<Figures>) -> Result<(), PlaceError> {
-    let text = MARKER.encode(&Body { figures });
-    let text = text.map_err(PlaceError::io("cannot write", &layout.in_home(KEEPING)))?;
-    replace(&*layout.inside()?, KEEPING_NEW, KEEPING, text.as_bytes())
 }
 
 /// Step 3, but for the bars.

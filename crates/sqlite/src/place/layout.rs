@@ -13,9 +13,11 @@
 //!
 //! Read next: `attach.rs` and `detach.rs`, whose steps lead from one state to the next.
 
-use super::error::PlaceError;
-use super::rights::Rights;
 use super::{ofd, record};
+use crate::error::PlaceError;
+use crate::files::{DB, JOURNAL, STAMP, WAL};
+use crate::rights::Rights;
+use crate::statistics::{STATISTICS, STATISTICS_NEW};
 use parking_lot::Mutex;
 use rustix::fs::{Gid, Uid};
 use std::ffi::{OsStr, OsString};
@@ -30,12 +32,6 @@ use tiersmith_dir::{Dir, Found, Kind};
 
 /// What the directory's name adds to the database's.
 pub const HOME_SUFFIX: &str = "-tiersmith";
-/// The database in its directory.
-pub(super) const DB: &str = "db";
-/// Its WAL, under a name that no SQLite looks for.
-pub(super) const WAL: &str = "wal";
-/// Its rollback journal, likewise.
-pub(super) const JOURNAL: &str = "journal";
 /// Where a stock SQLite looks for the WAL of `db`: a bar, or the WAL itself while SQLite folds it.
 pub(super) const STOCK_WAL: &str = "db-wal";
 /// Where it looks for the journal.
@@ -48,16 +44,10 @@ pub(super) const ATTACHMENT: &str = "attachment";
 pub(super) const ATTACHMENT_NEW: &str = "attachment.new";
 /// The stub while it is written.
 pub(super) const STUB_NEW: &str = "stub.new";
-/// What `db` looked like when it was last written, if it passes (`stamp.rs`).
-pub(super) const STAMP: &str = "stamp";
 /// That `detach_keeping_both` is at work, or was cut (`keep_both.rs`).
 pub(super) const KEEPING: &str = "keep-both";
 /// The same while it is written.
 pub(super) const KEEPING_NEW: &str = "keep-both.new";
-/// What the process that has the database open counted (`statistics.rs`).
-pub(super) const STATISTICS: &str = "statistics";
-/// The same while it is written.
-pub(super) const STATISTICS_NEW: &str = "statistics.new";
 /// First bytes of a rollback journal's header.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// More names than anybody who works with it leaves in the directory.

@@ -26,37 +26,35 @@
 
 mod attach;
 mod bars;
-mod clock;
 mod detach;
-mod error;
 mod keep_both;
 mod layout;
+mod marker;
 mod ofd;
 mod record;
-mod rights;
 mod spec;
 mod stamp;
-pub(crate) mod statistics;
 mod status;
 #[cfg(test)]
 mod steps_test;
 mod table;
 mod tier_file;
 
-pub use error::PlaceError;
+pub use crate::error::PlaceError;
+pub use crate::files::Role;
+pub use crate::statistics::{CounterFigures, Statistics, TierFigures, WaitFigures};
 pub use keep_both::KeptBoth;
 pub use layout::HOME_SUFFIX;
-pub use rights::as_owner;
 pub use spec::{FastSpec, Placement, asks_for_sigbus, bound, profile};
-pub use statistics::{CounterFigures, Statistics, TierFigures, WaitFigures, statistics};
-pub use status::{Blocks, Standing, Status, attachment, status};
+pub use status::{Blocks, Standing, Status, attachment, statistics, status};
 
+use crate::files::Files;
+use crate::rights::Rights;
+use crate::shared::Shared;
 use layout::Layout;
-use rights::Rights;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use tiersmith_dir::Dir;
-use tiersmith_store::{AttachedHome, Error, File, OpenMode, SigbusWatch};
+use tiersmith_store::{AttachedHome, SigbusWatch};
 
 /// Opens the database file at the path with the stock VFS, rolls a hot journal back, checkpoints and
 /// truncates its WAL, closes it. It is called with the database's path before attaching, and with the path of
@@ -74,17 +72,6 @@ pub struct Want {
     pub read_only: bool,
 }
 
-/// Which of a database's three files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The database.
-    Main,
-    /// Its write-ahead log.
-    Wal,
-    /// Its rollback journal.
-    Journal,
-}
-
 /// An attached database that is open in this process. With the last `Arc` the store is closed and the
 /// database stays attached; files of the home must be dropped before it.
 ///
@@ -94,17 +81,12 @@ pub struct Place {
     pub(crate) stamp: Option<stamp::Stamp>,
     /// A connection asked for SIGBUS to be explained.
     sigbus: OnceLock<SigbusWatch>,
-    home: AttachedHome,
+    pub(crate) files: Files,
     /// What the VFS keeps for all connections of this database.
-    pub(crate) shared: crate::database::Shared,
-    database: PathBuf,
+    pub(crate) shared: Shared,
     spec: FastSpec,
     /// The process that opened it.
     pub(crate) opener: u32,
-    /// With which files are made and opened.
-    rights: Rights,
-    /// The directory of its own, for files nobody depends on; `None` for a home that is not one ([`Place::adopt`]).
-    pub(crate) inside: Option<Arc<Dir>>,
     /// Holds SQLite's lock bytes of `db`.
     _lock: Option<ofd::LockFile>,
     _entry: table::Entry,
@@ -113,7 +95,7 @@ pub struct Place {
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Place")
-            .field("database", &self.database)
+            .field("database", &self.files.database)
             .field("spec", &self.spec)
             .finish_non_exhaustive()
     }
@@ -160,13 +142,15 @@ impl Place {
             Ok(Some(Place {
                 stamp: opened.stamp,
                 sigbus: OnceLock::new(),
-                home: opened.home,
+                files: Files {
+                    home: opened.home,
+                    database: layout.database.clone(),
+                    rights: layout.rights.clone(),
+                    inside: Some(inside?),
+                },
                 shared: Default::default(),
-                database: layout.database.clone(),
                 spec: opened.record.spec,
                 opener: std::process::id(),
-                rights: layout.rights.clone(),
-                inside: Some(inside?),
                 _lock: Some(opened.lock),
                 _entry: entry,
             }))
@@ -187,13 +171,10 @@ impl Place {
         table::adopt(&database, |entry| Place {
             stamp,
             sigbus: OnceLock::new(),
-            home,
+            files: Files { home, database: database.clone(), rights: Rights::Own, inside: None },
             shared: Default::default(),
-            database: database.clone(),
             spec,
             opener: std::process::id(),
-            rights: Rights::Own,
-            inside: None,
             _lock: None,
             _entry: entry,
         })
@@ -207,42 +188,24 @@ impl Place {
     pub fn watch_sigbus(&self) -> Result<(), PlaceError> {
         if self.sigbus.get().is_none() {
             // Of two threads one is first; the other's watch goes again.
-            let _ = self.sigbus.set(self.home.watch_sigbus()?);
+            let _ = self.sigbus.set(self.files.home.watch_sigbus()?);
         }
         Ok(())
     }
 
     /// The attached home the files live on.
     pub fn home(&self) -> &AttachedHome {
-        &self.home
+        &self.files.home
     }
 
     /// The file's name, relative to [`Place::home`].
     pub fn name(&self, role: Role) -> &Path {
-        Path::new(match role {
-            Role::Main => layout::DB,
-            Role::Wal => layout::WAL,
-            Role::Journal => layout::JOURNAL,
-        })
+        role.name()
     }
 
     /// The canonical path of the database.
     pub fn database(&self) -> &Path {
-        &self.database
-    }
-
-    /// Opens one of its files, with the rights of the database's owner.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub(crate) fn open_file(&self, role: Role, mode: OpenMode) -> tiersmith_store::Result<File> {
-        let name = self.name(role);
-        let _rights = self.rights.take().map_err(|e| Error::Io {
-            what: "cannot open",
-            path: name.to_path_buf(),
-            source: std::io::Error::new(std::io::ErrorKind::PermissionDenied, e),
-        })?;
-        self.home.open(name, mode)
+        &self.files.database
     }
 
     /// Whether the tier only stands for persistent memory: every report must say so.
@@ -302,6 +265,18 @@ impl Place {
         let _rights = layout.rights.take()?;
         table::alone(&layout.database, || keep_both::detach_keeping_both(&layout, fold))
     }
+}
+
+/// Does `work` with the rights of the database's owner, if this is root and somebody else owns it.
+/// For what reads the database's files and its tier's by path.
+///
+/// # Errors
+/// [`PlaceError::Rights`], and what the file system says; `work` is not done then.
+pub fn as_owner<T>(database: &Path, work: impl FnOnce() -> T) -> Result<T, PlaceError> {
+    let not_a_file = || PlaceError::NotAFile { database: database.to_path_buf() };
+    let layout = Layout::of(database)?.ok_or_else(not_a_file)?;
+    let _rights = layout.rights.take()?;
+    Ok(work())
 }
 
 /// Whether a directory is where an attached database has its own, by the path alone.

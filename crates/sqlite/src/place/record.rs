@@ -16,8 +16,8 @@
 //!
 //! Invariant: what is read was written whole: both are written under another name, synced and renamed.
 
-use super::error::PlaceError;
 use super::spec::{FastSpec, Placement};
+use crate::error::PlaceError;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tiersmith_dir::{PathText, Sidecar, Unfit};

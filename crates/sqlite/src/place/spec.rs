@@ -10,8 +10,8 @@
 //!
 //! Read next: `record.rs`, which keeps a `FastSpec` beside the database.
 
-use super::error::PlaceError;
-use super::layout::{DB, JOURNAL, STAMP, WAL};
+use crate::error::PlaceError;
+use crate::files::{DB, JOURNAL, STAMP, WAL};
 use std::path::{Path, PathBuf};
 use tiersmith_store::{Bound, Guard, Medium, Options, Profile, TierSpec};
 

@@ -26,8 +26,8 @@
 //! look that follows it. There only the bars tell (`bars.rs`). The change counter in the database's header would not: a transaction in WAL mode
 //! leaves it as it is unless it changes the first page.
 
-use super::PlaceError;
-use super::layout::{DB, JOURNAL, STAMP, WAL};
+use crate::error::PlaceError;
+use crate::files::{DB, JOURNAL, STAMP, WAL};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

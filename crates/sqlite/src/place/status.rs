@@ -3,9 +3,10 @@
 //! Not the figures of a running one: those are [`tiersmith_store::Stats`], through [`super::Place::home`].
 
 use super::attach::{self, read_record};
-use super::error::PlaceError;
 use super::layout::{ATTACHMENT, Layout, State, look};
 use super::{FastSpec, Want, table};
+use crate::error::PlaceError;
+use crate::statistics::Statistics;
 use std::path::{Path, PathBuf};
 use tiersmith_store::{AttachedHome, TierStats};
 
@@ -177,4 +178,18 @@ impl std::fmt::Display for Status {
             None => Ok(()),
         }
     }
+}
+
+/// What was counted of the attached database at `database`. `None`: no process that leaves its figures has had it open yet. Nothing is
+/// opened, recovered or changed.
+///
+/// # Errors
+/// What the file system says, and a file that is not as this program writes it.
+pub fn statistics(database: &Path) -> Result<Option<Statistics>, PlaceError> {
+    let layout = Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+    let _rights = layout.rights.take()?;
+    // It enters the directory.
+    let _ = layout.state()?;
+    let Ok(inside) = layout.inside() else { return Ok(None) };
+    crate::statistics::read_in(&inside)
 }

@@ -6,6 +6,7 @@
 
 use super::*;
 use rusqlite::{Connection, OpenFlags, ffi::ErrorCode};
+use std::path::PathBuf;
 use tempfile::TempDir;
 use tiersmith_store::OpenMode;
 

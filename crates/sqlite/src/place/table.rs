@@ -10,8 +10,8 @@
 //!
 //! Deliberately absent: databases that are plain.
 
-use super::error::PlaceError;
 use super::{FastSpec, Place, Want};
+use crate::error::PlaceError;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -8,9 +8,9 @@
 //!
 //! Not here: the formats, and what a file of the right owner holds; the store judges that.
 
-use super::error::PlaceError;
 use super::layout::Layout;
 use super::spec::FastSpec;
+use crate::error::PlaceError;
 use rustix::process::geteuid;
 use std::ffi::OsString;
 use std::io;

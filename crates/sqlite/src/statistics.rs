@@ -20,22 +20,23 @@
 //! Invariants: a reader takes nothing for granted: the size is bounded, links are not followed, a line that is not as above is an error.
 //! Between two versions a transaction costs a load and a look at the coarse clock.
 
-use super::Place;
-use super::clock::{boot_ns, coarse_ms};
-use super::error::PlaceError;
-use super::layout::{Layout, STATISTICS, STATISTICS_NEW};
+use crate::clock::{boot_ns, coarse_ms};
+use crate::error::PlaceError;
+use crate::files::Files;
 use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 use tiersmith_dir::Dir;
 use tiersmith_store::events::{Totals, WaitClass};
 
+/// The file.
+pub(crate) const STATISTICS: &str = "statistics";
+/// The same while it is written.
+pub(crate) const STATISTICS_NEW: &str = "statistics.new";
 const HEADER: &str = "tiersmith sqlite statistics\t1";
 /// The time from one version to the next.
 const PERIOD_MS: u64 = 1000;
@@ -59,76 +60,68 @@ struct Opening {
     connections: u64,
 }
 
-/// A main file is open; with the first and the last of them a version is written.
-pub(crate) struct Opened(Arc<Place>);
-
-impl Opened {
-    pub(crate) fn new(place: Arc<Place>) -> Self {
-        {
-            let mut opening = place.shared.statistics.opening.lock();
-            opening.connections += 1;
-            if opening.connections == 1 {
-                // Two openings of one process are never at the same instant, whatever the clock says.
-                opening.opened_unix_ns = unix_ns().max(opening.opened_unix_ns + 1);
-                place.shared.statistics.write(&place, &opening);
-            }
+impl Publishing {
+    /// A main file was opened; with the first a version is written.
+    pub(crate) fn opened(&self, files: &Files) {
+        let mut opening = self.opening.lock();
+        opening.connections += 1;
+        if opening.connections == 1 {
+            // Two openings of one process are never at the same instant, whatever the clock says.
+            opening.opened_unix_ns = unix_ns().max(opening.opened_unix_ns + 1);
+            self.write(files, &opening);
         }
-        Self(place)
     }
-}
 
-impl Drop for Opened {
-    fn drop(&mut self) {
-        let mut opening = self.0.shared.statistics.opening.lock();
+    /// A main file was closed; with the last a version is written.
+    pub(crate) fn closed(&self, files: &Files) {
+        let mut opening = self.opening.lock();
         opening.connections -= 1;
         if opening.connections == 0 {
-            self.0.shared.statistics.write(&self.0, &opening);
+            self.write(files, &opening);
         }
     }
-}
 
-impl Publishing {
     /// A transaction of a writer was committed; its locks are still held.
     #[inline]
-    pub(crate) fn committed(&self, place: &Place) {
+    pub(crate) fn committed(&self, files: &Files) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         // With `locking_mode = EXCLUSIVE` no lock is ever let go, so that nothing else would write it.
         let now_ms = coarse_ms();
         if now_ms >= self.next_ms.load(Ordering::Relaxed).saturating_add(PERIOD_MS) {
-            self.publish(place);
+            self.publish(files);
         }
     }
 
     /// A lock was let go.
     #[inline]
-    pub(crate) fn unlocked(&self, place: &Place) {
+    pub(crate) fn unlocked(&self, files: &Files) {
         if coarse_ms() >= self.next_ms.load(Ordering::Relaxed) {
-            self.publish(place);
+            self.publish(files);
         }
     }
 
     #[cold]
-    fn publish(&self, place: &Place) {
+    fn publish(&self, files: &Files) {
         // Who finds somebody at it has nothing to add.
         if let Some(opening) = self.opening.try_lock()
             && opening.connections > 0
         {
-            self.write(place, &opening);
+            self.write(files, &opening);
         }
     }
 
-    fn write(&self, place: &Place, opening: &Opening) {
-        if let Some(directory) = &place.inside
-            && let Err(e) = replace(directory, &self.text(place, opening))
+    fn write(&self, files: &Files, opening: &Opening) {
+        if let Some(directory) = &files.inside
+            && let Err(e) = replace(directory, &self.text(files, opening))
         {
-            log::debug!("{}: its statistics are not written: {e}", place.database().display());
+            log::debug!("{}: its statistics are not written: {e}", files.database.display());
         }
         // Also after a failure: a full disk is not asked again by each transaction.
         self.next_ms.store(coarse_ms().saturating_add(PERIOD_MS), Ordering::Relaxed);
     }
 
-    fn text(&self, place: &Place, opening: &Opening) -> String {
-        let (written_ns, stats) = (boot_ns(), place.home().stats());
+    fn text(&self, files: &Files, opening: &Opening) -> String {
+        let (written_ns, stats) = (boot_ns(), files.home.stats());
         let pid = std::process::id();
         let start = state_and_start(pid).map_or(0, |(_, start)| start);
         let mut out = format!("{HEADER}\nprocess\t{pid}\t{start}\t{}\n", boot());
@@ -257,17 +250,12 @@ pub struct CounterFigures {
     pub help: String,
 }
 
-/// What was counted of the attached database at `database`. `None`: no process that leaves its figures has had it open yet. Nothing is
-/// opened, recovered or changed.
+/// What was counted, as the file in the database's directory says; `None`: there is none.
 ///
 /// # Errors
 /// What the file system says, and a file that is not as this program writes it.
-pub fn statistics(database: &Path) -> Result<Option<Statistics>, PlaceError> {
-    let layout = Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
-    let _rights = layout.rights.take()?;
-    // It enters the directory.
-    let _ = layout.state()?;
-    let (path, Ok(inside)) = (layout.in_home(STATISTICS), layout.inside()) else { return Ok(None) };
+pub(crate) fn read_in(inside: &Dir) -> Result<Option<Statistics>, PlaceError> {
+    let path = inside.path_of(STATISTICS);
     let file = match inside.open_file(STATISTICS) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),

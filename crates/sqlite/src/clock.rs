@@ -30,13 +30,13 @@ fn read(clock: c_int) -> (u64, u64) {
 
 /// Milliseconds since some instant, some of them late.
 #[inline]
-pub(super) fn coarse_ms() -> u64 {
+pub(crate) fn coarse_ms() -> u64 {
     let (seconds, ns) = read(CLOCK_MONOTONIC_COARSE);
     seconds * 1000 + ns / 1_000_000
 }
 
 /// Nanoseconds since the machine was started, its sleep counted too.
-pub(super) fn boot_ns() -> u64 {
+pub(crate) fn boot_ns() -> u64 {
     let (seconds, ns) = read(CLOCK_BOOTTIME);
     seconds.saturating_mul(1_000_000_000).saturating_add(ns)
 }

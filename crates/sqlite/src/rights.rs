@@ -20,7 +20,7 @@
 //! others may: a program that gives its rights up (setuid, setgroups) does so in all threads at once, and
 //! the C library ends it where that works in one thread and not in another.
 
-use super::error::PlaceError;
+use crate::error::PlaceError;
 use rustix::process::{DumpableBehavior, Gid, Uid, geteuid};
 use rustix::thread::{
     CapabilitySet, capabilities, set_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
@@ -35,7 +35,7 @@ const NOBODYS: u32 = 65_534;
 
 /// Whose rights the files of one database are used with.
 #[derive(Clone, Debug)]
-pub(super) enum Rights {
+pub(crate) enum Rights {
     /// The process's own: it is not root, or the files are root's.
     Own,
     /// Those of the account that owns the files.
@@ -51,7 +51,7 @@ pub(super) enum Rights {
 
 /// An account that is not root.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(crate) struct Account {
     user: Uid,
     group: Gid,
     groups: Vec<Gid>,
@@ -63,7 +63,7 @@ impl Rights {
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn of(dir: &Dir, name: &Path, home: &Path, database: &Path) -> Result<Self, PlaceError> {
+    pub(crate) fn of(dir: &Dir, name: &Path, home: &Path, database: &Path) -> Result<Self, PlaceError> {
         if !geteuid().is_root() {
             return Ok(Self::Own);
         }
@@ -108,7 +108,7 @@ impl Rights {
     ///
     /// # Errors
     /// [`PlaceError::Rights`].
-    pub(super) fn take(&self) -> Result<Taken, PlaceError> {
+    pub(crate) fn take(&self) -> Result<Taken, PlaceError> {
         let none = Taken { before: None, _of_this_thread: PhantomData };
         let account = match self {
             Self::Own => return Ok(none),
@@ -141,7 +141,7 @@ impl Rights {
     }
 
     /// User and group that a file made by root is to have.
-    pub(super) fn owner(&self) -> Option<tiersmith_dir::Owner> {
+    pub(crate) fn owner(&self) -> Option<tiersmith_dir::Owner> {
         match self {
             Self::Of(account) => {
                 Some(tiersmith_dir::Owner { user: account.user.as_raw(), group: account.group.as_raw() })
@@ -151,7 +151,7 @@ impl Rights {
     }
 
     /// Whether root works here as root.
-    pub(super) fn are_roots(&self) -> bool {
+    pub(crate) fn are_roots(&self) -> bool {
         matches!(self, Self::Own) && geteuid().is_root()
     }
 }
@@ -184,7 +184,7 @@ struct Before {
 
 /// The thread has an account's rights.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     before: Option<Before>,
     /// Rights are a thread's.
     _of_this_thread: PhantomData<*const ()>,
@@ -203,18 +203,6 @@ impl Drop for Taken {
             log::warn!("this thread keeps the rights of a database's owner: {e}");
         }
     }
-}
-
-/// Does `work` with the rights of the database's owner, if this is root and somebody else owns it.
-/// For what reads the database's files and its tier's by path.
-///
-/// # Errors
-/// [`PlaceError::Rights`], and what the file system says; `work` is not done then.
-pub fn as_owner<T>(database: &Path, work: impl FnOnce() -> T) -> Result<T, PlaceError> {
-    let not_a_file = || PlaceError::NotAFile { database: database.to_path_buf() };
-    let layout = super::layout::Layout::of(database)?.ok_or_else(not_a_file)?;
-    let _rights = layout.rights.take()?;
-    Ok(work())
 }
 
 /// The group, and all groups, of the user with this number.

@@ -355,7 +355,7 @@ fn how_to_write(source: &io::Error) -> &'static str {
 
 impl PlaceError {
     /// For `map_err`: a read-only file system or missing permission becomes [`PlaceError::ReadOnly`].
-    pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| match source.kind() {
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
@@ -366,7 +366,7 @@ impl PlaceError {
     }
 
     /// A sidecar that is not read.
-    pub(super) fn unfit(path: &Path, unfit: Unfit) -> Self {
+    pub(crate) fn unfit(path: &Path, unfit: Unfit) -> Self {
         let (path, why) = (path.to_path_buf(), unfit.to_string());
         match unfit {
             Unfit::OtherVersion(_) => Self::OtherVersion { path, why },
