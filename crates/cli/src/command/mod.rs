@@ -8,6 +8,7 @@ mod detach;
 mod files;
 mod home;
 mod kv;
+mod manual;
 mod probe;
 mod status;
 mod study;
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Move(files::Move),
     Unmount(files::Unmount),
     Kv(kv::Kv),
+    #[command(hide = true)]
+    Manual(manual::Manual),
 }
 
 impl Command {
@@ -62,6 +65,7 @@ impl Command {
             Command::Move(one) => one.run(),
             Command::Unmount(unmount) => unmount.run(),
             Command::Kv(kv) => kv.run(),
+            Command::Manual(manual) => manual.run(),
         }
     }
 
