@@ -35,6 +35,19 @@ fn options(text: &str) -> Vec<String> {
     found
 }
 
+/// The SQLite extension that was built beside the program, or why there is none.
+fn extension() -> Option<PathBuf> {
+    let target = Path::new(PROGRAM).parent().unwrap();
+    let found = [target.join("deps"), target.to_path_buf()]
+        .map(|dir| dir.join("libtiersmith_sqlite.so"))
+        .into_iter()
+        .find(|library| library.exists());
+    if found.is_none() {
+        eprintln!("skipped: packages, because there is no libtiersmith_sqlite.so in {}", target.display());
+    }
+    found
+}
+
 #[test]
 fn every_command_has_a_man_page_with_its_options_examples_and_exit_codes() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,4 +109,100 @@ fn bash_completes_commands_and_options_and_offers_nothing_hidden() {
     assert_eq!(ask(&["tiersmith", "attach", "--emu"]), "--emulate");
     assert_eq!(ask(&["tiersmith", "attach", "--lend", ""]), "auto no");
     assert_eq!(ask(&["tiersmith", "awr", "rep"]), "report");
+}
+
+/// What is done in the root: each line is a step that must succeed.
+const INSTALLED: &str = r#"
+set -eux
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive
+dpkg --no-triggers --force-unsafe-io -i /srv/packages/*-1_*.deb
+dpkg --verify tiersmith
+[ "$(command -v tiersmith)" = /usr/bin/tiersmith ]
+tiersmith --version
+gzip -dc /usr/share/man/man1/tiersmith-attach.1.gz | grep -q EXAMPLES
+[ -f /usr/lib/systemd/system/tiersmith@.service ]
+if command -v sqlite3; then
+    sqlite3 -cmd '.load libtiersmith_sqlite' :memory: 'SELECT tiersmith_last_error()'
+fi
+
+mkdir /srv/db /srv/fast
+echo before >/srv/db/file
+tiersmith attach /srv/db --fast /srv/fast --size 24M --emulate
+pid=$(tiersmith status /srv/db --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p')
+exec 3>>/srv/db/file
+echo attached >&3
+# A newer package, with the file open: the daemon goes on.
+dpkg --no-triggers --force-unsafe-io -i /srv/packages/*-2_*.deb
+echo upgraded >&3
+case $(readlink /proc/$pid/exe) in /usr/bin/tiersmith*deleted*) ;; *) exit 1 ;; esac
+[ "$(dpkg-query -W -f '${Version}' tiersmith)" = "${VERSION}-2" ]
+tiersmith status /srv/db
+# Not removed while it serves a home, which it names; and then nothing has changed.
+if dpkg --no-triggers -r tiersmith 2>/srv/refused; then exit 1; fi
+grep -q /srv/db /srv/refused
+[ -x /usr/bin/tiersmith ] && kill -0 "$pid"
+exec 3>&-
+tiersmith unmount /srv/db
+[ ! -e "/proc/$pid" ] || sleep 1
+tiersmith attach /srv/db
+echo new >>/srv/db/file
+tiersmith detach /srv/db
+[ "$(cat /srv/db/file)" = "$(printf 'before\nattached\nupgraded\nnew')" ]
+dpkg --no-triggers -r tiersmith
+[ ! -e /usr/bin/tiersmith ] && [ ! -e /usr/share/doc/tiersmith ]
+[ "$(cat /srv/db/file)" = "$(printf 'before\nattached\nupgraded\nnew')" ]
+"#;
+
+/// The root is this machine's as it is, and what is written stays in memory.
+const ROOT: &str = r#"
+set -eu
+mount -t tmpfs -o mode=755 tmpfs "$1/over"
+mkdir "$1/over/upper" "$1/over/work" "$1/over/root"
+mount -t overlay -o "lowerdir=/,upperdir=$1/over/upper,workdir=$1/over/work" overlay "$1/over/root" || exit 77
+mount --rbind /dev "$1/over/root/dev"
+mount -t proc proc "$1/over/root/proc"
+mount --bind "$1/srv" "$1/over/root/srv"
+exec chroot "$1/over/root" sh -c "$2"
+"#;
+
+#[test]
+fn the_debian_package_is_installed_upgraded_under_a_running_daemon_and_removed() {
+    let Some(extension) = extension() else { return };
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        return eprintln!("skipped: the Debian package, because there is no dpkg-deb");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let packages = dir.path().join("srv/packages");
+    for revision in ["1", "2"] {
+        good(
+            Command::new(packaging("deb/build"))
+                .arg(&packages)
+                .args([Path::new(PROGRAM), &extension])
+                .env("TIERSMITH_DEB_REVISION", revision)
+                .env("DPKG_DEB_COMPRESSOR_TYPE", "none"),
+        );
+    }
+    for entry in fs::read_dir(&packages).unwrap() {
+        let listed = good(Command::new("dpkg-deb").arg("-c").arg(entry.unwrap().path()));
+        let owned = |line: &str| line.contains(" root/root ") && !line.contains("rw-rw");
+        assert!(listed.lines().all(owned), "{listed}");
+    }
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        return eprintln!("skipped: the installed package, because root and /dev/fuse are needed");
+    }
+    fs::create_dir(dir.path().join("over")).unwrap();
+    let run = Command::new("unshare")
+        .args(["--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"])
+        .args(["sh", "-c", ROOT, "sh"])
+        .arg(dir.path())
+        .arg(INSTALLED)
+        .env("VERSION", env!("CARGO_PKG_VERSION"))
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let said = text(&run.stdout) + &text(&run.stderr);
+    if run.status.code() == Some(77) {
+        return eprintln!("skipped: the installed package, because no root can be laid over this one");
+    }
+    assert!(run.status.success(), "{said}");
 }
