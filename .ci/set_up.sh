@@ -123,6 +123,19 @@ set_up_servers() {
     fi
 }
 
+# A Python with the libraries that the Python package is tried with. Without it those tests are skipped, each with a line.
+set_up_python() {
+    local place=${CARGO_TARGET_DIR:-$root/target}/python
+    local libraries=(datasette django pysqlite3-binary sqlalchemy)
+    have python3 || return 0
+    if [ ! -e "$place/complete" ]; then
+        echo "installing with pip into $place: ${libraries[*]}"
+        rm -rf "$place"
+        { python3 -m venv "$place" && "$place/bin/pip" install -q "${libraries[@]}" && : >"$place/complete"; } >/dev/null 2>&1 || return 0
+    fi
+    export TIERSMITH_PYTHON=$place/bin/python
+}
+
 install_quietly() {
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null 2>&1 </dev/null
 }

@@ -1,0 +1,1 @@
+"""Django's backend: ENGINE = "tiersmith.django" (see base.py)."""
