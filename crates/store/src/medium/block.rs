@@ -10,7 +10,7 @@
 //!
 //! Deliberately absent: a member without mapped memory, a layout of its own, direct I/O.
 
-use super::{BlockMedium, Durability, Mapped, Pin, Ticket, Use, Written, hash_bytes};
+use super::{BlockMedium, Durability, Mapped, Pin, PreparedWrite, Ticket, Use, Written, hash_bytes};
 use crate::address::FRAME;
 use crate::error::{MediumError, Result};
 use crate::sync::Mutex;
@@ -166,4 +166,8 @@ impl BlockMedium for OnSectors {
     }
 
     fn prepare_fresh(&self, _at: u64, _len: usize) {}
+
+    fn prepare_write(&self, _at: u64, _len: usize) -> Option<PreparedWrite<'_>> {
+        None
+    }
 }

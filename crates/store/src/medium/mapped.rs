@@ -155,12 +155,6 @@ impl Mapped {
         self.mapping.nt_write_line(at, line, copies);
     }
 
-    /// All of a write that can be found out before its frames are the caller's ([`Mapping::prepare`]).
-    #[inline]
-    pub(crate) fn prepare_write(&self, at: u64, len: usize) -> PreparedWrite<'_> {
-        self.mapping.prepare(at, len)
-    }
-
     /// Asks for the address translations of frames that are filled soon.
     pub(crate) fn prepare_translations(&self, at: u64, len: usize) {
         self.mapping.prefetch_translations(at, len);
@@ -258,5 +252,14 @@ impl BlockMedium for Mapped {
 
     fn prepare_fresh(&self, at: u64, len: usize) {
         self.mapping.prefault(at, len);
+    }
+
+    #[inline]
+    fn prepare_write(&self, at: u64, len: usize) -> Option<PreparedWrite<'_>> {
+        #[cfg(any(test, feature = "testing"))]
+        if !self.is_quick {
+            return None;
+        }
+        Some(self.mapping.prepare(at, len))
     }
 }

@@ -9,7 +9,8 @@
 //! interface.
 //!
 //! # Adding a medium
-//! Copy `mapped.rs`, implement [`BlockMedium`], add a variant to [`Backing`]. Nothing above this room changes.
+//! Implement [`BlockMedium`] in a file of its own, `block.rs` being the plainer example, add a variant to [`Backing`],
+//! and make one where members are opened (`tier/open.rs`; for tests, `testing.rs`). Nothing else above this room changes.
 //!
 //! **Invariant**: a call that writes asserts that the caller holds the write latch of each frame it changes.
 //! **Deliberately absent**: which frame is free ([`crate::tier`]), and which block it holds.
@@ -188,6 +189,10 @@ pub(crate) trait BlockMedium {
 
     /// A hint that the frames are filled soon, the first time since the medium was opened.
     fn prepare_fresh(&self, at: u64, len: usize);
+
+    /// All of a write that can be found out before its frames are the caller's. `None` where a write is no copy in
+    /// memory: such a medium is written by the calls above.
+    fn prepare_write(&self, at: u64, len: usize) -> Option<PreparedWrite<'_>>;
 }
 
 /// Frames that stay as they are.
@@ -274,4 +279,5 @@ of_any_kind! {
     is_latched(at: u64, len: usize) -> bool;
     prepare(at: u64, len: usize) -> Use;
     prepare_fresh(at: u64, len: usize);
+    prepare_write(at: u64, len: usize) -> Option<PreparedWrite<'_>>;
 }

@@ -328,9 +328,7 @@ mod tests {
     #[test]
     fn an_unknown_profile_is_answered_with_those_there_are() {
         let message = Profile::named("oracle").unwrap_err().to_string();
-        assert!(
-            message.contains("`oracle`") && message.contains("postgres, mariadb, redis, sqlite, generic"),
-            "{message}"
-        );
+        assert!(message.contains("`oracle`"), "{message}");
+        assert!(Profile::builtin().all(|known| message.contains(known.name())), "{message}");
     }
 }

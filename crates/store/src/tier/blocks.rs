@@ -143,13 +143,8 @@ impl Tier {
     /// What can be found out of a block's write before its lane is locked, where the medium can tell.
     #[inline]
     pub(crate) fn prepare_block(&self, frame: Frame, inner: usize, len: usize) -> Option<PreparedWrite<'_>> {
-        match self.medium_of(frame) {
-            #[cfg(any(test, feature = "testing"))]
-            (Backing::Mapped(medium), _) if !medium.is_quick() => None,
-            (Backing::Mapped(medium), at) => Some(medium.prepare_write(at + inner as u64, len)),
-            #[cfg(feature = "testing")]
-            (Backing::OnSectors(_), _) => None,
-        }
+        let (medium, at) = self.medium_of(frame);
+        medium.prepare_write(at + inner as u64, len)
     }
 
     /// Looks at a piece that is about to be filled ([`BlockMedium::prepare`]).
