@@ -91,6 +91,14 @@ pub enum Planted {
     PartOverMoved,
     /// A block that was admitted without its lane goes over a version that came meanwhile.
     AdmitUnasked,
+    /// The slot of a file that was just made does not say that the file may be gone.
+    MadeUndoubted,
+    /// The sync of a file leaves its name as it is.
+    NameNotSynced,
+    /// The blocks of a removed file are free for others before the removal is durable.
+    RemovedFreedEarly,
+    /// The sync of a directory does nothing.
+    DirectoryNotSynced,
     /// What was written to a device of sectors is called durable before its sync.
     DeviceNotSynced,
     /// A file's sync leaves out the device that has its blocks.
@@ -163,7 +171,7 @@ pub enum Planted {
 impl Planted {
     /// All planted bugs that cutting the power shows. [`Planted::SentinelUnchecked`] shows when a
     /// server has run between two attaches (`tests/hostile_offline.rs`).
-    pub const ALL: [Planted; 47] = [
+    pub const ALL: [Planted; 51] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -211,6 +219,10 @@ impl Planted {
         Planted::PlainRemovedFirst,
         Planted::PlainCutFirst,
         Planted::TailNotZeroed,
+        Planted::MadeUndoubted,
+        Planted::NameNotSynced,
+        Planted::RemovedFreedEarly,
+        Planted::DirectoryNotSynced,
     ];
 
     /// Those that show between threads, on a medium that takes its time (`tests/apart.rs`).

@@ -23,6 +23,7 @@ use crate::format::slot::{
     UNLINKING, decode_path, decode_time, loan_of,
 };
 use crate::home::{FileTime, Home, HomeFiles, HomeHandle, HomeStat, is_elsewhere};
+use crate::known::naming::Naming;
 use crate::known::{FileState, Meta, Placed};
 use crate::ledger::Ledger;
 use crate::ledger::map::FileMap;
@@ -553,6 +554,7 @@ pub(crate) fn finish(store: &Store, recovered: Vec<Recovered>, report: &mut Reco
             outside: false,
             unlinked: AtomicBool::new(false),
             removal_durable: AtomicBool::new(false),
+            name: Naming::default(),
             replace: AtomicBool::new(false),
             ranging: Mutex::new(()),
         });

@@ -3,7 +3,9 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Run, Shape, Tiers, explore_plain, print_count};
+use crash_support::{
+    Op, Run, Shape, Tiers, explore_after_kill, explore_plain, names_of_programs, print_count,
+};
 use tiersmith_store::Planted;
 
 const IMAGES_PER_CUT: usize = 400;
@@ -237,6 +239,21 @@ fn power_cut_in_a_rename_keeps_the_blocks_under_one_of_the_names() {
         write("s.redo", 300, 700),
     ];
     sound("rename and link", Shape::default(), &[("a.db", 8192), ("r.redo", 300)], &ops);
+}
+
+#[test]
+fn power_cut_in_names_that_programs_change_leaves_each_old_or_new_and_each_file_whole() {
+    let shape = Shape { units: 5, max_units: 5, redo_keep: 4096, ..Shape::default() };
+    sound("names", shape, &[("a.db", 16384), ("b.db", 8192)], &names_of_programs());
+}
+
+#[test]
+fn power_cut_after_a_kill_leaves_names_that_programs_changed_old_or_new() {
+    let shape = Shape { units: 5, max_units: 5, redo_keep: 4096, ..Shape::default() };
+    let run = Run::new(shape, &[("a.db", 16384), ("b.db", 8192)], &names_of_programs(), Planted::None);
+    let report = explore_after_kill(&run, 60, 1, Planted::None);
+    print_count("names, after a kill", &report);
+    report.assert_sound();
 }
 
 #[test]

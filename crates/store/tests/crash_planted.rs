@@ -5,7 +5,7 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, script};
+use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, names_of_programs, script};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tiersmith_store::Planted;
 
@@ -97,10 +97,17 @@ fn few_words() -> Vec<Op> {
 fn caught(bug: Planted, tiers: Tiers) -> Option<String> {
     let files: &[(&'static str, usize)] =
         &[("a.db", 16384), ("b.big", 16384), ("r.redo", 0), ("w.redo", 4096)];
+    let names = (vec![("a.db", 16384), ("b.db", 8192)], names_of_programs());
     let written = [everything(), few_words(), full_table(), full_of_maps()].map(|ops| (files.to_vec(), ops));
-    let tries = written.into_iter().chain((1..40).map(|seed| script(seed, 24)));
-    // Only a tier full of map pages shows this one; what comes before takes long to show nothing.
-    let first = if bug == Planted::MapPageFreedEarly { 3 } else { 0 };
+    let written = written.into_iter().chain([names]);
+    let tries = written.chain((1..40).map(|seed| script(seed, 24)));
+    // Only a tier full of map pages shows the first, and only a door's names the others; what comes
+    // before takes long to show nothing.
+    let first = match bug {
+        Planted::MapPageFreedEarly => 3,
+        Planted::MadeUndoubted | Planted::NameNotSynced | Planted::RemovedFreedEarly => 4,
+        _ => 0,
+    };
     for (n, (files, ops)) in tries.enumerate().skip(first) {
         let lanes = if n == 1 { 1 } else { 2 };
         let units = if n == 3 { 4 } else { 5 };
@@ -108,7 +115,7 @@ fn caught(bug: Planted, tiers: Tiers) -> Option<String> {
         let found = catch_unwind(AssertUnwindSafe(|| {
             let run = Run::new(shape, &files, &ops, bug);
             let seed = n as u64 + 1;
-            let images_per_cut = [200, 3000, 200, 12].get(n).copied().unwrap_or(200);
+            let images_per_cut = [200, 3000, 200, 12, 400].get(n).copied().unwrap_or(200);
             let mut violations = run.explore(images_per_cut, seed, bug).violations;
             if violations.is_empty() && n == 0 {
                 violations = explore_after_kill(&run, 40, seed, bug).violations;

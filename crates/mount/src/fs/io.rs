@@ -59,6 +59,17 @@ pub(crate) struct Handle {
     pub(crate) backing: i32,
 }
 
+/// How a file is opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Opening {
+    /// Home has opened it for writing.
+    pub(super) writable: bool,
+    /// The program writes to it.
+    pub(super) writes: bool,
+    /// It was made for this opening.
+    pub(super) made: bool,
+}
+
 /// Home's descriptor of an open file.
 #[derive(Debug)]
 pub(crate) enum HomeFd {
@@ -154,7 +165,7 @@ impl Fs {
             }
             Err(e) => return Err(self.refused("open", &at.path, e)),
         };
-        self.open_at(node, &at, fd, writable, writes)
+        self.open_at(node, &at, fd, Opening { writable, writes, made: false })
     }
 
     /// Opens a file that the store knows by its node: no question to home. A database opens all its
@@ -185,20 +196,20 @@ impl Fs {
     }
 
     /// Opens in the store what is open at home.
-    pub(super) fn open_at(
-        &self,
-        node: &Arc<Node>,
-        at: &At,
-        fd: OwnedFd,
-        writable: bool,
-        writes: bool,
-    ) -> Answer<Opened> {
+    pub(super) fn open_at(&self, node: &Arc<Node>, at: &At, fd: OwnedFd, how: Opening) -> Answer<Opened> {
+        let Opening { writable, writes, made } = how;
         let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
         if !node.is(&found) {
             return Err(Errno::STALE);
         }
         let mode = if writable { OpenMode::WRITE } else { OpenMode::READ };
-        let (file, writable) = match self.home.open_found(&at.path, mode) {
+        // Where no sync of the file comes here, its name must be durable now.
+        let found_in_store = if made && !self.sync_on_write {
+            self.home.open_made(&at.path, mode)
+        } else {
+            self.home.open_found(&at.path, mode)
+        };
+        let (file, writable) = match found_in_store {
             // Who only reads needs no slot of the file table.
             Err(Error::FileTableFull { .. }) if !writes => {
                 (self.home.open_found(&at.path, OpenMode::READ).map_err(|e| self.failed(&e))?, false)
@@ -385,8 +396,9 @@ impl Fs {
         let syncs = || asked || (self.sync_on_write && !opened.temporary.load(Ordering::SeqCst));
         let Some(fd) = opened.pass() else {
             opened.file.write(offset, data).map_err(|e| self.failed(&e))?;
-            // In most tiers it is durable by now.
-            if self.durability != Durability::OnReturn && syncs() {
+            // In most tiers it is durable by now, if the file is.
+            let durable = self.durability == Durability::OnReturn && opened.file.is_settled();
+            if !durable && syncs() {
                 opened.file.sync().map_err(|e| self.failed(&e))?;
             }
             return Ok(data.len());
@@ -427,7 +439,7 @@ impl Fs {
     pub(crate) fn writes_quickly(&self, fh: u64) -> bool {
         self.discards_writes()
             || (self.durability == Durability::OnReturn
-                && self.files.look(fh, |opened| opened.pass().is_none()))
+                && self.files.look(fh, |opened| opened.pass().is_none() && opened.file.is_settled()))
     }
 
     /// Makes a file durable. Costs no I/O when every write was durable on return.

@@ -4,10 +4,14 @@
 //! down. Home sees to that itself: for the call the thread has the caller's user, group and umask ([`crate::caller`]), and no file is
 //! given away after it was made.
 //!
-//! A regular file is made here and then opened through the store, which makes it durable before the tier holds anything of it.
+//! A regular file is made here and then opened through the store.
+//!
+//! # Durability
+//! A name is durable when the program syncs the file or its directory, as on any file system. Where the mount syncs on every write, no
+//! sync of a file comes here, so what that would make durable (a file that was made, renamed or linked) is durable on return.
 
 use super::attr::attr_of;
-use super::io::Handle;
+use super::io::{Handle, Opening};
 use super::{At, Attr, Fs, mask};
 use crate::caller::{Caller, with_umask};
 use crate::fs::table::{Node, ROOT};
@@ -74,7 +78,6 @@ impl Fs {
         let bits = Mode::from_raw_mode(mode & 0o7777);
         who.owning(|| with_umask(umask, || rustix::fs::mkdirat(&at.dir, &at.name, bits)))
             .map_err(|e| self.refused("make the directory", &at.path, e))?;
-        self.settle_made(&at, AtFlags::REMOVEDIR)?;
         self.enter_made(parent, &at)
     }
 
@@ -99,7 +102,10 @@ impl Fs {
             who.owning(|| with_umask(umask, || rustix::fs::mknodat(&at.dir, &at.name, kind, bits, dev)))
                 .map_err(|e| self.refused("make", &at.path, e))?;
         }
-        self.settle_made(&at, AtFlags::empty())?;
+        // Where that fails the program is told that nothing was made, so it goes again.
+        self.settle_directory(&at.dir).inspect_err(|_| {
+            let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
+        })?;
         self.enter_made(parent, &at)
     }
 
@@ -109,16 +115,7 @@ impl Fs {
         let at = self.at(parent, name)?;
         who.owning(|| rustix::fs::symlinkat(target, &at.dir, &at.name))
             .map_err(|e| self.refused("make the link", &at.path, e))?;
-        self.settle_made(&at, AtFlags::empty())?;
         self.enter_made(parent, &at)
-    }
-
-    /// Makes the name of what was just made durable. Where that fails the program is told that
-    /// nothing was made, so it goes again.
-    fn settle_made(&self, at: &At, how: AtFlags) -> Answer<()> {
-        self.settle_directory(&at.dir).inspect_err(|_| {
-            let _ = rustix::fs::unlinkat(&at.dir, &at.name, how);
-        })
     }
 
     /// Makes a file and opens it; opens the one that is there, unless `exclusive`.
@@ -141,14 +138,19 @@ impl Fs {
                     let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
                 })?;
                 let node = self.table.lock().enter(parent, name, &found);
-                let opened = self.open_at(&node, &at, fd, true, true).and_then(|opened| {
-                    if wide != mode {
-                        rustix::fs::fchmod(opened.home_fd()?, Mode::from_raw_mode(mode & !umask & 0o7777))?;
-                    }
-                    self.settle_directory(&at.dir)?;
-                    let found = rustix::fs::statx(opened.home_fd()?, "", AtFlags::EMPTY_PATH, mask())?;
-                    Ok((opened, found))
-                });
+                let opened = self
+                    .open_at(&node, &at, fd, Opening { writable: true, writes: true, made: true })
+                    .and_then(|opened| {
+                        if wide != mode {
+                            rustix::fs::fchmod(
+                                opened.home_fd()?,
+                                Mode::from_raw_mode(mode & !umask & 0o7777),
+                            )?;
+                        }
+                        self.settle_directory(&at.dir)?;
+                        let found = rustix::fs::statx(opened.home_fd()?, "", AtFlags::EMPTY_PATH, mask())?;
+                        Ok((opened, found))
+                    });
                 let (opened, found) = match opened {
                     Ok(opened) => opened,
                     Err(e) => {
@@ -201,7 +203,7 @@ impl Fs {
         let found = self.judged(parent, &at)?;
         self.home.unlink_named(at.named()).map_err(|e| self.failed(&e))?;
         self.table.lock().unname(parent, name, found.stx_nlink <= 1);
-        self.settle_directory(&at.dir)
+        Ok(())
     }
 
     /// Removes an empty directory.
@@ -212,7 +214,7 @@ impl Fs {
         rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::REMOVEDIR)
             .map_err(|e| self.refused("remove the directory", &at.path, e))?;
         self.table.lock().unname(parent, name, true);
-        self.settle_directory(&at.dir)
+        Ok(())
     }
 
     /// Gives a file or directory another name.

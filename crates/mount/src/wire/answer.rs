@@ -116,19 +116,15 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
             out.put(&WriteOut { size: written as u32, padding: 0 })?;
         }
         op::FSYNC => {
-            // ENOSYS once, and the kernel sends no more of them: every change is durable as it returns.
+            // ENOSYS once, and the kernel sends no more of them: every change of a file is durable as it returns.
             if fs.sync_on_write {
                 return Err(Errno::NOSYS);
             }
             let x: &FsyncIn = r.fixed()?;
             fs.fsync(x.fh.get(), x.fsync_flags.get() & FSYNC_FDATASYNC != 0)?;
         }
-        op::FSYNCDIR => {
-            if fs.sync_on_write {
-                return Err(Errno::NOSYS);
-            }
-            fs.fsyncdir(r.node, r.fixed::<FsyncIn>()?.fh.get())?;
-        }
+        // Always asked for: it is the one sync of what is removed.
+        op::FSYNCDIR => fs.fsyncdir(r.node, r.fixed::<FsyncIn>()?.fh.get())?,
         op::LOOKUP => match fs.lookup(r.node, r.name()?)? {
             Some(entry) => out.entry(entry.node, &entry.attr, VALID)?,
             None => out.entry(0, &Default::default(), VALID)?,

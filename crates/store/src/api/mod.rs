@@ -19,6 +19,7 @@ use crate::file::resize::Resize;
 use crate::home::{Home, HomeStat, Named, RenameFlags};
 use crate::known::FileState;
 use crate::medium::Durability;
+use crate::names::settle::Settled;
 use crate::planted::Planted;
 use crate::process;
 use crate::profile::FileClass;
@@ -172,7 +173,7 @@ impl AttachedHome {
     /// After [`AttachedHome::sync_dir`]; durable on return when the file was known to the tier.
     pub fn unlink(&self, path: impl AsRef<Path>) -> Result<()> {
         self.store.env.usable()?;
-        self.store.names.unlink(Named::by_path(path.as_ref()))
+        self.store.names.unlink(Named::by_path(path.as_ref()), Settled::OnReturn)
     }
 
     /// Makes the names in the directory of `path` durable.
@@ -184,6 +185,9 @@ impl AttachedHome {
     /// Every rename, link, unlink and creation in that directory that returned before the call survives a power cut.
     pub fn sync_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         self.store.env.usable()?;
+        if self.store.env.options.planted.is(Planted::DirectoryNotSynced) {
+            return Ok(());
+        }
         self.store
             .env
             .home
@@ -288,6 +292,7 @@ impl AttachedHome {
     /// Durable on return. After a cut before that the home is attached still, or detached; the next attach knows.
     pub fn detach(self) -> Result<()> {
         self.store.env.ours()?;
+        self.settle_names()?;
         {
             // Files are opened and closed under this lock, so nothing is written between the last destage and the end.
             let _names = self.store.names.changing.lock();
@@ -501,7 +506,14 @@ impl File {
     /// Every write that returned before the call survives a power cut.
     pub fn sync(&self) -> Result<()> {
         self.store.env.usable()?;
+        self.store.names.settle(&self.state)?;
         self.store.io.sync(&self.state)
+    }
+
+    /// Whether the file's names are as durable as they will be: if not, [`File::sync`] goes to home.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.state.name.unsettled().is_none()
     }
 
     /// Size in bytes.

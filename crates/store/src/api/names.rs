@@ -4,6 +4,7 @@ use super::{AttachedHome, File};
 use crate::error::{Error, Result};
 use crate::home::OpenMode;
 use crate::home::{Named, RenameFlags};
+use crate::names::settle::Settled;
 use crate::profile::{Placement, Profile};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -69,7 +70,9 @@ impl AttachedHome {
     ) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let rename = || self.store.env.home.rename_with(from, to, flags);
-        self.rename_by(Named::by_path(from), Named::by_path(to), flags, rename)
+        self.store.env.usable()?;
+        let (at, new) = (Named::by_path(from), Named::by_path(to));
+        self.store.names.rename_by(at, new, flags, Settled::OnReturn, rename)
     }
 
     /// As [`AttachedHome::rename_with`], and `rename` does it at home.
@@ -78,7 +81,7 @@ impl AttachedHome {
     /// Those of `rename` and of the home's file system; nothing is lost.
     ///
     /// # Durability
-    /// As [`AttachedHome::rename`].
+    /// After [`File::sync`], or [`AttachedHome::sync_dir`] of both names.
     pub fn rename_by(
         &self,
         from: Named<'_>,
@@ -87,7 +90,7 @@ impl AttachedHome {
         rename: impl FnOnce() -> io::Result<()>,
     ) -> Result<()> {
         self.store.env.usable()?;
-        self.store.names.rename_by(from, to, flags, rename)
+        self.store.names.rename_by(from, to, flags, Settled::AtSync, rename)
     }
 
     /// As [`AttachedHome::unlink`].
@@ -96,10 +99,38 @@ impl AttachedHome {
     /// Those of the home's file system; nothing is lost.
     ///
     /// # Durability
-    /// As [`AttachedHome::unlink`].
+    /// After [`AttachedHome::sync_dir`]: until then a power cut leaves the whole file or none.
     pub fn unlink_named(&self, at: Named<'_>) -> Result<()> {
         self.store.env.usable()?;
-        self.store.names.unlink(at)
+        self.store.names.unlink(at, Settled::AtSync)
+    }
+
+    /// As [`AttachedHome::open_found`], of a file that the caller has just made.
+    ///
+    /// # Errors
+    /// Those of the home's file system.
+    ///
+    /// # Durability
+    /// That there is such a file is durable after [`File::sync`], or [`AttachedHome::sync_dir`]. Until
+    /// then a power cut leaves no file, or the file with every write that was durable on return.
+    pub fn open_made(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<File> {
+        let mode = OpenMode { create: false, exclusive: false, ..mode };
+        self.store.env.usable()?;
+        let state = self.store.names.open_or_made(path.as_ref(), mode, Settled::AtSync)?;
+        Ok(File::new(self.store.clone(), state, mode.read_only))
+    }
+
+    /// Makes durable which files were made and removed through this object, and frees the blocks of
+    /// those removed. The background does it about a second after the first of them.
+    ///
+    /// # Errors
+    /// Those of the home's file system; it is tried again in the background.
+    ///
+    /// # Durability
+    /// Every creation and removal that returned before the call survives a power cut.
+    pub fn settle_names(&self) -> Result<()> {
+        self.store.env.usable()?;
+        self.store.names.settle_all()
     }
 
     /// Gives the open file `file`, which is one of the home, the further name `to` in a directory. A path descriptor will do.

@@ -8,7 +8,7 @@
 //! | 2 | the state line gets the new size and the flag `truncating`, then a fence | **the new file**: recovery repeats 3 to 6 |
 //! | 3 | entries past the end become `Home`, their frames are freed after a fence | the new file |
 //! | 4 | the rest of the last block becomes zero (data: a new version; redo: in place) | the new file |
-//! | 5 | the home file is cut and synced | the new file |
+//! | 5 | the home file is cut and synced, if it was longer | the new file |
 //! | 6 | the flag is cleared | the new file |
 //!
 //! So what a cut file had past its end never shows again when it grows.
@@ -17,7 +17,7 @@ use super::FileIo;
 use crate::address::Frame;
 use crate::error::Result;
 use crate::format::entry::Entry;
-use crate::format::slot::TRUNCATING;
+use crate::format::slot::{DESTAGING, TRUNCATING};
 use crate::home::HomeStat;
 use crate::known::{FileState, Placed};
 use crate::ledger::switch::{Outcome, Version};
@@ -149,7 +149,7 @@ impl FileIo {
         if let Some((frame, spot)) = spare.zip(placed.spot(block)) {
             tier.give_spare(spot, frame);
         }
-        self.cut_home(file, placed, size)?;
+        self.cut_home(file, placed, size, recovering)?;
         Ok(true)
     }
 
@@ -189,13 +189,20 @@ impl FileIo {
     }
 
     /// Steps 5 and 6.
-    fn cut_home(&self, file: &FileState, placed: &Placed, size: u64) -> Result<()> {
+    fn cut_home(&self, file: &FileState, placed: &Placed, size: u64, recovering: bool) -> Result<()> {
         let stat: HomeStat = file.home.stat().map_err(file.io("cannot stat"))?;
         if stat.size > size {
             file.home.set_len(size).map_err(file.io("cannot truncate"))?;
         }
-        // Also when home is short already: an earlier try may have cut it and not come to the sync.
-        file.home.sync().map_err(file.io("cannot sync"))?;
+        // Also when home is short already, if an earlier try may have cut it and not come to the sync.
+        let as_it_was = {
+            let line = &placed.meta.lock().line;
+            let same = (stat.size, stat.mtime_ns) == (line.home_size, line.home_mtime_ns);
+            same && line.flags & DESTAGING == 0 && file.home.is_synced()
+        };
+        if recovering || !as_it_was {
+            file.home.sync().map_err(file.io("cannot sync"))?;
+        }
         let mut meta = placed.meta.lock();
         meta.redo.forget(|b| placed.block_size.start_of(b) >= size);
         meta.line.flags &= !TRUNCATING;

@@ -131,7 +131,7 @@ fn a_step_looks_for_removed_files_only_after_an_unlinking_that_failed() {
     let held = attached.store.files.hold();
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
-        scope.spawn(move || tell.send(names.retry_unlinks()).unwrap());
+        scope.spawn(move || tell.send(names.settle_step()).unwrap());
         let step = told.recv_timeout(Duration::from_secs(20));
         drop(held);
         step.expect("it waits for the files").unwrap();
@@ -139,6 +139,6 @@ fn a_step_looks_for_removed_files_only_after_an_unlinking_that_failed() {
     home.fail_nth_sync(1);
     attached.unlink("a.db").unwrap_err();
     assert_eq!(attached.store.files.all().len(), 1);
-    names.retry_unlinks().unwrap();
+    names.settle_step().unwrap();
     assert_eq!(attached.store.files.all().len(), 0);
 }

@@ -370,6 +370,12 @@ impl HomeHandle {
         Ok(())
     }
 
+    /// Whether every change of what it holds, by this process, was synced.
+    pub(crate) fn is_synced(&self) -> bool {
+        let open = self.held.open.lock();
+        open.changing == 0 && open.changes == open.synced && open.failed.is_none()
+    }
+
     fn using<T>(&self, call: impl FnOnce(&dyn HomeFile) -> io::Result<T>) -> io::Result<T> {
         call(&*self.file()?)
     }

@@ -14,6 +14,7 @@
 pub(crate) mod entries;
 pub(crate) mod files;
 pub(crate) mod loan;
+pub(crate) mod naming;
 pub(crate) mod redo_order;
 pub(crate) mod times;
 
@@ -34,6 +35,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::tier::alloc::Purpose;
 use crate::tier::table::Slot;
 use loan::Loan;
+use naming::Naming;
 use redo_order::RedoOrder;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -97,6 +99,8 @@ pub(crate) struct FileState {
     pub(crate) unlinked: AtomicBool,
     /// The directory has been synced since: the name cannot come back.
     pub(crate) removal_durable: AtomicBool,
+    /// What is known of the durability of its names.
+    pub(crate) name: Naming,
     /// Its class changed with a rename; it takes effect when the last handle is closed, or when it is opened next.
     pub(crate) replace: AtomicBool,
     /// What changes the size or clears a range looks at the size first: one at a time. Taken before all other locks of the file.

@@ -1,5 +1,7 @@
 //! Opening, closing, renaming and removing files, and the slots of the file table.
 //!
+//! When the change of a name is durable, for programs behind a door: [`settle`].
+//!
 //! A file is known by its inode number, generation and birth time, so renaming and hard links keep its blocks, and an inode number
 //! that is used again does not inherit them. The path in the slot is a hint.
 //!
@@ -9,13 +11,14 @@
 //! |---|---|---|
 //! | 1 | the state line gets the flag `unlinking`, then a fence | the file; recovery clears the flag |
 //! | 2 | the name is removed (or replaced by a rename) at home | the file, or no file |
-//! | 3 | home's directory is synced | no file: recovery finds the flag and no home file, and frees the slot |
+//! | 3 | home's directory is synced; for a door at the next sync ([`settle`]) | no file: recovery finds the flag and no home file, and frees the slot |
 //! | 4 | when no handle is open: records about the file are emptied, the slot becomes free, each with a fence | no file |
 //! | 5 | its frames are free in DRAM, and the plain file of a lent one is removed | no file |
 
 pub(crate) mod departed;
 pub(crate) mod held;
 pub(crate) mod rename;
+pub(crate) mod settle;
 pub(crate) mod slots;
 
 use crate::environment::Environment;
@@ -28,6 +31,7 @@ use crate::home::OpenMode;
 use crate::home::{FileKind, Found, HomeHandle, HomeStat, Named};
 use crate::homeward::Homeward;
 use crate::known::files::Files;
+use crate::known::naming::Naming;
 use crate::known::{FileState, Placed};
 use crate::ledger::Ledger;
 use crate::lend::Lender;
@@ -41,6 +45,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::tier::table::Wanted;
 use departed::Departed;
+use settle::{Settled, Unsettled};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -70,8 +75,8 @@ pub(crate) struct Namespace {
     pub(crate) closes: AtomicU64,
     /// Files that left the tier a moment ago.
     pub(crate) departed: Mutex<Departed>,
-    /// A directory from which a last name went could not be synced; the background tries again.
-    pub(crate) unlinks_failed: AtomicBool,
+    /// Files whose names wait for a sync.
+    pub(crate) unsettled: Mutex<Unsettled>,
 }
 
 /// How far an opening came.
@@ -114,9 +119,14 @@ impl Namespace {
     }
 
     pub(crate) fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<FileState>> {
+        self.open_or_made(path, mode, Settled::OnReturn)
+    }
+
+    /// [`Namespace::open`]; of a file that the caller has just made, its name may be durable later.
+    pub(crate) fn open_or_made(&self, path: &Path, mode: OpenMode, name: Settled) -> Result<Arc<FileState>> {
         let mut wants_slot = true;
         loop {
-            let lacks = match self.open_once(path, mode, wants_slot)? {
+            let lacks = match self.open_once(path, mode, wants_slot, name)? {
                 Opening::Opened(file) => return Ok(file),
                 Opening::Lacks(lacks) => lacks,
             };
@@ -131,7 +141,7 @@ impl Namespace {
         }
     }
 
-    fn open_once(&self, path: &Path, mode: OpenMode, wants_slot: bool) -> Result<Opening> {
+    fn open_once(&self, path: &Path, mode: OpenMode, wants_slot: bool, name: Settled) -> Result<Opening> {
         let _names = self.changing.lock();
         self.may_name(&[path])?;
         self.env.usable()?;
@@ -176,13 +186,19 @@ impl Namespace {
             // Removed behind our back and its inode number used again; or it starts anew, and is forgotten already.
             self.forget_replaced(&known)?;
         }
+        // One that has bytes was not just made.
+        let name = if stat.size == 0 { name } else { Settled::OnReturn };
         let found = Found { file, read_only, stat };
-        let state = match self.new_state(path, found, mode.read_only, wants_slot) {
+        let state = match self.new_state(path, found, mode.read_only, wants_slot, name) {
             Ok(Ok(state)) => Arc::new(state),
             Ok(Err(lacks)) => return Ok(Opening::Lacks(lacks)),
             Err(e) => return Err(if made { self.unmake(path, e) } else { e }),
         };
         self.files.insert(state.clone());
+        // Without a slot it is home's alone, and so is what makes its name durable.
+        if name == Settled::AtSync && state.placed.as_ref().is_some_and(Placed::has_slot) {
+            self.made_unsettled(&state);
+        }
         Ok(Opening::Opened(state))
     }
 
@@ -279,6 +295,7 @@ impl Namespace {
         found: Found,
         read_only: bool,
         wants_slot: bool,
+        name: Settled,
     ) -> Result<std::result::Result<FileState, NoSlot>> {
         let stat = found.stat;
         let home = HomeHandle::new(&self.home_files, path, found);
@@ -302,19 +319,22 @@ impl Namespace {
                 };
                 let wanted = self.wanted(placement.class, stat.uid);
                 let lacks = self.lacks_slot(wanted);
-                if lacks.is_none() {
+                let settled = name == Settled::OnReturn;
+                if lacks.is_none() && settled {
                     self.settle_name(path, || home.sync())?;
                 }
                 let stat = home.stat().map_err(Error::io("cannot stat", path))?;
                 match lacks {
-                    None => crate::names::slots::new_slot(tier, path, &identity, &stat, wanted),
+                    None => crate::names::slots::new_slot(tier, path, &identity, &stat, wanted, settled),
                     Some(_) if wanted.class == FileClass::Data && tier.holds_dirty() && read_only => {
                         Some(crate::names::slots::without_slot(tier, &identity, &stat))
                     }
                     Some(lacks) if wants_slot => return Ok(Err(lacks)),
                     Some(_) => {
                         // Its name is as durable as that of a file with a slot.
-                        self.settle_name(path, || home.sync())?;
+                        if settled {
+                            self.settle_name(path, || home.sync())?;
+                        }
                         outside = true;
                         None
                     }
@@ -333,6 +353,7 @@ impl Namespace {
             outside,
             unlinked: AtomicBool::new(false),
             removal_durable: AtomicBool::new(false),
+            name: Naming::default(),
             replace: AtomicBool::new(false),
             ranging: Mutex::new(()),
         }))
@@ -349,10 +370,10 @@ impl Namespace {
             None => {
                 self.files.remove(state);
             }
+            // Before its removal is durable, the next sync frees it.
             Some(_) if state.unlinked.load(Ordering::Acquire) => {
-                let path = state.path.lock().clone();
-                if let Err(e) = self.finish_unlink(state, Named::by_path(&path)) {
-                    log::warn!("{e}; the blocks of the removed file stay until it can be synced");
+                if state.removal_durable.load(Ordering::Acquire) {
+                    self.free_removed(state);
                 }
             }
             Some(placed) if !placed.has_slot() => {
@@ -396,7 +417,13 @@ impl Namespace {
         Ok(crate::names::held::Known { names: self, state: self.open(path, OpenMode::WRITE)? })
     }
 
-    pub(crate) fn unlink(&self, at: Named<'_>) -> Result<()> {
+    pub(crate) fn unlink(&self, at: Named<'_>, settled: Settled) -> Result<()> {
+        let gone = self.unlink_one(at, settled);
+        self.settle_if_many();
+        gone
+    }
+
+    fn unlink_one(&self, at: Named<'_>, settled: Settled) -> Result<()> {
         let path = at.path();
         let _names = self.changing.lock();
         self.may_name(&[path])?;
@@ -408,7 +435,7 @@ impl Namespace {
         if let Some(file) = self.find(&stat) {
             self.homeward.mark_changed(&file);
         }
-        self.after_last_name_went(victim, at, gone)
+        self.after_last_name_went(victim, at, gone, settled)
     }
 
     /// Before step 1: what loses its last name cannot be opened any more, so it stays open for
@@ -440,6 +467,7 @@ impl Namespace {
         victim: Option<Arc<FileState>>,
         at: Named<'_>,
         gone: Result<()>,
+        settled: Settled,
     ) -> Result<()> {
         let Some(file) = victim else { return gone };
         if gone.is_err() {
@@ -453,46 +481,31 @@ impl Namespace {
         }
         *file.path.lock() = at.path().to_path_buf();
         file.unlinked.store(true, Ordering::Release);
-        self.finish_unlink(&file, at)
+        if settled == Settled::AtSync && !placed.tier.planted.is(Planted::RemovedFreedEarly) {
+            self.removed_unsettled(&file, false);
+            return Ok(());
+        }
+        // Until its directory is synced the name may come back with a power cut, and must find its
+        // blocks: nothing is freed then, and the background tries again.
+        if settled == Settled::OnReturn
+            && let Err(e) = at.sync_dir(&*self.env.home)
+        {
+            self.removed_unsettled(&file, true);
+            return Err(Error::io("cannot sync the directory of", at.path())(e));
+        }
+        file.removal_durable.store(true, Ordering::Release);
+        self.free_removed(&file);
+        Ok(())
     }
 
-    /// Steps 3 to 5 for a file whose last name is gone. Until its directory is synced the name may come back with a power cut, and must
-    /// find its blocks: nothing is freed then, and the next close or background step tries again.
-    fn finish_unlink(&self, file: &Arc<FileState>, at: Named<'_>) -> Result<()> {
-        let Some(placed) = &file.placed else { return Ok(()) };
-        if !file.removal_durable.load(Ordering::Acquire) {
-            if let Err(e) = at.sync_dir(&*self.env.home) {
-                self.unlinks_failed.store(true, Ordering::Release);
-                return Err(Error::io("cannot sync the directory of", at.path())(e));
-            }
-            file.removal_durable.store(true, Ordering::Release);
-        }
+    /// Steps 4 and 5, if nobody has the file open: its removal is durable.
+    pub(crate) fn free_removed(&self, file: &Arc<FileState>) {
+        let Some(placed) = &file.placed else { return };
         if file.handles.load(Ordering::Acquire) == 0
             && self.files.remove(file)
             && !placed.tier.planted.is(Planted::UnlinkFreesFirst)
         {
             placed.free_slot();
         }
-        Ok(())
-    }
-
-    /// Removed files whose directory could not be synced. Most steps find that there are none, without a look at
-    /// the files.
-    pub(crate) fn retry_unlinks(&self) -> Result<()> {
-        if !self.unlinks_failed.load(Ordering::Acquire) || !self.unlinks_failed.swap(false, Ordering::AcqRel)
-        {
-            return Ok(());
-        }
-        let waiting =
-            |f: &Arc<FileState>| f.unlinked.load(Ordering::Acquire) && f.handles.load(Ordering::Acquire) == 0;
-        let files: Vec<_> = self.files.all().into_iter().filter(waiting).collect();
-        if files.is_empty() {
-            return Ok(());
-        }
-        let _names = self.changing.lock();
-        files.iter().filter(|f| waiting(f)).try_for_each(|f| {
-            let path = f.path.lock().clone();
-            self.finish_unlink(f, Named::by_path(&path))
-        })
     }
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Namespace;
+use super::settle::Settled;
 
 impl Namespace {
     pub(crate) fn rename_by(
@@ -27,6 +28,20 @@ impl Namespace {
         at: Named<'_>,
         new: Named<'_>,
         flags: RenameFlags,
+        settled: Settled,
+        rename: impl FnOnce() -> io::Result<()>,
+    ) -> Result<()> {
+        let renamed = self.rename_one(at, new, flags, settled, rename);
+        self.settle_if_many();
+        renamed
+    }
+
+    fn rename_one(
+        &self,
+        at: Named<'_>,
+        new: Named<'_>,
+        flags: RenameFlags,
+        settled: Settled,
         rename: impl FnOnce() -> io::Result<()>,
     ) -> Result<()> {
         let (from, to) = (at.path(), new.path());
@@ -56,6 +71,7 @@ impl Namespace {
             if gone.is_ok() {
                 for (file, path) in &new_paths {
                     path.clone_into(&mut file.path.lock());
+                    file.name.changed();
                 }
             }
             gone.map_err(Error::io("cannot rename", from))
@@ -69,7 +85,7 @@ impl Namespace {
                 self.homeward.mark_changed(&file);
             }
         }
-        self.after_last_name_went(victim, new, gone)
+        self.after_last_name_went(victim, new, gone, settled)
     }
 
     /// The files whose path changes when what has the path `from` gets the path `to`, and to what.
@@ -101,6 +117,7 @@ impl Namespace {
     pub(crate) fn names_changed(&self, at: Named<'_>) {
         let file = at.stat(&*self.env.home).ok().and_then(|stat| self.find(&stat));
         if let Some(file) = file {
+            file.name.changed();
             self.homeward.mark_changed(&file);
         }
     }

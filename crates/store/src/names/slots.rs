@@ -38,7 +38,7 @@
 
 use super::Namespace;
 use crate::error::{Error, Result};
-use crate::format::slot::{DESTAGING, Identity, StateLine};
+use crate::format::slot::{DESTAGING, Identity, StateLine, UNLINKING};
 use crate::home::{Home, HomeStat};
 use crate::known::{FileState, Meta, Placed};
 use crate::ledger::Ledger;
@@ -147,6 +147,10 @@ impl Namespace {
                     break Err(self.table_full(lacks, path, Some(why.into())));
                 };
                 if has_slot() || (tier.may_grow_table_for(wanted, true) && tier.grow_table()) {
+                    break Ok(());
+                }
+                // Removed files keep theirs until they are durably so.
+                if self.settle_all().is_ok() && has_slot() {
                     break Ok(());
                 }
                 let (left, failed) = self.recycle(tier, AT_ONCE);
@@ -383,19 +387,24 @@ fn first_line(stat: &HomeStat) -> StateLine {
     }
 }
 
-/// Takes a free slot for a file and makes it durable. `None` when there is none for it.
+/// Takes a free slot for a file and makes it durable. `None` when there is none for it. `settled`:
+/// whether the file's name is durable; if not, the slot says that there may be no file.
 pub(crate) fn new_slot(
     tier: &Arc<Ledger>,
     path: &Path,
     identity: &Identity,
     stat: &HomeStat,
     wanted: Wanted,
+    settled: bool,
 ) -> Option<Placed> {
     let (number, id) = {
         let mut table = tier.table.lock();
         (table.take(wanted)?, table.new_id())
     };
-    let line = first_line(stat);
+    let mut line = first_line(stat);
+    if !settled && !tier.planted.is(Planted::MadeUndoubted) {
+        line.flags |= UNLINKING;
+    }
     let slot = tier.fill_slot(number, id, path, identity, &line);
     let meta = Meta { line, ..Meta::default() };
     Some(Placed::new(tier, id, Some(slot), identity, meta, Default::default()))

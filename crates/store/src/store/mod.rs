@@ -82,7 +82,7 @@ impl Store {
             changing: Mutex::new(()),
             closes: AtomicU64::new(1),
             departed: Mutex::default(),
-            unlinks_failed: AtomicBool::new(false),
+            unsettled: Mutex::default(),
         };
         let recovery = RecoveryReport::default();
         Self { env, homeward, files, mover, io, lender, names, tiers, profile, recovery }
@@ -90,7 +90,7 @@ impl Store {
 
     /// One step of background work; see [`crate::AttachedHome::background_step`].
     pub(crate) fn background_step(&self) -> Result<()> {
-        let mut failed = self.names.retry_unlinks().err();
+        let mut failed = self.names.settle_step().err();
         failed = self.mover.retry_refused().err().or(failed);
         self.mover.admit_waiting();
         failed = self.lender.lending_step().err().or(failed);

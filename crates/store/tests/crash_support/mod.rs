@@ -9,6 +9,7 @@
 mod again;
 mod beside;
 mod mixture;
+mod names;
 mod plain;
 mod script;
 mod shape;
@@ -30,6 +31,7 @@ use tiersmith_store::{
 pub use {
     again::{explore_after_kill, explore_recovery},
     beside::Pair,
+    names::{Names, names_of_programs},
     plain::explore_plain,
     script::script,
     shape::{Media, Shape, Tiers, UNIT},
@@ -134,6 +136,8 @@ pub enum Op {
     LetGo {
         held: &'static str,
     },
+    /// As a door for programs does it.
+    Names(Names),
     /// Somebody sets the clock back by an hour.
     ClockBack,
     /// Home fails when it is synced, so that the destaging is not done.
@@ -367,15 +371,13 @@ impl Run {
         deep: bool,
         planted: Planted,
     ) -> Result<(), String> {
-        let before = if acked == 0 { &self.start } else { &self.steps[acked - 1].after };
-        let in_flight = self.steps.get(acked);
         let attached = self
             .shape
             .attach_lending(home.clone(), lent.clone(), members.clone(), planted)
             .map_err(|e| format!("attach after the cut: {e}"))?;
         only_lent_files_have_plain_ones(&attached, lent)?;
         let seen = read_all(&attached, home)?;
-        self.compare(&seen, before, in_flight)?;
+        self.compare(&seen, acked)?;
         accounts(&attached)?;
         for tier in members.chunks(self.shape.members) {
             offline_check(tier, home)?;
@@ -419,11 +421,29 @@ impl Run {
         Ok(())
     }
 
-    fn compare(&self, seen: &Seen, before: &Files, in_flight: Option<&Step>) -> Result<(), String> {
+    fn compare(&self, seen: &Seen, acked: usize) -> Result<(), String> {
+        let sets = self.may_be(acked);
+        let mut why = Vec::new();
+        for (before, after) in &sets {
+            match self.compare_with(seen, before, after, self.steps.get(acked)) {
+                Ok(()) => return Ok(()),
+                Err(e) => why.push(e),
+            }
+        }
+        Err(why.swap_remove(0))
+    }
+
+    fn compare_with(
+        &self,
+        seen: &Seen,
+        before: &Files,
+        after: &Files,
+        in_flight: Option<&Step>,
+    ) -> Result<(), String> {
         let old = matches(seen, before);
         let Err(why_not_old) = old else { return Ok(()) };
         let Some(step) = in_flight else { return Err(format!("nothing in flight, and {why_not_old}")) };
-        let Err(why_not_new) = matches(seen, &step.after) else { return Ok(()) };
+        let Err(why_not_new) = matches(seen, after) else { return Ok(()) };
         let grain = match step.grain {
             Grain::Whole => {
                 return Err(format!(
@@ -437,7 +457,7 @@ impl Run {
             return Err(format!("{:?}: the names are {:?}", step.op, seen.keys()));
         }
         for (name, found) in seen {
-            let (a, b) = (before.get(name).expect("named"), step.after.get(name).expect("named"));
+            let (a, b) = (before.get(name).expect("named"), after.get(name).expect("named"));
             mixture(found, a, b, grain).map_err(|e| format!("{:?} in flight: {name}: {e}", step.op))?;
         }
         Ok(())
@@ -536,6 +556,7 @@ pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Re
         | Op::LetGo { .. }
         | Op::ClockBack
         | Op::DestageFails { .. } => {}
+        Op::Names(op) => names::execute(home, n, op)?,
         Op::Lend { name } => {
             let file = home.open(name, OpenMode::WRITE)?;
             assert!(file.lend()?.is_some(), "{name} is not lent: {:?}", home.stats().lending.refused);
@@ -578,6 +599,7 @@ fn apply(before: &Files, n: usize, op: &Op) -> (Files, Grain) {
         f(Arc::make_mut(files.bytes.get_mut(&id).expect("named files have bytes")));
     };
     match op {
+        Op::Names(op) => return names::same_as(op).map_or((files, grain), |op| apply(before, n, &op)),
         Op::Create { name } => {
             let id = 100 + n;
             files.names.insert(name, id);
