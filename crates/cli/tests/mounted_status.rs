@@ -210,10 +210,12 @@ fn what_redo_may_take_beside_the_tier_is_said_and_can_be_bounded() {
     // What the kernel asked is told by kind.
     assert!(site.home.join("PG_VERSION").exists());
     assert!(site.live()["door"]["requests"]["lookup"].as_u64() > Some(0), "{}", site.live()["door"]);
-    assert!(text(&good(&["status", site.home_str()])).contains(" lookup"));
+    let said = text(&good(&["status", site.home_str()]));
+    assert!(said.contains(" lookup") && said.contains("extended attributes"), "{said}");
     good(&["unmount", site.home_str()]);
     // Remembered, and printed where it matters.
-    let again = text(&good(&["attach", site.home_str()]));
+    let again = text(&good(&["attach", site.home_str(), "--xattrs", "always"]));
+    assert_eq!(site.live()["door"]["xattrs"], true);
     if site.live()["door"]["lends"] == true {
         assert!(again.contains("up to 32M") && again.contains("--passthrough-max"), "{again}");
     }

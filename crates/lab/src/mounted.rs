@@ -73,6 +73,7 @@ impl MountedHome {
         let (sync_on_write, _) = tiersmith_mount::sync_on_write_for(wishes.profile.name());
         let asked = tiersmith_mount::Options {
             sync_on_write: sync_on_write && !wishes.holds_nothing,
+            xattrs_if_any: tiersmith_mount::xattrs_if_any_for(wishes.profile.name()),
             ..tiersmith_mount::Options::default()
         };
         let mounted = tiersmith_mount::mount(attached.clone(), home, &asked)

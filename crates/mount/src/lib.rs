@@ -41,4 +41,4 @@ mod wire;
 
 pub use error::Error;
 pub use mounted::{Mounted, Reporter, clear_dead, is_dead, mount};
-pub use options::{Options, Report, Transport, sync_on_write_for};
+pub use options::{Options, Report, Transport, sync_on_write_for, xattrs_if_any_for};

@@ -180,6 +180,7 @@ fn mount_over(
         let device = session.as_fd().try_clone_to_owned().map_err(io("open the device of the mount at"))?;
         fs.set_passthrough(Some(Box::new(Backings { device: Arc::new(device) })));
     }
+    let has_xattrs = fs.xattrs;
     let mut mounted = Mounted {
         at: at.to_path_buf(),
         home,
@@ -199,6 +200,7 @@ fn mount_over(
             lends_because,
             threads: options.threads.max(1),
             fsync_reaches_server: !options.sync_on_write,
+            xattrs: has_xattrs,
             allow_other: options.allow_other,
             requests: Vec::new(),
         },

@@ -39,6 +39,9 @@ pub struct Options {
     pub lend: bool,
     /// Every change of every file and name is durable when its call returns; `fsync` then never leaves the kernel.
     pub sync_on_write: bool,
+    /// Have extended attributes and ACLs only if something in the home has one when it is mounted. Else the kernel need not ask for
+    /// them before writes and changes of names, and setting one is refused, as on a file system that has none.
+    pub xattrs_if_any: bool,
     /// Let other users in, with the rights that their user and group have in the home. Only root may ask for it.
     pub allow_other: bool,
     /// The name of the device in the table of mounts.
@@ -58,6 +61,12 @@ pub fn sync_on_write_for(profile: &str) -> (bool, &'static str) {
     }
 }
 
+/// Whether a mount for this profile should have [`Options::xattrs_if_any`]: where the database and its tools set no extended attributes.
+#[must_use]
+pub fn xattrs_if_any_for(profile: &str) -> bool {
+    matches!(profile, "postgres" | "mariadb" | "redis")
+}
+
 impl Default for Options {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
@@ -67,6 +76,7 @@ impl Default for Options {
             passthrough: true,
             lend: true,
             sync_on_write: false,
+            xattrs_if_any: false,
             allow_other: rustix::process::geteuid().is_root(),
             fsname: "tiersmith".into(),
             #[cfg(feature = "testing")]
@@ -94,6 +104,8 @@ pub struct Report {
     pub threads: usize,
     /// Whether `fsync` reaches this process. When it does not, every change is durable as its call returns.
     pub fsync_reaches_server: bool,
+    /// Whether there are extended attributes and ACLs.
+    pub xattrs: bool,
     /// Whether other users may use the mount.
     pub allow_other: bool,
     /// Requests of the kernel since the mount began, by kind; kinds that there were.

@@ -75,3 +75,47 @@ fn file_attributes_and_the_map_of_extents_are_missing_as_the_guide_says() {
         assert_eq!(rustix::fs::ioctl_setflags(&file, flags), Err(Errno::NOTTY), "{name}");
     }
 }
+
+#[test]
+fn a_home_without_attributes_is_mounted_without_and_one_that_has_some_keeps_them() {
+    if skipped("a mount without extended attributes") {
+        return;
+    }
+    let options = || Options { xattrs_if_any: true, ..Options::default() };
+    let mut place = Place::plain(16, options());
+    fs::create_dir_all(place.home().join("dir/deep")).unwrap();
+    fs::write(place.home().join("dir/deep/a.d8"), [1; 9000]).unwrap();
+    place.mount();
+    let (file, copy) = (place.at("dir/deep/a.d8"), place.at("copy.d8"));
+    assert!(!place.mounted().report().xattrs);
+    // As on a file system that has none: nothing can be set that would not be read.
+    let refused = setxattr(&file, NAME, b"x", XattrFlags::empty());
+    assert_eq!(refused, Err(Errno::OPNOTSUPP));
+    assert_eq!(getxattr_query(&file, NAME), Err(Errno::OPNOTSUPP));
+    assert!(matches!(listxattr_query(&file), Ok(0) | Err(Errno::OPNOTSUPP)));
+    let copied = Command::new("cp").arg("-a").args([&file, &copy]).status().unwrap();
+    assert!(copied.success());
+    for n in 0..100u8 {
+        let open = OpenOptions::new().write(true).open(&copy).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&open, &[n; 8192], 0).unwrap();
+        assert_eq!(fs::metadata(&copy).unwrap().len(), 9000);
+    }
+    let asked = |kind: &str| {
+        let report = place.mounted().report();
+        report.requests.iter().find(|(name, _)| name == kind).map_or(0, |(_, count)| *count)
+    };
+    assert!(asked("write") >= 100 && asked("getxattr") <= 1, "{:?}", place.mounted().report().requests);
+    drop(place.unmount());
+
+    // One attribute anywhere, also on a directory, and all are there.
+    let deep = place.aside().join("dir/deep");
+    if setxattr(&deep, NAME, b"x", XattrFlags::empty()) == Err(Errno::OPNOTSUPP) {
+        eprintln!("skipped: the home's file system has no attributes of users");
+        return;
+    }
+    place.mount();
+    assert!(place.mounted().report().xattrs);
+    setxattr(place.at("copy.d8"), NAME, b"yz", XattrFlags::empty()).unwrap();
+    assert_eq!(value(&place.at("copy.d8")), b"yz");
+    assert_eq!(value(&place.at("dir/deep")), b"x");
+}

@@ -70,6 +70,11 @@ pub(crate) struct Attach {
     /// pass are synced at each write (temporary ones excepted). auto: only where the profile's files allow it
     #[arg(long, value_enum)]
     pub(crate) sync_on_write: Option<SyncOnWrite>,
+    /// Whether there are extended attributes and ACLs on the mount. auto: for databases that use none
+    /// (postgres, mariadb, redis) only if something in the home has one; else the kernel need not ask
+    /// for them before each write, and setting one is refused until the next `attach`
+    #[arg(long, value_enum)]
+    pub(crate) xattrs: Option<Xattrs>,
     /// Whether the kernel writes the redo files of fixed size itself (segments of PostgreSQL's WAL), in plain files beside the tier: a commit then
     /// does not go through the daemon. auto: where kernel, medium and room allow it, and `status` says if not. no: every redo write goes through the
     /// daemon, whose wait events then have each of them; those of the kernel are in the database's own wait events only
@@ -112,6 +117,16 @@ pub(crate) enum Lend {
     No,
 }
 
+/// Whether there are extended attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Xattrs {
+    /// By the profile, and by what the home has.
+    Auto,
+    /// Yes.
+    Always,
+}
+
 /// Whether every change is durable on return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -140,6 +155,7 @@ impl Attach {
             ("--threads", self.threads.is_some()),
             ("--transport", self.transport.is_some()),
             ("--sync-on-write", self.sync_on_write.is_some()),
+            ("--xattrs", self.xattrs.is_some()),
             ("--lend", self.lend.is_some()),
             ("--passthrough-max", self.passthrough_max.is_some()),
             ("--foreground", self.foreground),

@@ -41,6 +41,9 @@ pub(crate) struct Door {
     pub(crate) sync_on_write: bool,
     /// Why this was chosen.
     pub(crate) sync_why: String,
+    /// There are extended attributes and ACLs.
+    #[serde(default)]
+    pub(crate) xattrs: bool,
     /// Requests since the mount began, by kind.
     #[serde(default)]
     pub(crate) requests: BTreeMap<String, u64>,
@@ -88,6 +91,15 @@ impl Door {
                     "reaches the daemon; redo and data are durable by then, pass files are synced at home"
                 },
                 self.sync_why
+            ),
+            format!(
+                "attributes: {}",
+                if self.xattrs {
+                    "extended attributes and ACLs are the home's"
+                } else {
+                    "no extended attributes and ACLs, because the home has none; to set one, unmount, and attach with \
+                     --xattrs always"
+                }
             ),
         ]
     }

@@ -23,7 +23,7 @@ use tiersmith_store::{Attachment, HomeModel, Medium, Profile, TierSpec, attachme
 use super::place::{FS_NAME, Place, Standing};
 use super::refuse;
 use super::tier::{self, Made, Wish};
-use crate::command::attach::{Attach, Lend, SyncOnWrite, Transport};
+use crate::command::attach::{Attach, Lend, SyncOnWrite, Transport, Xattrs};
 use crate::error::{Error, Result};
 
 /// Most bytes of a profile's file.
@@ -35,6 +35,7 @@ pub(super) mod key {
     pub(in crate::mounted) const THREADS: &str = "mount.threads";
     pub(in crate::mounted) const TRANSPORT: &str = "mount.transport";
     pub(in crate::mounted) const SYNC: &str = "mount.sync_on_write";
+    pub(in crate::mounted) const XATTRS: &str = "mount.xattrs";
     pub(in crate::mounted) const LEND: &str = "mount.lend";
     pub(in crate::mounted) const PASSTHROUGH_MAX: &str = "mount.passthrough_max";
     pub(in crate::mounted) const MODEL: &str = "mount.home_model";
@@ -140,6 +141,9 @@ impl Plan {
         let at = mount_point(wish, &place, door)?;
         let mount = mount_options(wish, door)?;
         let (sync_on_write, sync_why) = sync_on_write(wish, door, chosen.profile.name())?;
+        let xattrs = wish.xattrs.or_else(|| noted(door, key::XATTRS)).unwrap_or(Xattrs::Auto);
+        let by_profile = tiersmith_mount::xattrs_if_any_for(chosen.profile.name());
+        let xattrs_if_any = xattrs == Xattrs::Auto && by_profile;
         let model = wish.home_model.clone().or_else(|| door.get(key::MODEL).cloned());
         let home_model = model.as_deref().map(named_model).transpose()?;
         let mut noted = BTreeMap::new();
@@ -150,6 +154,7 @@ impl Plan {
             (key::THREADS, wish.threads.map(|n| n.to_string())),
             (key::TRANSPORT, wish.transport.map(word)),
             (key::SYNC, wish.sync_on_write.map(word)),
+            (key::XATTRS, wish.xattrs.map(word)),
             (key::LEND, wish.lend.map(word)),
             (key::PASSTHROUGH_MAX, wish.passthrough_max.map(|most| most.bytes().to_string())),
             (key::MODEL, model),
@@ -188,6 +193,7 @@ impl Plan {
             store,
             mount: tiersmith_mount::Options {
                 sync_on_write,
+                xattrs_if_any,
                 allow_other: rustix::process::geteuid().is_root(),
                 fsname: FS_NAME.into(),
                 ..mount

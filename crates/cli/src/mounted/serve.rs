@@ -338,6 +338,7 @@ fn door(mounted: &Mounted, plan: &Plan) -> Door {
         threads: report.threads,
         sync_on_write: !report.fsync_reaches_server,
         sync_why: plan.sync_why.clone(),
+        xattrs: report.xattrs,
         requests: report.requests.into_iter().collect(),
     }
 }

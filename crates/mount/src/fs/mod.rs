@@ -73,6 +73,8 @@ pub(crate) struct Fs {
     files: Slots<Opened>,
     listings: Slots<Listing>,
     pub(crate) sync_on_write: bool,
+    /// There are extended attributes and ACLs.
+    pub(crate) xattrs: bool,
     /// The slow storage that the home is modelled as, for studies.
     model: Option<HomeModel>,
     /// The kernel may have files of class pass, if it takes any.
@@ -173,6 +175,7 @@ impl Fs {
             durability,
             home,
             table: Mutex::new(Table::new(&found, root.clone())),
+            xattrs: !options.xattrs_if_any || xattr::are_there(&root),
             root,
             renames: RwLock::new(()),
             files: Slots::default(),

@@ -1,9 +1,18 @@
 //! Extended attributes and ACLs: home's own. The kernel has checked who may.
+//!
+//! After each answer about a file's attributes the kernel asks for `security.capability` before the next write, and for a directory's
+//! ACL before the next name in it: two requests more for each page that a database writes. A home that has no extended attribute at
+//! all may be mounted without them ([`crate::Options::xattrs_if_any`]): the first question is answered with ENOSYS, and the kernel asks
+//! no more, reads none and sets none until the next mount. So none can be set that would not be read.
 
 use super::{Answer, Fs, Pinned};
-use rustix::fs::XattrFlags;
+use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 impl Fs {
     /// Reads an attribute into `into`, or with an empty `into` says how long it is.
@@ -57,4 +66,46 @@ impl Fs {
         self.attributes_set(&node);
         self.settle_node(&node, &pinned)
     }
+}
+
+/// Whether anything in the home has an extended attribute or an ACL. What cannot be asked may have.
+pub(super) fn are_there(root: &OwnedFd) -> bool {
+    if has_any(root) {
+        return true;
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let mut directories = vec![PathBuf::from(".")];
+    while let Some(directory) = directories.pop() {
+        let opened = rustix::fs::openat2(root, &directory, flags, Mode::empty(), resolve);
+        let Ok(fd) = opened else { return true };
+        let mut space = [MaybeUninit::uninit(); 16 << 10];
+        let mut entries = RawDir::new(&fd, &mut space);
+        while let Some(entry) = entries.next() {
+            let Ok(entry) = entry else { return true };
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match rustix::fs::openat(&fd, name, path, Mode::empty()) {
+                Ok(found) if has_any(&found) => return true,
+                Err(Errno::NOENT) => continue,
+                Err(_) => return true,
+                Ok(found) => {
+                    let Ok(stat) = rustix::fs::fstat(&found) else { return true };
+                    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                        directories.push(directory.join(name));
+                    }
+                }
+            }
+        }
+    }
+    false
+}
+
+/// Whether what a descriptor, which may be one without access, stands for has an attribute.
+fn has_any(fd: &OwnedFd) -> bool {
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    !matches!(rustix::fs::listxattr_query(link), Ok(0) | Err(Errno::OPNOTSUPP))
 }

@@ -172,6 +172,10 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
             out.put(&LseekOut { offset: fs.lseek(x.fh.get(), x.offset.get(), x.whence.get())? })?;
         }
         op::STATFS => statfs(fs, out)?,
+        // ENOSYS once for each kind, and the kernel sends no more of it.
+        op::SETXATTR | op::GETXATTR | op::LISTXATTR | op::REMOVEXATTR if !fs.xattrs => {
+            return Err(Errno::NOSYS);
+        }
         op::SETXATTR | op::GETXATTR | op::LISTXATTR | op::REMOVEXATTR => xattr(fs, r, out)?,
         op::IOCTL => return Err(Errno::NOTTY),
         _ => return name_request(fs, r, out),
