@@ -17,7 +17,7 @@ use crate::names::Namespace;
 use crate::profile::Profile;
 use crate::stats::RecoveryReport;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64};
+use crate::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 /// What all handles share.
