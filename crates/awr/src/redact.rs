@@ -174,6 +174,9 @@ impl Redaction {
         for file in &mut snapshot.files {
             (file.id, file.name) = (mark(&file.id), mark(&file.name));
         }
+        for table in &mut snapshot.tables {
+            (table.id, table.name) = (mark(&table.id), mark(&table.name));
+        }
         for line in snapshot.missing.iter_mut().filter(|line| line.ends_with(')')) {
             // In brackets at the end stands what the server said, names included.
             line.truncate(line.find(" (").unwrap_or(line.len()));

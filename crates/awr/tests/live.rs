@@ -33,6 +33,7 @@ fn live() -> (Snapshot, Snapshot) {
         pages_hit: Some(90),
         pages_read: Some(10),
         redo_bytes: None,
+        temp_bytes: None,
     }];
     end.missing = vec!["the moon; GRANT SELECT ON sky gives it".to_owned()];
     for (snapshot, at) in [(&mut begin, "t0"), (&mut end, "t0")] {

@@ -197,6 +197,20 @@ fn full() -> Snapshot {
         read_bytes: 8192,
         read_ns: Some(1),
     });
+    of.tables.push(tiersmith_awr::TableStat {
+        id: "1".to_owned(),
+        name: "public.t".to_owned(),
+        bytes: Some(8192),
+        ..Default::default()
+    });
+    let session = tiersmith_awr::Who { id: "7", text: "u@d" };
+    of.sampling.get_or_insert_default().saw_session(&tiersmith_awr::Seen {
+        event: "Lock: tuple",
+        class: Some(tiersmith_awr::events::WaitClass::Application),
+        session,
+        statement: tiersmith_awr::Who { id: "5", text: "UPDATE t" },
+        blocker: Some(session),
+    });
     of.source.remote = Some(true);
     of
 }

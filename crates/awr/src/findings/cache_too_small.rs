@@ -15,6 +15,9 @@ const LEAST_PERCENT: f64 = 10.0;
 const LOW_HIT_PERCENT: f64 = 90.0;
 const MANY_A_SECOND: f64 = 1_000.0;
 
+/// Fewer reads than this are the first ones of something, whatever their share.
+const LEAST_READS: u64 = 1_000;
+
 /// A read below this did not wait for a disk: the system's page cache had it.
 const FAST_NS: f64 = 50_000.0;
 
@@ -52,6 +55,9 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         }
     };
     let missed = of.counter(statistic::PHYSICAL_READS).unwrap_or(0);
+    if missed.max(count) < LEAST_READS {
+        return None;
+    }
     let many = hit < LOW_HIT_PERCENT && missed as f64 / of.elapsed_s() >= MANY_A_SECOND;
     let fast = count > 0 && ns > 0 && (ns as f64 / count as f64) < FAST_NS;
     let name = match fast {
@@ -88,6 +94,13 @@ mod tests {
         assert_eq!(find(&of(30, 10)), None);
         assert_eq!(find(&of(30, 20_000)), None, "most of them went past the cache");
         assert_eq!(find(&minute().interval()), None);
+        // The first statement of a session reads a part of the catalogue, in no time.
+        let mut first = minute()
+            .wait("db file sequential read", WaitClass::UserIo, false, 80, 30)
+            .counter(statistic::LOGICAL_READS, 600)
+            .counter(statistic::PHYSICAL_READS, 80);
+        first.end.monotonic_ns = first.begin.monotonic_ns + 9_000_000;
+        assert_eq!(find(&first.interval()), None);
         // A hundred thousand reads of 20 us: not slow storage, and too many all the same.
         let fast = |reads: u64| {
             let made = minute()

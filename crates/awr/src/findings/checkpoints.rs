@@ -3,6 +3,9 @@
 use super::{Finding, setting};
 use crate::{Interval, figure};
 
+pub(super) const NAME: &str = "Checkpoints too frequent";
+pub(super) const NAME_OF_INNODB: &str = "Redo too small";
+
 /// Fewer checkpoints on demand may have been asked for by somebody.
 const LEAST: u64 = 3;
 
@@ -17,7 +20,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         .filter(|(_, most)| *most > 0.0);
     if let Some((age, most)) = age.filter(|(age, most)| age / most >= FULL) {
         return Some(Finding {
-            name: "Redo too small".to_owned(),
+            name: NAME_OF_INNODB.to_owned(),
             impact_percent: None,
             evidence: vec![format!(
                 "{} of redo since the last checkpoint, {} % of what forces one.",
@@ -45,7 +48,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         evidence.push(format!("max_wal_size is {}.", figure::visible(size)));
     }
     Some(Finding {
-        name: "Checkpoints too frequent".to_owned(),
+        name: NAME.to_owned(),
         impact_percent: None,
         evidence,
         advice: "Raise max_wal_size until checkpoints come by time; each one makes the next change of every page a full page in redo."

@@ -1,7 +1,7 @@
 //! The processors are busy: faster storage will not help.
 
 use super::Finding;
-use crate::{Interval, figure};
+use crate::{CPU, Interval, figure};
 
 /// Share of processor time from which on a machine is full.
 const FULL_PERCENT: f64 = 90.0;
@@ -9,9 +9,20 @@ const FULL_PERCENT: f64 = 90.0;
 /// Of what keeps the processors busy, the share below which it is not this database.
 const LEAST_SHARE: f64 = 0.2;
 
-/// The most processor time that the database can have used, as far as the source tells.
+pub(super) const NAME: &str = "The processors are the limit";
+
+/// The most processor time that the database can have used, as far as the source tells: of its time
+/// what it did not wait for, as measured or else as sampled.
 fn of_this_database(of: &Interval) -> Option<u64> {
-    of.db_cpu_ns.or(of.process_cpu_ns).or(of.db_time_ns)
+    let not_waited = || {
+        let ns = of.db_time_ns?.saturating_sub(of.waited_ns());
+        let at_work = of.sampling.as_ref().filter(|sampling| sampling.seen() >= 50).map(|sampling| {
+            let work = sampling.events.iter().filter(|event| event.class == CPU);
+            work.map(|event| event.seen).sum::<u64>() as f64 / sampling.seen() as f64
+        });
+        Some((ns as f64).min(of.db_time_ns? as f64 * at_work.unwrap_or(1.0)) as u64)
+    };
+    of.db_cpu_ns.or(of.process_cpu_ns).or_else(not_waited)
 }
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
@@ -39,7 +50,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     }
     let cpu = of.db_cpu_ns.zip(of.db_time_ns).filter(|(_, time)| *time > 0);
     Some(Finding {
-        name: "The processors are the limit".to_owned(),
+        name: NAME.to_owned(),
         impact_percent: cpu.map(|(cpu, time)| (cpu as f64 / time as f64 * 100.0).min(100.0)),
         evidence,
         advice: "Storage will not help as long as this holds. Look for what uses the processors: statements, or other programs on the host."
@@ -50,8 +61,11 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use tiersmith_events::WaitClass;
+
     use super::super::made::minute;
     use super::*;
+    use crate::{ON_CPU, Sampling};
 
     #[test]
     fn it_speaks_when_the_machine_is_full() {
@@ -68,5 +82,22 @@ mod tests {
         };
         assert_eq!(idle(5), None);
         assert!(idle(50).is_some());
+        // Its sessions waited for locks while another program had the processors.
+        let waiting = |seconds| {
+            let made = minute().busy(95).wait("row lock", WaitClass::Application, false, 10, seconds);
+            find(&made.interval())
+        };
+        assert!(waiting(20).is_some() && waiting(90).is_none());
+        let sampled = |on_cpu: u64| {
+            let mut made = minute().busy(95);
+            let mut sampling = Sampling::new("s".to_owned(), 1000);
+            made.begin.sampling = Some(sampling.clone());
+            sampling.looks = 100;
+            (0..on_cpu).for_each(|_| sampling.saw(ON_CPU, None));
+            (on_cpu..100).for_each(|_| sampling.saw("Lock: tuple", Some(WaitClass::Application)));
+            made.end.sampling = Some(sampling);
+            find(&made.interval())
+        };
+        assert!(sampled(80).is_some() && sampled(10).is_none());
     }
 }

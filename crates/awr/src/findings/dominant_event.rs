@@ -10,6 +10,12 @@ use crate::{Interval, WaitDelta, figure};
 /// Share of DB time from which on an event must be spoken of.
 const LEAST_PERCENT: f64 = 20.0;
 
+/// Of a database that waits less than this in all, nothing dominates.
+const LEAST_NS: u64 = 100_000_000;
+
+/// Nor of one that is less active than this on average.
+const LEAST_SESSIONS: f64 = 0.02;
+
 /// So many sightings make a share of them that can be relied on.
 const LEAST_SEEN: u64 = 50;
 
@@ -59,7 +65,12 @@ type Found = (f64, String, String, WaitClass);
 fn measured(of: &Interval, passed_over: &dyn Fn(&str, WaitClass) -> bool) -> Option<Found> {
     let longest = |wait: &&WaitDelta| wait.total_ns;
     let outer = of.foreground().into_iter().filter(|wait| wait.count > 0 && !wait.is_inside_another());
+    // The time of a client's connection has the wait for its next command in it, which nobody waits for.
+    let outer = outer.filter(|wait| !wait.name.ends_with("/client_connection"));
     let wait = outer.filter(|wait| passed_over(&wait.name, wait.class)).max_by_key(longest)?;
+    if wait.total_ns < LEAST_NS || of.active_sessions().is_some_and(|sessions| sessions < LEAST_SESSIONS) {
+        return None;
+    }
     let percent = of_db_time(of, wait.total_ns).filter(|percent| *percent >= LEAST_PERCENT)?;
     let evidence = format!(
         "{} (class {}): {} waits of {} on average are {} % of DB time.",
@@ -155,6 +166,10 @@ mod tests {
         );
         assert!(of("cell single block physical read", WaitClass::UserIo, 25).is_some());
         assert_eq!(of("gc buffer busy acquire", WaitClass::Cluster, 19), None);
+        assert_eq!(of("wait/io/socket/sql/client_connection", WaitClass::Network, 90), None);
+        let mut idle = minute().wait("gc buffer busy acquire", WaitClass::Cluster, false, 2, 1);
+        idle.end.db_time_ns = Some(1_100_000_000);
+        assert_eq!(findings(&idle.interval()), [], "a hundredth of a session");
         // These have findings of their own.
         assert_eq!(of("log file sync", WaitClass::Commit, 50), None);
         assert_eq!(of("free buffer waits", WaitClass::Configuration, 50), None);

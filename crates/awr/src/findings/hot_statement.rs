@@ -9,11 +9,14 @@ const LEAST_PERCENT: f64 = 50.0;
 /// Of a database that does less than this on average, nothing is much.
 const LEAST_SESSIONS: f64 = 0.05;
 
+/// A statement that took less than this in all is much of nothing.
+const LEAST_NS: u64 = 100_000_000;
+
 /// How much of its text is shown.
 const SHOWN: usize = 120;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
-    let top = of.statements.rows.first()?;
+    let top = of.statements.rows.first().filter(|top| top.total_ns >= LEAST_NS)?;
     let percent = of_db_time(of, top.total_ns).filter(|percent| *percent >= LEAST_PERCENT)?;
     if of.active_sessions().is_some_and(|sessions| sessions < LEAST_SESSIONS) {
         return None;

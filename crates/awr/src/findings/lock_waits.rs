@@ -1,10 +1,11 @@
 //! Sessions wait for locks that other sessions hold.
 //!
-//! Deliberately absent: who holds them, which no snapshot has.
+//! Who holds them is known where sessions were sampled.
 
 use tiersmith_events::WaitClass;
 
 use super::{Finding, class_ns, is_oracle, of_db_time, sampled_share, target};
+use crate::snapshot::sampling::who;
 use crate::{Interval, figure};
 
 /// Share of DB time from which on it is worth saying.
@@ -52,6 +53,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         return None;
     }
     evidence.insert(0, format!("Waits of class Application are {} % of the time.", figure::percent(percent)));
+    evidence.extend(blocker(of));
     let who = match target(of) {
         Some("postgres") => "pg_blocking_pids() in pg_stat_activity says who blocks whom while it lasts.",
         Some("mariadb") => {
@@ -72,6 +74,23 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         ),
         tiersmith: None,
     })
+}
+
+/// The session that held up most of those that were seen waiting.
+fn blocker(of: &Interval) -> Option<String> {
+    let sampling = of.sampling.as_ref()?;
+    let blockers = who::by_who(&sampling.blockers);
+    let all = blockers.iter().fold(0, |sum: u64, one| sum.saturating_add(one.seen));
+    let first = blockers.first()?;
+    let doing = match first.text {
+        "" => String::new(),
+        text => format!(" ({})", figure::visible(&text.chars().take(120).collect::<String>())),
+    };
+    Some(format!(
+        "Session {}{doing} held up {} % of those that were seen waiting (sampled).",
+        figure::visible(first.id),
+        figure::percent(first.seen as f64 / all.max(1) as f64 * 100.0)
+    ))
 }
 
 #[cfg(test)]
@@ -106,6 +125,27 @@ mod tests {
             }
             find(&made.interval())
         };
+        let blocked = {
+            let mut made = minute();
+            let mut sampling = Sampling::new("s".to_owned(), 1000);
+            made.begin.sampling = Some(sampling.clone());
+            sampling.looks = 100;
+            for at in 0..100 {
+                let blocker =
+                    crate::Who { id: if at < 75 { "17" } else { "18" }, text: "idle in transaction" };
+                sampling.saw_session(&crate::Seen {
+                    event: "Lock: tuple",
+                    class: Some(WaitClass::Application),
+                    session: crate::Who { id: "3", text: "u@d" },
+                    statement: crate::Who::default(),
+                    blocker: Some(blocker),
+                });
+            }
+            made.end.sampling = Some(sampling);
+            find(&made.interval()).expect("locks")
+        };
+        let last = blocked.evidence.last().expect("evidence");
+        assert!(last.contains("Session 17 (idle in transaction) held up 75.0 %"), "{blocked:?}");
         let found = sampled(30).expect("locks");
         assert!(
             found.evidence[1].contains("transactionid: seen 30 times")

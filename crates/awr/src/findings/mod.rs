@@ -14,6 +14,7 @@ mod cache_too_small;
 mod checkpoints;
 mod commit_waits;
 mod cpu_bound;
+mod dead_rows;
 mod dominant_event;
 mod doublewrite;
 mod flash_hit_ratio;
@@ -27,6 +28,7 @@ mod run_queue;
 mod short_interval;
 mod slow_redo;
 mod spills;
+mod table_scans;
 mod unsafe_settings;
 
 use serde::{Deserialize, Serialize};
@@ -55,7 +57,7 @@ pub struct Finding {
 type Rule = fn(&Interval) -> Option<Finding>;
 
 /// Every rule.
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 19] = [
     commit_waits::find,
     slow_redo::find,
     checkpoints::find,
@@ -72,19 +74,60 @@ const RULES: [Rule; 17] = [
     lock_waits::find,
     redo_space::find,
     spills::find,
+    table_scans::find,
+    dead_rows::find,
     unsafe_settings::find,
 ];
 
-/// What the rules find in an interval: what can lose data, then by impact; those without a known impact
-/// behind the others.
+/// Findings that follow from others, by the beginnings of their names: what follows stands behind
+/// its cause.
+const CAUSES: [(&str, &[&str]); 8] = [
+    (
+        table_scans::NAME,
+        &[
+            "One statement is",
+            "The processors are",
+            "Page cache",
+            "A few files",
+            "One wait event",
+            "Flash cache",
+        ],
+    ),
+    (spills::NAME, &["One statement is", "The processors are", "A few files", "One wait event"]),
+    (checkpoints::NAME, &["Full pages", "Redo is", "Commits wait", "Requests write", "One wait event"]),
+    (checkpoints::NAME_OF_INNODB, &["Redo is", "Commits wait", "Waits for free", "One wait event"]),
+    (lock_waits::NAME, &["One statement is", "Commits wait"]),
+    ("Commits wait for redo", &["One statement is"]),
+    (cpu_bound::NAME, &["One statement is", "Threads wait for processors"]),
+    ("Page cache too small", &["A few files"]),
+];
+
+/// A cause of less than this share of DB time stands where its share puts it.
+const LEAST_OF_A_CAUSE: f64 = 20.0;
+
+/// What the rules find in an interval: what can lose data, then by impact, causes before what
+/// follows from them; those without a known impact behind the others, and last of all doubts about
+/// the interval itself.
 pub fn findings(of: &Interval) -> Vec<Finding> {
     let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| rule(of)).collect();
     found.extend(dominant_event::find(of, &found));
     let key = |finding: &Finding| match finding.impact_percent {
         _ if finding.name == unsafe_settings::NAME => f64::INFINITY,
+        _ if short_interval::NAMES.contains(&finding.name.as_str()) => f64::NEG_INFINITY,
         percent => percent.unwrap_or(-1.0),
     };
     found.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    // From the last cause to the first: one that another follows from comes before it in the end.
+    for (cause, symptoms) in CAUSES.iter().rev() {
+        let follows = |of: &Finding| symptoms.iter().any(|begin| of.name.starts_with(begin));
+        let Some(at) = found.iter().position(|of| of.name.starts_with(cause)) else { continue };
+        if found[at].impact_percent.is_some_and(|percent| percent < LEAST_OF_A_CAUSE) {
+            continue;
+        }
+        if let Some(first) = found[..at].iter().position(follows) {
+            found[first..=at].rotate_right(1);
+        }
+    }
     found
 }
 
@@ -352,6 +395,35 @@ pub(crate) mod made {
     #[test]
     fn a_quiet_minute_has_no_findings() {
         assert_eq!(super::findings(&minute().interval()), []);
+    }
+
+    #[test]
+    fn a_cause_stands_before_what_follows_from_it_and_doubts_stand_last() {
+        let mut made = minute()
+            .wait("log file sync", WaitClass::Commit, false, 10_000, 30)
+            .counter("checkpoints on demand", 9)
+            .counter("checkpoints by time", 0);
+        made.end.monotonic_ns = made.begin.monotonic_ns + 20_000_000_000;
+        let names: Vec<String> =
+            super::findings(&made.interval()).into_iter().map(|finding| finding.name).collect();
+        let at = |begin: &str| names.iter().position(|name| name.starts_with(begin));
+        assert_eq!(at("Checkpoints too frequent"), Some(0), "{names:?}");
+        assert!(at("Commits wait") > Some(0) && at("Too short") == Some(names.len() - 1), "{names:?}");
+        let of = |locks: u64| {
+            let mut made = minute().wait("row lock", WaitClass::Application, false, 10, locks);
+            let row = |id: &str, seconds: u64| crate::StatementStat {
+                id: id.to_owned(),
+                total_ns: seconds * 1_000_000_000,
+                ..crate::StatementStat::default()
+            };
+            made.end.statements = vec![row("a", 90), row("b", 1)];
+            super::findings(&made.interval())[0].name.clone()
+        };
+        assert_eq!(of(60), "Sessions wait for locks");
+        assert_eq!(of(6), "One statement is most of DB time", "a few locks explain little of it");
+        for (cause, symptoms) in super::CAUSES {
+            assert!(!symptoms.iter().any(|begin| cause.starts_with(begin)), "{cause}");
+        }
     }
 
     #[test]

@@ -6,6 +6,9 @@ use crate::{Interval, figure};
 /// Shorter intervals hold one checkpoint or none, and much of what they show is chance.
 pub(crate) const SHORT_S: f64 = 30.0;
 
+/// What it is called: of a quiet interval, and of a noisy one.
+pub(super) const NAMES: [&str; 2] = ["Too short, or too little load, to rely on", "Too noisy to rely on"];
+
 /// Fewer transactions than this are counted, not measured.
 const FEW: u64 = 100;
 
@@ -34,7 +37,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     let calm = noisy.is_empty();
     evidence.extend(noisy);
     (!evidence.is_empty()).then(|| Finding {
-        name: if calm { "Too short, or too little load, to rely on" } else { "Too noisy to rely on" }.to_owned(),
+        name: NAMES[usize::from(!calm)].to_owned(),
         impact_percent: None,
         evidence,
         advice: if calm {

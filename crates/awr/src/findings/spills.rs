@@ -12,6 +12,8 @@ const LEAST_TABLES_PER_S: f64 = 10.0;
 /// Share of DB time of waits for temporary files.
 const LEAST_PERCENT: f64 = 5.0;
 
+pub(super) const NAME: &str = "Sorts and hashes spill to files";
+
 pub(super) fn find(of: &Interval) -> Option<Finding> {
     let per_second = |count: u64| count as f64 / of.elapsed_s();
     let mut evidence = Vec::new();
@@ -66,7 +68,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         _ => "Give sorts and hashes more memory",
     };
     Some(Finding {
-        name: "Sorts and hashes spill to files".to_owned(),
+        name: NAME.to_owned(),
         impact_percent: percent,
         evidence,
         advice: format!(

@@ -12,7 +12,7 @@ struct Unsafe {
     advice: &'static str,
 }
 
-pub(super) const NAME: &str = "A crash can lose what was acknowledged";
+pub(crate) const NAME: &str = "A crash can lose what was acknowledged";
 
 const OFF: &[&str] = &["off", "0", "false", "no"];
 

@@ -33,6 +33,7 @@ use crate::snapshot::host::{CpuTimes, DiskStat, HostStat, Pressure};
 use crate::snapshot::known;
 use crate::snapshot::sampling::Sampling;
 use crate::snapshot::statement::{self, StatementDeltas};
+use crate::snapshot::tables::{self, TableStat};
 use crate::snapshot::{CounterStat, IoStat, Snapshot, WaitStat};
 use crate::{Error, Result, SnapshotId};
 
@@ -70,6 +71,8 @@ pub struct Interval {
     pub statements: StatementDeltas,
     /// Files and tables that were read in it, most bytes first, as far as the source tells.
     pub files: Vec<FileStat>,
+    /// Tables: what happened to them in it, most rows scanned first, as far as the source tells.
+    pub tables: Vec<TableStat>,
     /// Samples of active sessions: an estimate, apart from everything that was measured.
     pub sampling: Option<Sampling>,
     /// Pressure on the host.
@@ -184,6 +187,7 @@ impl Interval {
             disks,
             statements,
             files: file::between(&begin.files, begin.partial.contains("files"), &end.files),
+            tables: tables::between(&begin.tables, begin.partial.contains("tables"), &end.tables),
             sampling,
             pressure: pressure(&begin.host, &end.host),
             warnings,

@@ -26,7 +26,7 @@ use crate::interval::timeline::Timeline;
 use crate::interval::{CounterDelta, WaitDelta};
 use crate::snapshot::IoStat;
 use crate::snapshot::host::{CpuTimes, DiskStat, Pressure};
-use crate::snapshot::sampling::Sampling;
+use crate::snapshot::sampling::{Sampling, who};
 use crate::snapshot::statement::{StatementDeltas, StatementStat};
 use crate::{Error, Interval, Result, Snapshot, SnapshotId, interval};
 
@@ -187,6 +187,7 @@ fn added(a: Interval, b: Interval) -> Interval {
         disks,
         statements: statements(a.statements, b.statements, &mut warnings),
         files: crate::snapshot::file::added(a.files, b.files),
+        tables: crate::snapshot::tables::added(a.tables, b.tables),
         sampling: match (a.sampling, b.sampling) {
             (Some(a), Some(b)) => Some(add_samples(a, b)),
             (a, b) => a.or(b),
@@ -351,6 +352,7 @@ fn add_statement(a: &mut StatementStat, b: StatementStat) {
     a.pages_hit = sum(a.pages_hit, b.pages_hit);
     a.pages_read = sum(a.pages_read, b.pages_read);
     a.redo_bytes = sum(a.redo_bytes, b.redo_bytes);
+    a.temp_bytes = sum(a.temp_bytes, b.temp_bytes);
 }
 
 fn add_samples(mut a: Sampling, b: Sampling) -> Sampling {
@@ -361,6 +363,9 @@ fn add_samples(mut a: Sampling, b: Sampling) -> Sampling {
             None => a.events.push(event),
         }
     }
+    a.statements = who::added(a.statements, b.statements);
+    a.sessions = who::added(a.sessions, b.sessions);
+    a.blockers = who::added(a.blockers, b.blockers);
     a.events.sort_by(|a, b| b.seen.cmp(&a.seen).then_with(|| a.name.cmp(&b.name)));
     a
 }

@@ -5,7 +5,7 @@
 use super::{Section, tables};
 use crate::figure;
 use crate::findings::findings;
-use crate::snapshot::sampling::error_of_share;
+use crate::snapshot::sampling::{error_of_share, who};
 use crate::table::{Cell, Table};
 use crate::{Interval, StatementStat};
 
@@ -18,9 +18,13 @@ const TEXT: usize = 160;
 /// How much of it names it in the list of whole texts.
 const BEGINS: usize = 40;
 
+/// The captions of what was found and what to do, which a page shows on its first screen.
+pub(super) const FINDINGS: &str = "Findings";
+pub(super) const ADVICE: &str = "What To Do";
+
 /// What the rules found; an empty table if they found nothing.
 pub(super) fn findings_table(of: &[&Interval]) -> Table {
-    let mut table = Table::new("Findings");
+    let mut table = Table::new(FINDINGS);
     if of.len() > 1 {
         table = table.text("Set", "Which of the two intervals.");
     }
@@ -47,7 +51,7 @@ pub(super) fn findings_table(of: &[&Interval]) -> Table {
 
 /// What to do about each finding, once if both intervals have it; an empty table if there is none.
 pub(super) fn advice_table(of: &[&Interval]) -> Table {
-    let mut table = Table::new("What To Do").text("Finding", "The finding it is about.").text(
+    let mut table = Table::new(ADVICE).text("Finding", "The finding it is about.").text(
         "Advice",
         "What can be set, run or looked at, and what a fast tier would do about it, with the command.",
     );
@@ -70,11 +74,12 @@ pub(super) fn statements(of: &Interval) -> Section {
     }
     section.table(list(of, "SQL ordered by Elapsed Time", rows.iter().collect()));
     type Order = (&'static str, fn(&StatementStat) -> u64);
-    let orders: [Order; 4] = [
+    let orders: [Order; 5] = [
         ("SQL ordered by Gets", |row| gets(row).unwrap_or(0)),
         ("SQL ordered by Reads", |row| row.pages_read.unwrap_or(0)),
         ("SQL ordered by Executions", |row| row.calls),
         ("SQL ordered by Redo", |row| row.redo_bytes.unwrap_or(0)),
+        ("SQL ordered by Temporary Files", |row| row.temp_bytes.unwrap_or(0)),
     ];
     let mut listed: Vec<&StatementStat> = rows.iter().take(STATEMENTS).collect();
     for (caption, key) in orders {
@@ -124,6 +129,17 @@ fn shown(row: &StatementStat) -> String {
     }
 }
 
+/// The number by which an administrator finds the statement in the source: the id without what it
+/// is told apart by besides.
+fn query_id<'a>(of: &Interval, row: &'a StatementStat) -> &'a str {
+    match of.end.source.product.as_str() {
+        "PostgreSQL" => row.id.split('/').next().unwrap_or_default(),
+        "MariaDB" | "MySQL" => row.id.split('/').nth(1).unwrap_or_default(),
+        _ if of.end.source.is_oracle() => &row.id,
+        _ => "",
+    }
+}
+
 fn list(of: &Interval, caption: &str, rows: Vec<&StatementStat>) -> Table {
     let mut table = Table::new(caption)
         .figures("Elapsed Time", "s", "Time spent in it, waiting included, summed over all runs.")
@@ -134,6 +150,8 @@ fn list(of: &Interval, caption: &str, rows: Vec<&StatementStat>) -> Table {
         .figures("Gets", "pages", "Pages asked of the page cache.")
         .figures("Reads", "pages", "Pages that the page cache did not hold.")
         .figures("Redo", "", "Redo it made.")
+        .figures("Temp", "", "Temporary files it wrote: sorts and hashes that did not fit into memory.")
+        .text("Query Id", "The source's own number of the statement, to look it up there.")
         .text("SQL", "The statement, its literals taken out.");
     let all = rows.len();
     // Where no statement has any, the source does not count them.
@@ -148,6 +166,8 @@ fn list(of: &Interval, caption: &str, rows: Vec<&StatementStat>) -> Table {
             Cell::count(gets(row)),
             Cell::count(row.pages_read),
             Cell::bytes(row.redo_bytes.map(|bytes| bytes as f64)),
+            Cell::bytes(row.temp_bytes.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64)),
+            Cell::text(query_id(of, row)),
             Cell::text(shown(row)),
         ]);
     }
@@ -277,6 +297,79 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
         }
         table.note("An estimate: what began and ended between two looks was not seen. It is not added to measured time.");
         section.table(table);
+    }
+    section
+}
+
+/// How many statements, sessions and blockers a table of who was seen lists.
+const SEEN: usize = 20;
+
+/// How many waits stand beside each of them.
+const WAITS: usize = 3;
+
+/// The title of [`seen`].
+pub(super) const SEEN_TITLE: &str = "Top SQL and Sessions by Wait (sampled, not measured)";
+
+/// Who was seen in samples: statements, sessions, and those that blocked others. Of one interval.
+pub(super) fn seen(of: &Interval) -> Section {
+    let mut section = Section::new(SEEN_TITLE);
+    let Some(sampling) = &of.sampling else { return section };
+    let lists = [
+        (
+            "Top SQL by Active Sessions",
+            ("Query Id", "The source's own number of the statement, to look it up there."),
+            ("SQL", "The statement, its literals taken out."),
+            &sampling.statements,
+        ),
+        (
+            "Top Sessions",
+            ("Session", "Its number on the server."),
+            ("User", "The user and the database."),
+            &sampling.sessions,
+        ),
+        (
+            "Blocking Sessions",
+            ("Session", "Its number on the server."),
+            ("What it did", "Its state, and the statement that it ran last: it waited for no lock itself."),
+            &sampling.blockers,
+        ),
+    ];
+    for (caption, (id, of_id), (text, of_text), rows) in lists {
+        // Time of a blocker is time of those that it held up.
+        let held_up = caption == "Blocking Sessions";
+        let [seen, average] = match held_up {
+            true => [
+                "Sessions seen waiting for it, summed over all looks.",
+                "Sessions that it held up, on average.",
+            ],
+            false => ["Sessions seen in it, summed over all looks.", "Sessions seen in it, on average."],
+        };
+        let mut table = Table::new(caption)
+            .text(id, of_id)
+            .figures("Seen", "", seen)
+            .figures("% Activity", "", "Its share of all sessions seen.")
+            .figures("Avg Active Sessions", "", average)
+            .text("Top Waits", "What was waited for most, each with its share of this row.")
+            .text(text, of_text);
+        for one in who::by_who(rows) {
+            let share = |seen: u64, all: u64| seen as f64 / all.max(1) as f64 * 100.0;
+            let waits = one.events.iter().take(WAITS).map(|row| {
+                format!("{} {} %", figure::visible(&row.event), figure::percent(share(row.seen, one.seen)))
+            });
+            table.row(vec![
+                Cell::text(one.id),
+                Cell::count(one.seen),
+                Cell::percent(share(one.seen, sampling.seen())),
+                Cell::number(one.seen as f64 / sampling.looks.max(1) as f64),
+                Cell::text(waits.collect::<Vec<_>>().join(", ")),
+                Cell::text(match one.text {
+                    "" => "(text not kept)".to_owned(),
+                    text => text.chars().take(TEXT).collect(),
+                }),
+            ]);
+        }
+        table.first(SEEN, super::io::REST);
+        section.table_if_any(table.without_empty_columns());
     }
     section
 }

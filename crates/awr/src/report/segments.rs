@@ -1,4 +1,4 @@
-//! Reads by table or file: what AWR calls Segments by Physical Reads.
+//! Reads, scans and dead rows by table or file: what AWR calls Segments by Physical Reads and so on.
 //!
 //! A source lists the hundred that were read most, so a table has a note with the part of all reads that its rows are. What is in a list of
 //! one interval and not of the other was not told there where the list may lack rows, and is a zero where it does not.
@@ -97,10 +97,66 @@ fn captured(of: &Interval, rows: &BTreeMap<&str, Reads>) -> String {
 pub(super) fn section(of: &Interval) -> Section {
     let mut section = Section::new("Segment Statistics");
     let sums = by_name(of);
-    if sums.is_empty() {
-        return section;
+    if !sums.is_empty() {
+        section.table(by_reads(of, &sums));
     }
-    let (_, all, _) = total(of, &sums);
+    section.table_if_any(by_scans(of));
+    section.table_if_any(by_dead_rows(of));
+    section
+}
+
+/// Tables that were read from end to end.
+fn by_scans(of: &Interval) -> Table {
+    let mut table = Table::new("Segments by Table Scans")
+        .text("Object Name", "The table, as the source names it.")
+        .figures("Rows Scanned", "", "Rows read from end to end.")
+        .figures("Scans", "", "How often it was read from end to end.")
+        .figures("Rows per Scan", "", "Rows of one scan, on average.")
+        .figures("Index Scans", "", "How often one of its indexes was used.")
+        .figures("Rows Changed", "", "Rows inserted, updated and deleted.")
+        .figures("Size", "", "About how large it is.");
+    for of in of.tables.iter().filter(|table| table.scans > 0) {
+        table.row(vec![
+            Cell::text(&of.name),
+            Cell::count(of.scanned_rows),
+            Cell::count(of.scans),
+            Cell::count(of.rows_by_scan()),
+            Cell::count(of.index_scans),
+            Cell::count(of.changed_rows),
+            Cell::bytes(of.bytes.map(|bytes| bytes as f64)),
+        ]);
+    }
+    table.first(ROWS, super::io::REST);
+    table
+}
+
+/// Tables with dead rows, which VACUUM cleans up.
+fn by_dead_rows(of: &Interval) -> Table {
+    let mut table = Table::new("Segments by Dead Rows")
+        .text("Object Name", "The table, as the source names it.")
+        .figures("Dead Rows", "", "Rows at the end that nobody can see any more and that still take room.")
+        .figures("%Dead", "", "Their share of all rows.")
+        .figures("Rows", "", "Rows at the end, dead ones not among them.")
+        .figures("Rows Changed", "", "Rows inserted, updated and deleted.")
+        .figures("Vacuums", "", "How often dead rows were cleaned up in the interval.");
+    let mut tables: Vec<_> = of.tables.iter().filter(|table| table.dead_rows > 0).collect();
+    tables.sort_by(|a, b| b.dead_rows.cmp(&a.dead_rows).then_with(|| a.name.cmp(&b.name)));
+    for of in tables {
+        table.row(vec![
+            Cell::text(&of.name),
+            Cell::count(of.dead_rows),
+            Cell::percent(of.dead_percent()),
+            Cell::count(of.rows),
+            Cell::count(of.changed_rows),
+            Cell::count(of.vacuums),
+        ]);
+    }
+    table.first(ROWS, super::io::REST);
+    table
+}
+
+fn by_reads(of: &Interval, sums: &BTreeMap<&str, Reads>) -> Table {
+    let (_, all, _) = total(of, sums);
     let mut table = Table::new("Segments by Physical Reads")
         .text("Object Name", "The table, index or file, as the source names it.")
         .figures("Physical Reads", "", "Bytes read that the database's own page cache did not hold.")
@@ -123,9 +179,8 @@ pub(super) fn section(of: &Interval) -> Section {
         ]);
     }
     table.first(ROWS, super::io::REST);
-    table.note(captured(of, &sums));
-    section.table(table.without_empty_columns());
-    section
+    table.note(captured(of, sums));
+    table.without_empty_columns()
 }
 
 /// The section of two intervals, by how much the bytes by second changed.

@@ -26,6 +26,7 @@ pub fn report(of: &Interval) -> Report {
     report.add(summary(of));
     report.add(waits(of));
     report.add(more::samples(&[of]));
+    report.add(more::seen(of));
     report.add(more::statements(of));
     let mut reads_and_writes = Section::new("IO Stats");
     io::tables_of(of, &mut reads_and_writes);

@@ -18,6 +18,7 @@ pub mod host;
 pub(crate) mod known;
 pub(crate) mod sampling;
 pub(crate) mod statement;
+pub(crate) mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -32,6 +33,7 @@ use self::file::FileStat;
 use self::host::HostStat;
 use self::sampling::Sampling;
 use self::statement::StatementStat;
+use self::tables::TableStat;
 
 /// Counters at one instant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,11 +81,14 @@ pub struct Snapshot {
     /// Files and tables that were read most, if the source tells them apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileStat>,
+    /// Tables that were scanned most or hold most dead rows, if the source tells them apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<TableStat>,
     /// Samples of active sessions: estimates, never added to what was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
     /// Lists that may lack rows which the source counts, by the names of these fields: `waits`,
-    /// `counters`, `io`, `statements`, `files`. What is absent from such a list was not told; from
+    /// `counters`, `io`, `statements`, `files`, `tables`. What is absent from such a list was not told; from
     /// any other list it is zero.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub partial: BTreeSet<String>,
@@ -246,6 +251,7 @@ impl Snapshot {
             resets: BTreeMap::new(),
             statements: Vec::new(),
             files: Vec::new(),
+            tables: Vec::new(),
             sampling: None,
             partial: BTreeSet::new(),
         }
@@ -371,7 +377,7 @@ impl Snapshot {
         brief.media.clone_from(&self.media);
         brief.host.clone_from(&self.host);
         brief.resets.clone_from(&self.resets);
-        brief.sampling.clone_from(&self.sampling);
+        brief.sampling = self.sampling.as_ref().map(Sampling::brief);
         brief.partial.clone_from(&self.partial);
         brief
     }
@@ -407,6 +413,7 @@ impl Snapshot {
             }
         }
         distinct("statement", self.statements.iter().map(|statement| &statement.id))?;
+        distinct("table", self.tables.iter().map(|table| &table.id))?;
         distinct("file", self.files.iter().map(|file| &file.id))?;
         if let Some(sampling) = &self.sampling {
             sampling.check()?;

@@ -8,10 +8,17 @@
 //! average active sessions  =  sessions seen / looks            standard error of a share p of n sightings: sqrt(p (1 - p) / n)
 //! ```
 //!
+//! Besides what was waited for, a sampler keeps who waited (`who.rs`): statements, sessions, and
+//! those that blocked others.
+//!
 //! Invariants: counts grow as long as the sampler is the same; two samplers are never mixed.
+
+pub(crate) mod who;
 
 use serde::{Deserialize, Serialize};
 use tiersmith_events::WaitClass;
+
+use self::who::SampledWho;
 
 /// What a sampler has seen since it began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +32,39 @@ pub struct Sampling {
     pub looks: u64,
     /// What the sessions that were seen did.
     pub events: Vec<SampleStat>,
+    /// The same by statement.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<SampledWho>,
+    /// The same by session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<SampledWho>,
+    /// Sessions that others waited for: the event is what those waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blockers: Vec<SampledWho>,
+}
+
+/// A session, a statement or a blocker: what tells it from others, and what to show of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Who<'a> {
+    /// The number of the session or of the statement; empty if the source gives none.
+    pub id: &'a str,
+    /// User and database, or the text of the statement, its literals taken out.
+    pub text: &'a str,
+}
+
+/// An active session that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen<'a> {
+    /// What it waited for; [`ON_CPU`] for work.
+    pub event: &'a str,
+    /// The class of that; nothing for work.
+    pub class: Option<WaitClass>,
+    /// Itself.
+    pub session: Who<'a>,
+    /// What it runs.
+    pub statement: Who<'a>,
+    /// The session at the head of those that it waits for.
+    pub blocker: Option<Who<'a>>,
 }
 
 /// How often sessions were seen in one wait, or on a processor.
@@ -63,6 +103,23 @@ impl Sampling {
         }
     }
 
+    /// Counts a session seen, with who it was.
+    pub fn saw_session(&mut self, seen: &Seen<'_>) {
+        self.saw(seen.event, seen.class);
+        let class = seen.class.map_or(CPU, WaitClass::name);
+        who::count(&mut self.statements, seen.statement, seen.event, class);
+        who::count(&mut self.sessions, seen.session, seen.event, class);
+        if let Some(blocker) = seen.blocker {
+            who::count(&mut self.blockers, blocker, seen.event, class);
+        }
+    }
+
+    /// The same without who it was: what a series needs.
+    pub(crate) fn brief(&self) -> Sampling {
+        let (sampler, events) = (self.sampler.clone(), self.events.clone());
+        Sampling { sampler, events, period_ms: self.period_ms, looks: self.looks, ..Sampling::default() }
+    }
+
     /// Whether the contents fit together.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (index, event) in self.events.iter().enumerate() {
@@ -74,7 +131,7 @@ impl Sampling {
                 return Err(format!("`{}` is not a wait class", event.class));
             }
         }
-        Ok(())
+        [&self.statements, &self.sessions, &self.blockers].into_iter().try_for_each(|rows| who::check(rows))
     }
 
     /// Sessions seen, of all events.
@@ -103,7 +160,15 @@ impl Sampling {
             }
         }
         events.sort_by(|a, b| b.seen.cmp(&a.seen).then_with(|| a.name.cmp(&b.name)));
-        Some(Sampling { sampler: self.sampler.clone(), period_ms: self.period_ms, looks, events })
+        Some(Sampling {
+            sampler: self.sampler.clone(),
+            period_ms: self.period_ms,
+            looks,
+            events,
+            statements: who::since(&self.statements, &earlier.statements)?,
+            sessions: who::since(&self.sessions, &earlier.sessions)?,
+            blockers: who::since(&self.blockers, &earlier.blockers)?,
+        })
     }
 }
 

@@ -38,6 +38,9 @@ pub struct StatementStat {
     /// Redo it made, in bytes; absent if the source does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redo_bytes: Option<u64>,
+    /// Bytes of temporary files it wrote; absent if the source does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temp_bytes: Option<u64>,
 }
 
 /// Statements of an interval, and how many could not be followed through it.
@@ -86,6 +89,7 @@ fn since(before: &StatementStat, now: &StatementStat) -> Option<StatementStat> {
         pages_hit: part(before.pages_hit, now.pages_hit)?,
         pages_read: part(before.pages_read, now.pages_read)?,
         redo_bytes: part(before.redo_bytes, now.redo_bytes)?,
+        temp_bytes: part(before.temp_bytes, now.temp_bytes)?,
     })
 }
 

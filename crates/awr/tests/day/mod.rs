@@ -71,6 +71,7 @@ pub(crate) fn day(name: &str, statements: usize) -> Day {
             pages_hit: Some(0),
             pages_read: Some(0),
             redo_bytes: Some(0),
+            temp_bytes: Some(0),
             ..StatementStat::default()
         });
     }

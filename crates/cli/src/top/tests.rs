@@ -104,6 +104,7 @@ fn server(tick: u64) -> Snapshot {
             pages_hit: Some(900 * tick),
             pages_read: Some(100 * tick),
             redo_bytes: None,
+            temp_bytes: None,
         });
     }
     of.add_io(IoStat {

@@ -47,7 +47,7 @@ pub(in super::super) const SETTINGS: [&str; 26] = [
 ];
 
 /// Counters of the status: its name, ours, the unit.
-const COUNTERS: [(&str, &str, &str); 33] = [
+const COUNTERS: [(&str, &str, &str); 35] = [
     ("com_select", "SELECT statements", "statements"),
     ("com_insert", "INSERT statements", "statements"),
     ("com_update", "UPDATE statements", "statements"),
@@ -81,6 +81,8 @@ const COUNTERS: [(&str, &str, &str); 33] = [
     ("binlog_commits", "commits in the binary log", "transactions"),
     ("binlog_group_commits", "groups of commits in the binary log", "groups"),
     ("slow_queries", "slow queries", "queries"),
+    ("select_scan", "scans of whole tables", "scans"),
+    ("handler_read_rnd_next", "rows read in scans", "rows"),
 ];
 
 /// Values that go up and down.
@@ -101,7 +103,9 @@ pub(in super::super) const VARIABLES: [&str; 4] = ["server_uuid", "server_uid", 
 /// Whether a figure of the status is read.
 #[cfg(test)]
 pub(in super::super) fn is_read(name: &str) -> bool {
-    const BESIDES: [&str; 7] = [
+    const BESIDES: [&str; 9] = [
+        "innodb_row_lock_waits",
+        "innodb_row_lock_time",
         "threads_connected",
         "uptime_since_flush_status",
         "com_commit",
@@ -158,6 +162,7 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
             snapshot.add_level(ours, unit, value);
         }
     }
+    row_locks(snapshot, number("innodb_row_lock_waits"), number("innodb_row_lock_time"));
     redo_since_checkpoint(snapshot, answers);
     transactions(snapshot, answers);
     let seconds =
@@ -188,8 +193,7 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
     if waits_are_measured(answers) {
         waits(snapshot, answers);
         files(snapshot, answers);
-        let of_redo = |row: &Fields| row.get("name").is_some_and(|name| name.ends_with("/innodb_log_file"));
-        if answers.rows.get("files").is_some_and(|rows| !rows.iter().any(of_redo)) {
+        if answers.rows.contains_key("files") && !redo_is_timed(answers) {
             snapshot.missing.push(
                 "the time of redo writes and syncs; this version's performance_schema has none".to_owned(),
             );
@@ -251,8 +255,24 @@ pub(super) fn waits_are_measured(answers: &Answers) -> bool {
     consumers_are_on(answers) && instruments(answers, "files") && answers.rows.contains_key("waits")
 }
 
+/// Whether performance_schema has anything of the redo's files.
+pub(super) fn redo_is_timed(answers: &Answers) -> bool {
+    let of_redo = |row: &Fields| row.get("name").is_some_and(|name| name.ends_with("/innodb_log_file"));
+    rows(answers, "files").iter().any(of_redo)
+}
+
 fn statements_are_counted(answers: &Answers) -> bool {
     consumers_are_on(answers) && instruments(answers, "statements")
+}
+
+/// Waits for row locks, which InnoDB times whatever performance_schema does.
+fn row_locks(snapshot: &mut Snapshot, waits: Option<u64>, ms: Option<u64>) {
+    let (Some(waits), Some(ms)) = (waits, ms) else { return };
+    let help = "Row locks of InnoDB that another transaction held: Innodb_row_lock_waits and Innodb_row_lock_time. \
+                A wait is counted when it begins and timed when it ends.";
+    let mut of = wait("row lock", WaitClass::Application, false, help);
+    (of.count, of.total_ns) = (waits, ms.saturating_mul(1_000_000));
+    snapshot.waits.push(of);
 }
 
 /// MySQL tells where its redo is and where the last checkpoint was; MariaDB tells the difference.
@@ -307,6 +327,17 @@ fn transactions(snapshot: &mut Snapshot, answers: &Answers) {
 fn waits(snapshot: &mut Snapshot, answers: &Answers) {
     for row in rows(answers, "waits") {
         let Some(instrument) = row.get("name") else { continue };
+        // Who writes and syncs redo in a session of a client commits.
+        if instrument == "wait/io/file/innodb/innodb_log_file"
+            && row.get("background").is_some_and(|is| is == "0")
+        {
+            let help = "Redo written and synced by sessions of clients: commits, as performance_schema times them. \
+                        Commits that another one made durable wait elsewhere.";
+            let mut of = wait("log file sync", WaitClass::Commit, false, help);
+            (of.count, of.total_ns) =
+                (number(row, "count").unwrap_or(0), picoseconds(row, "ps").unwrap_or(0));
+            snapshot.waits.push(of);
+        }
         // Files have more to say in their own summary.
         if instrument.starts_with("wait/io/file/") || instrument.starts_with("wait/io/table/") {
             continue;

@@ -19,9 +19,12 @@ mod wire;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use tiersmith_events::WaitClass;
+
 use self::wire::{Fault, Fields, Login, Wire};
 use super::{Address, Asking, LiveSource, Surroundings, tls};
-use crate::snapshot::sampling::{ON_CPU, Sampling};
+use crate::redact::Redaction;
+use crate::snapshot::sampling::{ON_CPU, Sampling, Seen, Who};
 use crate::{Error, Result, Snapshot};
 
 /// A connection to a server.
@@ -30,8 +33,10 @@ pub(super) struct MySql {
     login: Login,
     asking: Asking,
     wire: Option<Wire>,
-    /// Whether waits are measured, so that samples would only be a worse second figure.
+    /// Whether waits are measured, those of commits too, so that samples would only be a worse
+    /// second figure. MariaDB since 10.8 does not time its redo.
     measured: bool,
+    is_mariadb: bool,
     /// Whether this user may see what other sessions do: without it nobody would seem active. Nothing until that was asked.
     sees_others: Option<bool>,
 }
@@ -113,6 +118,7 @@ impl MySql {
             asking: asking.clone(),
             wire: None,
             measured: false,
+            is_mariadb: false,
             sees_others: None,
         };
         mysql.wire = Some(mysql.connected(Instant::now() + asking.patience)?);
@@ -168,7 +174,8 @@ impl MySql {
         // A connection whose answer was not read to its end is closed.
         ask(&mut wire, &mut answers, limit).map_err(|fault| self.error("ask", &fault))?;
         self.wire = Some(wire);
-        self.measured = counters::waits_are_measured(&answers);
+        self.measured = counters::waits_are_measured(&answers) && counters::redo_is_timed(&answers);
+        self.is_mariadb = answers.version.contains("MariaDB");
         self.sees_others = Some(answers.sees_others);
         Ok(answers)
     }
@@ -281,6 +288,62 @@ fn login(address: &Address, surroundings: &Surroundings) -> Result<Login> {
     })
 }
 
+/// Sessions. Not by way of information_schema.processlist: its long texts make a temporary table on
+/// disk of each look, and these are counted.
+const SESSIONS: &str = "SHOW PROCESSLIST";
+
+/// Sessions that wait for a row lock, which their state does not say.
+const HELD_UP: &str = "SELECT trx_mysql_thread_id AS id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' LIMIT 10000";
+
+/// Who holds the row locks that others wait for, as MariaDB tells it.
+const BLOCKERS: &str = "SELECT w.trx_mysql_thread_id AS id, h.trx_mysql_thread_id AS blocker, p.command, \
+     LEFT(COALESCE(h.trx_query, ''), 300) AS query FROM information_schema.innodb_lock_waits l \
+     JOIN information_schema.innodb_trx w ON w.trx_id = l.requesting_trx_id \
+     JOIN information_schema.innodb_trx h ON h.trx_id = l.blocking_trx_id \
+     LEFT JOIN information_schema.processlist p ON p.id = h.trx_mysql_thread_id LIMIT 1000";
+
+/// Whether a session runs a statement, and not the one that asks.
+fn at_work(session: &Fields) -> bool {
+    let is = |field: &str, value: &str| session.get(field).is_some_and(|text| text == value);
+    (is("command", "Query") || is("command", "Execute")) && !is("info", SESSIONS)
+}
+
+/// Counts a session as the server told it.
+fn saw(
+    sampling: &mut Sampling,
+    session: &Fields,
+    held_up: &[Fields],
+    blockers: &[Fields],
+    redaction: Redaction,
+) {
+    let of = |row: &Fields, field: &str| row.get(field).cloned().unwrap_or_default();
+    let (id, state) = (of(session, "id"), of(session, "state"));
+    let (event, class) = match counters::class_of_state(&state) {
+        _ if held_up.iter().any(|row| of(row, "id") == id) => ("row lock", Some(WaitClass::Application)),
+        Some(class) => (state.as_str(), Some(class)),
+        None => (ON_CPU, None),
+    };
+    let who = redaction.name(&format!("{}@{}", of(session, "user"), of(session, "db")));
+    let text = redaction.statement(&of(session, "info"));
+    // Of all that hold a lock, the one that waits for none itself.
+    let of_this = || blockers.iter().filter(|row| of(row, "id") == id);
+    let waits = |row: &&Fields| blockers.iter().any(|other| of(other, "id") == of(row, "blocker"));
+    let blocker = of_this().find(|row| !waits(row)).or_else(|| of_this().next()).map(|row| {
+        let doing = match of(row, "command").as_str() {
+            "Sleep" => "idle in a transaction".to_owned(),
+            _ => redaction.statement(&of(row, "query")),
+        };
+        (of(row, "blocker"), doing)
+    });
+    sampling.saw_session(&Seen {
+        event,
+        class,
+        session: Who { id: &id, text: &who },
+        statement: Who { id: "", text: &text },
+        blocker: blocker.as_ref().map(|(id, text)| Who { id, text }),
+    });
+}
+
 impl LiveSource for MySql {
     fn name(&self) -> &str {
         &self.name
@@ -311,8 +374,6 @@ impl LiveSource for MySql {
         if self.measured {
             return Ok(false);
         }
-        let query = "SELECT COALESCE(state, '') AS state FROM information_schema.processlist WHERE command IN ('Query', 'Execute') \
-                     AND id <> CONNECTION_ID() LIMIT 10000";
         let mut wire = self.take(Instant::now() + self.asking.patience.min(LOOK))?;
         if self.sees_others.is_none() {
             let asked = wire.rows("SELECT COUNT(*) AS metrics FROM information_schema.innodb_metrics");
@@ -327,14 +388,15 @@ impl LiveSource for MySql {
             self.wire = Some(wire);
             return Ok(false);
         }
-        let seen = wire.rows(query).map_err(|fault| self.error("ask", &fault))?;
+        let mut ask = |query: &str| wire.rows(query).map_err(|fault| self.error("ask", &fault));
+        let mut seen = ask(SESSIONS)?;
+        seen.retain(at_work);
+        let held_up = if seen.is_empty() { Vec::new() } else { ask(HELD_UP)? };
+        let blockers = if held_up.is_empty() || !self.is_mariadb { Vec::new() } else { ask(BLOCKERS)? };
         self.wire = Some(wire);
         sampling.looks += 1;
-        for state in seen.iter().filter_map(|row| row.get("state")) {
-            match counters::class_of_state(state) {
-                Some(class) => sampling.saw(state, Some(class)),
-                None => sampling.saw(ON_CPU, None),
-            }
+        for session in &seen {
+            saw(sampling, session, &held_up, &blockers, self.asking.redaction);
         }
         Ok(true)
     }

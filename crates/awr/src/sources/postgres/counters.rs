@@ -7,6 +7,7 @@
 //! | pg_stat_wal | 14 and later; its times end with 17 | redo |
 //! | pg_stat_io | 16 and later; redo from 18 | reads and writes by who and on what, their times |
 //! | pg_stat_statements | where it is | statements |
+//! | counts of relations | all | reads by table, scans and dead rows by table |
 //!
 //! pg_stat_database also has DB time (`active_time`) and the time of reads. Times are there only
 //! while `track_io_timing` and `track_wal_io_timing` are on: a time that was not measured would be a
@@ -25,6 +26,7 @@ use crate::redact::Redaction;
 use crate::snapshot::file::MOST_FILES;
 use crate::snapshot::known::{self, statistic};
 use crate::snapshot::statement::StatementStat;
+use crate::snapshot::tables::{MOST_TABLES, TableStat};
 use crate::{FileStat, IoStat, Snapshot, WaitStat};
 
 /// Puts the answers where reports look for them.
@@ -59,6 +61,7 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
     by_backend(snapshot, answers, io_timed, redo_timed);
     statements(snapshot, answers, redaction);
     relations(snapshot, answers);
+    tables(snapshot, answers);
 }
 
 fn rows<'a>(answers: &'a Answers, view: &str) -> &'a [Row] {
@@ -399,8 +402,7 @@ fn add(snapshot: &mut Snapshot, new: WaitStat, requests: u64, total_ns: u64) {
 
 /// The tables and indexes of the database we are connected to that were read most.
 fn relations(snapshot: &mut Snapshot, answers: &Answers) {
-    let page = snapshot.source.settings.get("block_size").and_then(|size| size.parse::<u64>().ok());
-    let page = page.unwrap_or(8192);
+    let page = page_bytes(snapshot);
     let all = rows(answers, "relations");
     if all.len() >= MOST_FILES {
         snapshot.is_partial_in(&["files"]);
@@ -420,6 +422,40 @@ fn relations(snapshot: &mut Snapshot, answers: &Answers) {
             });
         }
     }
+}
+
+/// The tables of the database we are connected to that were scanned most or hold most dead rows.
+fn tables(snapshot: &mut Snapshot, answers: &Answers) {
+    let all = rows(answers, "tables");
+    if all.len() >= MOST_TABLES {
+        snapshot.is_partial_in(&["tables"]);
+    }
+    for row in all.iter().take(MOST_TABLES) {
+        let of = |field: &str| number(row, field).unwrap_or(0);
+        let (id, Some(scans)) = (text(row, "oid"), number(row, "scans")) else { continue };
+        if snapshot.tables.iter().all(|table| table.id != id) {
+            snapshot.tables.push(TableStat {
+                id,
+                name: text(row, "name"),
+                bytes: number(row, "pages")
+                    .filter(|pages| *pages > 0)
+                    .map(|pages| pages.saturating_mul(page_bytes(snapshot))),
+                rows: of("live"),
+                dead_rows: of("dead"),
+                scans,
+                scanned_rows: of("scanned"),
+                index_scans: of("by_index"),
+                changed_rows: of("changed"),
+                vacuums: of("vacuums"),
+            });
+        }
+    }
+}
+
+/// The size of a page, as the server says it; else what nearly every server has.
+fn page_bytes(snapshot: &Snapshot) -> u64 {
+    let page = snapshot.source.settings.get("block_size").and_then(|size| size.parse::<u64>().ok());
+    page.filter(|bytes| *bytes > 0).unwrap_or(8192)
 }
 
 fn statements(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
@@ -449,6 +485,8 @@ fn statements(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) 
             pages_hit: number(row, "shared_blks_hit"),
             pages_read: number(row, "shared_blks_read"),
             redo_bytes: number(row, "wal_bytes"),
+            temp_bytes: number(row, "temp_blks_written")
+                .map(|pages| pages.saturating_mul(page_bytes(snapshot))),
             id,
         };
         if seen.insert(statement.id.clone()) {

@@ -20,7 +20,7 @@
 //! (PostgreSQL 15) or at its next report: those of a long statement, its time among them, in the
 //! interval in which it ends.
 //!
-//! Deliberately absent: tables and indexes one by one.
+//! Deliberately absent: indexes one by one.
 
 mod counters;
 pub(crate) mod link;
@@ -42,7 +42,8 @@ use self::wire::{Fault, Wire};
 
 use super::tls::{self, Need, Refusal};
 use super::{Address, Asking, LiveSource, Surroundings};
-use crate::snapshot::sampling::{ON_CPU, Sampling};
+use crate::redact::Redaction;
+use crate::snapshot::sampling::{ON_CPU, Sampling, Seen, Who};
 use crate::{Error, Result, Snapshot};
 
 /// A row as the server gave it.
@@ -93,7 +94,7 @@ struct View {
     without: &'static str,
 }
 
-const VIEWS: [View; 9] = [
+const VIEWS: [View; 10] = [
     View {
         name: "identity",
         since: 0,
@@ -165,6 +166,23 @@ const VIEWS: [View; 9] = [
                 WHERE relkind IN ('r', 'i', 't', 'm') ORDER BY 5 DESC, 1 LIMIT 100) c \
                 JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.pages_read > 0",
         without: "reads by table",
+    },
+    // Those that were scanned most and those with most dead rows, as many of each.
+    View {
+        name: "tables",
+        since: 0,
+        query: "SELECT jsonb_build_object('oid', t.oid, 'name', n.nspname || '.' || t.relname, \
+                'pages', greatest(t.relpages, 0), 'scans', pg_stat_get_numscans(t.oid), 'scanned', t.scanned, \
+                'live', pg_stat_get_live_tuples(t.oid), 'dead', t.dead, \
+                'by_index', (SELECT sum(pg_stat_get_numscans(i.indexrelid)) FROM pg_index i WHERE i.indrelid = t.oid), \
+                'changed', pg_stat_get_tuples_inserted(t.oid) + pg_stat_get_tuples_updated(t.oid) + pg_stat_get_tuples_deleted(t.oid), \
+                'vacuums', pg_stat_get_vacuum_count(t.oid) + pg_stat_get_autovacuum_count(t.oid))::text \
+                FROM (SELECT *, row_number() OVER (ORDER BY scanned DESC, oid) AS by_scans, \
+                row_number() OVER (ORDER BY dead DESC, oid) AS by_dead FROM (SELECT oid, relname, relnamespace, relpages, \
+                pg_stat_get_tuples_returned(oid) AS scanned, pg_stat_get_dead_tuples(oid) AS dead \
+                FROM pg_class WHERE relkind IN ('r', 'm')) c) t JOIN pg_namespace n ON n.oid = t.relnamespace \
+                WHERE (t.by_scans <= 50 OR t.by_dead <= 50) AND n.nspname NOT IN ('pg_catalog', 'information_schema')",
+        without: "scans and dead rows by table",
     },
 ];
 
@@ -415,18 +433,75 @@ fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Place> {
     Ok(Place { config, encryption })
 }
 
-/// Counts a session seen, told as `copy ` or `other `, the kind of its wait, a colon and the wait.
+/// Counts a session as the server told it.
 ///
 /// The server copies the states of all sessions first and reads what each waits for later: a
 /// session that is active and waits for the next command of its client has ended what it was seen
 /// at in between. Only COPY reads from the client while it is active.
-fn saw(sampling: &mut Sampling, session: &str) {
-    let (statement, event) = session.split_once(' ').unwrap_or(("other", session));
-    match event.split_once(':').filter(|(kind, _)| !kind.is_empty()) {
-        Some(("Client", "ClientRead")) if statement != "copy" => sampling.saw(ENDED, None),
-        Some((kind, name)) => sampling.saw(&format!("{kind}: {name}"), Some(waits::class(kind, name))),
-        None => sampling.saw(ON_CPU, None),
+fn saw(sampling: &mut Sampling, session: &Row, blockers: &Blockers, redaction: Redaction) {
+    let of = |field: &str| session.get(field).and_then(Value::as_str).unwrap_or("");
+    let copies = session.get("copy").and_then(Value::as_bool).unwrap_or(false);
+    let named = format!("{}: {}", of("kind"), of("event"));
+    let (event, class) = match (of("kind"), of("event")) {
+        ("Client", "ClientRead") if !copies => (ENDED, None),
+        ("", _) => (ON_CPU, None),
+        (kind, name) => (named.as_str(), Some(waits::class(kind, name))),
+    };
+    let pid = session.get("pid").and_then(Value::as_u64).unwrap_or(0);
+    let (id, who) = (pid.to_string(), redaction.name(of("who")));
+    let text = redaction.statement(of("query"));
+    let blocker = blockers.head(pid).map(|(pid, doing)| (pid.to_string(), redaction.statement(doing)));
+    sampling.saw_session(&Seen {
+        event,
+        class,
+        session: Who { id: &id, text: &who },
+        statement: Who { id: of("id"), text: &text },
+        blocker: blocker.as_ref().map(|(id, text)| Who { id, text }),
+    });
+}
+
+/// Who waits for whom, of one look: each blocked session with the one before it and what that did.
+#[derive(Default)]
+struct Blockers(BTreeMap<u64, (u64, String)>);
+
+impl Blockers {
+    fn of(sessions: &[Row]) -> Blockers {
+        let pair = |row: &Row| {
+            let doing = row.get("doing").and_then(Value::as_str).unwrap_or("").to_owned();
+            Some((row.get("pid")?.as_u64()?, (row.get("blocker")?.as_u64()?, doing)))
+        };
+        Blockers(sessions.iter().filter_map(pair).collect())
     }
+
+    /// The session that holds everybody before `pid` up: it waits for no lock itself. A circle of
+    /// sessions, which the server breaks up as a deadlock, ends where it began.
+    fn head(&self, pid: u64) -> Option<(u64, &str)> {
+        let mut found = self.0.get(&pid)?;
+        for _ in 0..self.0.len() {
+            match self.0.get(&found.0) {
+                Some(next) if next.0 != pid => found = next,
+                _ => break,
+            }
+        }
+        Some((found.0, &found.1))
+    }
+}
+
+/// Sessions at work, each with what it waits for and, as far as a lock holds it up, who has it. Who
+/// has it is asked for no more than twenty sessions a look: the server stops its locks for that.
+fn sessions_query(version: u64) -> String {
+    let id = if version >= 140_000 { "a.query_id::text" } else { "''" };
+    format!(
+        "WITH s AS MATERIALIZED (SELECT *, row_number() OVER (PARTITION BY wait_event_type ORDER BY pid) AS at \
+         FROM pg_stat_activity), a AS MATERIALIZED (SELECT *, CASE WHEN wait_event_type = 'Lock' AND at <= 20 \
+         THEN (pg_blocking_pids(pid))[1] END AS blocker FROM s WHERE backend_type = 'client backend' \
+         AND state IN ('active', 'fastpath function call') AND pid <> pg_backend_pid() LIMIT 20000) \
+         SELECT jsonb_build_object('copy', a.query ~* '^\\s*copy\\M', 'kind', a.wait_event_type, 'event', a.wait_event, \
+         'pid', a.pid, 'who', a.usename || '@' || a.datname, 'id', {id}, 'query', left(a.query, 300), \
+         'blocker', a.blocker, 'doing', CASE WHEN a.blocker = 0 THEN 'a prepared transaction' \
+         ELSE b.state || ', last statement: ' || left(b.query, 300) END)::text \
+         FROM a LEFT JOIN s b ON b.pid = a.blocker AND a.blocker <> 0"
+    )
 }
 
 impl LiveSource for Postgres {
@@ -461,16 +536,14 @@ impl LiveSource for Postgres {
     }
 
     fn look(&mut self, sampling: &mut Sampling) -> Result<bool> {
-        let query = "SELECT CASE WHEN query ~* '^\\s*copy\\M' THEN 'copy ' ELSE 'other ' END || coalesce(wait_event_type, '') || ':' || coalesce(wait_event, '') FROM pg_stat_activity \
-                     WHERE backend_type = 'client backend' AND state IN ('active', 'fastpath function call') AND pid <> pg_backend_pid() LIMIT 20000";
         self.wire()?;
         if !self.sees_others {
             return Ok(false);
         }
-        let patience = self.asking.patience.min(LOOK);
+        let (patience, query) = (self.asking.patience.min(LOOK), sessions_query(self.version));
         let wire = self.wire()?;
         wire.begin(patience);
-        let seen = match wire.texts(query) {
+        let seen = match wire.texts(&query) {
             Ok(seen) => seen,
             Err(fault) => {
                 self.wire = None;
@@ -478,8 +551,10 @@ impl LiveSource for Postgres {
             }
         };
         sampling.looks += 1;
-        for event in seen {
-            saw(sampling, &event);
+        let seen: Vec<Row> = seen.iter().filter_map(|row| serde_json::from_str(row).ok()).collect();
+        let blockers = Blockers::of(&seen);
+        for session in &seen {
+            saw(sampling, session, &blockers, self.asking.redaction);
         }
         Ok(true)
     }
@@ -493,19 +568,54 @@ pub(super) use self::counters::fill;
 mod tests {
     use super::*;
 
+    fn row(json: Value) -> Row {
+        json.as_object().expect("a row").clone()
+    }
+
     #[test]
     fn a_session_that_ended_while_it_was_looked_at_did_not_wait_for_the_network() {
-        let class = |session: &str| {
+        let class = |copy: bool, kind: Option<&str>, event: Option<&str>| {
             let mut sampling = Sampling::new("s".to_owned(), 100);
-            saw(&mut sampling, session);
+            let session = row(serde_json::json!({"copy": copy, "kind": kind, "event": event, "pid": 7}));
+            saw(&mut sampling, &session, &Blockers::default(), Redaction::Literals);
             (sampling.events[0].name.clone(), sampling.events[0].class.clone())
         };
         let seen = |name: &str, class: &str| (name.to_owned(), class.to_owned());
-        assert_eq!(class("other Client:ClientRead"), seen("on CPU or just ended", "CPU"));
-        assert_eq!(class("copy Client:ClientRead"), seen("Client: ClientRead", "Network"));
-        assert_eq!(class("other Client:ClientWrite"), seen("Client: ClientWrite", "Network"));
-        assert_eq!(class("other :"), seen("on CPU", "CPU"));
-        assert_eq!(class("other IO:WALSync").0, "IO: WALSync");
+        let client = |copy, event| class(copy, Some("Client"), Some(event));
+        assert_eq!(client(false, "ClientRead"), seen("on CPU or just ended", "CPU"));
+        assert_eq!(client(true, "ClientRead"), seen("Client: ClientRead", "Network"));
+        assert_eq!(client(false, "ClientWrite"), seen("Client: ClientWrite", "Network"));
+        assert_eq!(class(false, None, None), seen("on CPU", "CPU"));
+        assert_eq!(class(false, Some("IO"), Some("WALSync")).0, "IO: WALSync");
+    }
+
+    #[test]
+    fn the_head_of_a_queue_blocks_everybody_in_it_and_a_circle_ends() {
+        let waits = |pid: u64, blocker: u64| {
+            row(
+                serde_json::json!({"kind": "Lock", "event": "tuple", "pid": pid, "blocker": blocker, "id": "5",
+                "who": "u@d", "query": "UPDATE t SET a = 'secret'", "doing": format!("idle of {blocker}")}),
+            )
+        };
+        let queue = [waits(2, 1), waits(3, 2), waits(4, 3)];
+        let blockers = Blockers::of(&queue);
+        assert_eq!(blockers.head(4), Some((1, "idle of 1")));
+        assert_eq!(blockers.head(1), None);
+        let circle = Blockers::of(&[waits(1, 2), waits(2, 3), waits(3, 1)]);
+        assert!(circle.head(2).is_some());
+        let mut sampling = Sampling::new("s".to_owned(), 100);
+        queue.iter().for_each(|of| saw(&mut sampling, of, &blockers, Redaction::Literals));
+        let [blocker] = &sampling.blockers[..] else { panic!("{:?}", sampling.blockers) };
+        assert_eq!((blocker.id.as_str(), blocker.event.as_str(), blocker.seen), ("1", "Lock: tuple", 3));
+        let [statement] = &sampling.statements[..] else { panic!("{:?}", sampling.statements) };
+        assert_eq!(
+            (statement.id.as_str(), statement.text.as_str(), statement.seen),
+            ("5", "UPDATE t SET a = ?", 3)
+        );
+        assert_eq!(sampling.sessions.len(), 3);
+        let mut hidden = Sampling::new("s".to_owned(), 100);
+        saw(&mut hidden, &queue[0], &blockers, Redaction::Text);
+        assert!(hidden.statements[0].text.is_empty() && hidden.blockers[0].text.is_empty(), "{hidden:?}");
     }
 
     #[test]
