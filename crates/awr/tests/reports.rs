@@ -350,3 +350,25 @@ fn assert_tags_are_closed(html: &str) {
     }
     assert!(open.is_empty(), "{open:?}");
 }
+
+#[test]
+fn the_page_opens_with_figures_and_findings_that_link_to_their_sections() {
+    let report = report(&home_interval());
+    let html = report.html();
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text} on the page"));
+    assert!(at("<nav") < at("class=\"tiles\"") && at("class=\"tiles\"") < at("id=\"findings\""), "{html}");
+    assert!(at("id=\"findings\"") < at("id=\"section1\""), "findings come before the tables");
+    let opening = &html[at("class=\"tiles\"")..at("id=\"section1\"")];
+    for label in ["DB time", "Active sessions", "Transactions", "Top wait"] {
+        assert!(opening.contains(&format!("<span>{label}</span>")), "no tile of {label}: {opening}");
+    }
+    let links: Vec<&str> =
+        opening.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(!links.is_empty(), "{opening}");
+    assert!(links.iter().all(|link| html.contains(&format!("id=\"{link}\""))), "{links:?}");
+    // What stands in the opening is not on the page twice, and the text report has it all the same.
+    assert!(!html.contains("<caption>What To Do</caption>") && report.text().contains("What To Do"));
+    assert_eq!(html.matches("<summary>What the columns mean</summary>").count(), 1);
+    let compared = compare(&home_interval(), &tier_interval()).html();
+    assert!(compared.contains("class=\"figure diff\""), "%Diff stays in view on a phone");
+}

@@ -35,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use tiersmith_events::WaitClass;
 
 pub(crate) use self::short_interval::SHORT_S;
+pub(crate) use self::unsafe_settings::NAME as UNSAFE;
 use crate::{Interval, figure};
 
 /// A statement with its evidence.

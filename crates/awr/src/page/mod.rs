@@ -31,6 +31,7 @@
 
 mod chart;
 mod escape;
+mod front;
 mod over_time;
 
 use std::fmt::Write as _;
@@ -39,6 +40,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 pub use chart::{Bar, Chart, Series};
 pub use escape::escape;
+pub use front::{Front, Severity, Tile, Told};
 pub use over_time::{Line, OverTime, TimeGap, TimeSlot};
 pub(crate) use over_time::{most_of_area, most_of_heat};
 use sha2::{Digest, Sha256};
@@ -69,7 +71,10 @@ pub struct Page {
     banners: Vec<String>,
     /// Titles of the sections, for the list at the top.
     sections: Vec<String>,
+    front: Option<Front>,
     body: String,
+    /// What columns mean, each title and explanation once.
+    meanings: Vec<(String, String)>,
     footer: String,
 }
 
@@ -81,7 +86,9 @@ impl Page {
             lead: String::new(),
             banners: Vec::new(),
             sections: Vec::new(),
+            front: None,
             body: String::new(),
+            meanings: Vec::new(),
             footer: String::new(),
         }
     }
@@ -95,6 +102,12 @@ impl Page {
     /// Adds a warning at the top that cannot be overlooked, for instance that a medium is emulated.
     pub fn banner(&mut self, text: impl Into<String>) -> &mut Page {
         self.banners.push(text.into());
+        self
+    }
+
+    /// What the page opens with, before its sections.
+    pub fn front(&mut self, front: Front) -> &mut Page {
+        self.front = Some(front);
         self
     }
 
@@ -173,8 +186,13 @@ impl Page {
             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\n<table{class}>\n\
              <caption>{caption}</caption>\n<thead><tr>"
         );
-        for column in &table.columns {
-            let class = if column.align == Align::Right { " class=\"figure\"" } else { "" };
+        let diff = table.columns.iter().position(|column| column.title.contains("Diff"));
+        for (index, column) in table.columns.iter().enumerate() {
+            let class = match column.align {
+                Align::Right if diff == Some(index) => " class=\"figure diff\"",
+                Align::Right => " class=\"figure\"",
+                _ => "",
+            };
             let _ = write!(out, "<th scope=\"col\"{class} title=\"{}\">", escape(&column.explanation));
             out.push_str(&escape(&column.title));
             if column.unit_is_shown() {
@@ -198,6 +216,7 @@ impl Page {
                 // A word that no line holds may break anywhere; others keep their letters together.
                 let long = shown.split(char::is_whitespace).any(|word| word.chars().count() > LONG_WORD);
                 let class = match column.align {
+                    Align::Right if diff == Some(index) => "figure diff",
                     Align::Right => "figure",
                     _ if long => "words long",
                     _ => "words",
@@ -226,16 +245,29 @@ impl Page {
         self
     }
 
-    /// What the columns mean, for readers that cannot point at a title.
+    /// Keeps what the columns mean for the end of the page, for readers that cannot point at a title.
     fn explain(&mut self, table: &Table) {
-        let out = &mut self.body;
-        if table.columns.iter().all(|column| column.explanation.is_empty()) {
-            return;
-        }
-        out.push_str("<details class=\"explain\"><summary>What the columns mean</summary><dl>");
         for column in table.columns.iter().filter(|column| !column.explanation.is_empty()) {
             let title = if column.title.is_empty() { "(first column)" } else { &column.title };
-            let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(title), escape(&column.explanation));
+            let meaning = (title.to_owned(), column.explanation.clone());
+            if !self.meanings.contains(&meaning) {
+                self.meanings.push(meaning);
+            }
+        }
+    }
+
+    /// What the columns of all tables mean, by title.
+    fn draw_meanings(&self, out: &mut String) {
+        if self.meanings.is_empty() {
+            return;
+        }
+        out.push_str(
+            "<details class=\"explain\" id=\"columns\"><summary>What the columns mean</summary><dl>",
+        );
+        let mut meanings: Vec<&(String, String)> = self.meanings.iter().collect();
+        meanings.sort();
+        for (title, meaning) in meanings {
+            let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(title), escape(meaning));
         }
         out.push_str("</dl></details>\n");
     }
@@ -271,14 +303,25 @@ impl Page {
             let _ =
                 writeln!(out, "<p class=\"banner\" role=\"note\"><strong>{}</strong></p>", escape(banner));
         }
+        out.push_str("</header>\n");
         if self.sections.len() > 1 {
             out.push_str("<nav aria-label=\"Contents\"><ul>\n");
+            if self.front.as_ref().is_some_and(|front| !front.findings.is_empty()) {
+                out.push_str("<li><a href=\"#findings\">Findings</a></li>\n");
+            }
             for (index, section) in self.sections.iter().enumerate() {
                 let _ = writeln!(out, "<li><a href=\"#section{}\">{}</a></li>", index + 1, escape(section));
             }
             out.push_str("</ul></nav>\n");
         }
-        let _ = writeln!(out, "</header>\n<main>\n{}</main>", self.body);
+        out.push_str("<main>\n");
+        if let Some(front) = &self.front {
+            let place = |title: &str| self.sections.iter().position(|section| section == title);
+            front.draw(&mut out, |title| Some(format!("#section{}", place(title)? + 1)));
+        }
+        out.push_str(&self.body);
+        self.draw_meanings(&mut out);
+        out.push_str("</main>\n");
         if !self.footer.is_empty() {
             let _ = writeln!(out, "<footer>{}</footer>", escape(&self.footer));
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `single.rs` | the report of one interval, in the order of Oracle's AWR report |
 //! | `compare.rs` | the report of two, after Oracle's Compare Periods report |
+//! | `front.rs` | what the page of one interval opens with |
 //! | `load.rs` | load profile and efficiency: what both calculate with |
 //! | `time.rs` | where DB time went: top events, classes, and what is not accounted for |
 //! | `latency.rs` | how waits are distributed |
@@ -24,6 +25,7 @@
 
 mod compare;
 mod delimited;
+mod front;
 mod io;
 mod latency;
 mod load;
@@ -42,7 +44,7 @@ pub use compare::compare;
 pub use single::report;
 pub use text::write_table;
 
-use crate::page::{Chart, Page};
+use crate::page::{Chart, Front, Page};
 use crate::{Interval, Snapshot, Table};
 
 /// How many wait events a table lists.
@@ -65,6 +67,19 @@ pub struct Report {
     pub sections: Vec<Section>,
     /// The snapshots it was made from: begin and end of each interval.
     pub snapshots: Vec<Snapshot>,
+    /// What its page opens with; only a report that was made here has it.
+    #[serde(skip)]
+    opening: Opening,
+}
+
+/// What a page opens with: the same figures as in the sections, so two reports do not differ by it.
+#[derive(Clone, Debug, Default)]
+struct Opening(Option<Front>);
+
+impl PartialEq for Opening {
+    fn eq(&self, _: &Opening) -> bool {
+        true
+    }
 }
 
 /// A part of a report.
@@ -133,6 +148,7 @@ impl Report {
             banners: tables::banners(intervals),
             sections: Vec::new(),
             snapshots: intervals.iter().flat_map(|of| [of.begin.clone(), of.end.clone()]).collect(),
+            opening: Opening::default(),
         }
     }
 
@@ -173,13 +189,33 @@ impl Report {
         for banner in &self.banners {
             page.banner(banner.as_str());
         }
-        self.add_to(&mut page);
+        match &self.opening.0 {
+            Some(front) => {
+                page.front(front.clone());
+                self.add_rest_to(&mut page, front);
+            }
+            None => self.add_to(&mut page),
+        }
         let instants = match self.snapshots.iter().all(|snapshot| snapshot.source.is_oracle()) {
             true => "Instants are as Oracle's report prints them, without a zone.",
             false => "Instants are in UTC.",
         };
         page.footer(format!("Made by Tiersmith. {instants} The page holds everything it shows."));
         page.render()
+    }
+
+    /// Adds the sections without what the page opens with.
+    fn add_rest_to(&self, page: &mut Page, front: &Front) {
+        let shown = |item: &Item| match item {
+            Item::Table(table) => [more::FINDINGS, more::ADVICE].contains(&table.caption.as_str()),
+            Item::Chart(chart) => front.chart.as_ref() == Some(chart),
+            Item::Text(_) => false,
+        };
+        for section in &self.sections {
+            page.section(&section.title);
+            let items = section.items.iter().filter(|item| !shown(item)).cloned().collect();
+            Section { title: String::new(), items }.add_items_to(page);
+        }
     }
 
     /// Adds the report's sections to a page that also holds other things. Banners are for the caller to

@@ -4,7 +4,7 @@
 //! Statistics, Segment Statistics, Host, Media and Settings, Wait Events Explained, Activity Over Time. Read next: `time.rs` for where DB time went.
 
 use super::load::{self, per};
-use super::{ROWS, Report, Section, io, latency, more, over_time, segments, sizes, tables, time};
+use super::{ROWS, Report, Section, front, io, latency, more, over_time, segments, sizes, tables, time};
 use crate::figure;
 use crate::page::{Chart, Series};
 use crate::snapshot::known;
@@ -54,6 +54,7 @@ pub fn report(of: &Interval) -> Report {
     explained.table_if_any(tables::explanations(&[of]));
     report.add(explained);
     report.add(over_time::section(&[of]));
+    report.opening.0 = Some(front::front(of));
     report
 }
 
