@@ -66,15 +66,20 @@ const MANY: [&str; 8] = ["a.db", "b.db", "c.db", "d.db", "e.db", "f.db", "g.db",
 /// The home after the work, and the image of the tier as the program of today leaves it when it is killed.
 fn today() -> (SimHome, Vec<u8>) {
     let files = [("a.db", 20000), ("b.big", 9000), ("r.redo", 0)];
-    killed_after(Shape::default(), &files, |attached| {
+    killed_after(small(), &files, |attached| {
         for (n, op) in work().iter().enumerate() {
             execute_on(attached, n, op).unwrap();
         }
     })
 }
 
+/// Of the images' tiers.
+fn small() -> Shape {
+    Shape { batches: 1, ..Shape::default() }
+}
+
 fn with_room_for_an_extent() -> Shape {
-    Shape { units: 8, max_units: 8, ..Shape::default() }
+    Shape { units: 8, max_units: 8, ..small() }
 }
 
 fn killed_after(
@@ -138,7 +143,7 @@ fn golden(name: &str) -> (SimHome, Vec<u8>) {
 }
 
 fn attach(home: &Arc<SimHome>, image: &[u8]) -> tiersmith_store::Result<tiersmith_store::AttachedHome> {
-    attach_as(Shape::default(), home, image)
+    attach_as(small(), home, image)
 }
 
 fn attach_as(

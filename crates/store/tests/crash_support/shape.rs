@@ -102,6 +102,8 @@ pub struct Shape {
     /// Units it may grow to.
     pub max_units: u64,
     pub lanes: u32,
+    /// Batch records; with one, no batch takes a single fence.
+    pub batches: u32,
     pub redo_keep: u64,
     /// What each change of home takes.
     pub change_takes_ms: u64,
@@ -119,6 +121,7 @@ impl Default for Shape {
             units: 4,
             max_units: 4,
             lanes: 2,
+            batches: 2,
             redo_keep: 8192,
             change_takes_ms: 1,
             sync_takes_ms: 0,
@@ -139,7 +142,7 @@ impl Shape {
         spec.grow_by = if self.max_units > self.units { UNIT } else { 0 };
         spec.unit = UNIT;
         spec.lanes = self.lanes;
-        spec.batches = 2;
+        spec.batches = self.batches;
         spec.slots = 6;
         spec
     }
