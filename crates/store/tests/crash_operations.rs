@@ -4,7 +4,7 @@
 mod crash_support;
 
 use crash_support::{
-    Op, Run, Shape, Tiers, explore_after_kill, explore_plain, names_of_programs, print_count,
+    Op, Run, Shape, Tiers, explore_after_kill, explore_plain, names_of_programs, print_count, write,
 };
 use tiersmith_store::Planted;
 
@@ -15,10 +15,6 @@ fn sound(what: &str, shape: Shape, files: &[(&'static str, usize)], ops: &[Op]) 
     let report = run.explore(IMAGES_PER_CUT, 1, Planted::None);
     print_count(what, &report);
     report.assert_sound();
-}
-
-fn write(name: &'static str, at: u64, len: usize) -> Op {
-    Op::Write { name, at, len }
 }
 
 #[test]

@@ -5,13 +5,9 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, names_of_programs, script};
+use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, names_of_programs, script, write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tiersmith_store::Planted;
-
-fn write(name: &'static str, at: u64, len: usize) -> Op {
-    Op::Write { name, at, len }
-}
 
 /// One script that uses every operation, so that most bugs show at once.
 fn everything() -> Vec<Op> {

@@ -4,33 +4,23 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, print_count, script};
+use crash_support::{
+    Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, print_count, script, write,
+};
 use tiersmith_store::Planted;
 use tiersmith_store::crash::Report;
 
 /// Random scripts: those of `crash_random.rs`, but fewer.
 const SCRIPTS: u64 = 16;
 
-const ON_SECTORS: Shape = Shape {
-    tiers: Tiers::OnSectors,
-    members: 1,
-    units: 4,
-    max_units: 4,
-    lanes: 2,
-    batches: 2,
-    redo_keep: 8192,
-    change_takes_ms: 1,
-    sync_takes_ms: 0,
-    apart: false,
-};
+/// A tier of one member.
+fn on_sectors() -> Shape {
+    Shape { tiers: Tiers::OnSectors, ..Shape::default() }
+}
 
 fn sound(what: &str, report: &Report) {
     print_count(what, report);
     report.assert_sound();
-}
-
-fn write(name: &'static str, at: u64, len: usize) -> Op {
-    Op::Write { name, at, len }
 }
 
 #[test]
@@ -60,7 +50,7 @@ fn power_cut_with_the_blocks_on_a_device_of_sectors_keeps_every_promise() {
         Op::Flush,
     ];
     for members in [1, 2] {
-        let shape = Shape { members, ..ON_SECTORS };
+        let shape = Shape { members, ..on_sectors() };
         let run = Run::new(shape, &[("a.db", 16384), ("b.big", 16384), ("r.redo", 300)], &ops, Planted::None);
         sound("blocks on sectors", &run.explore(300, 1, Planted::None));
     }
@@ -70,7 +60,7 @@ fn power_cut_with_the_blocks_on_a_device_of_sectors_keeps_every_promise() {
 fn power_cut_while_a_tier_with_its_blocks_on_a_device_is_full_or_grows_loses_nothing() {
     let big: Vec<Op> = (0..14).map(|n| write("a.db", n * 12_288, 12_288)).collect();
     for max_units in [4, 8] {
-        let run = Run::new(Shape { max_units, ..ON_SECTORS }, &[("a.db", 4096)], &big, Planted::None);
+        let run = Run::new(Shape { max_units, ..on_sectors() }, &[("a.db", 4096)], &big, Planted::None);
         sound("a full or growing tier on sectors", &run.explore(100, 1, Planted::None));
     }
 }
@@ -88,7 +78,7 @@ fn power_cut_in_attaching_and_detaching_a_tier_with_its_blocks_on_a_device_is_ha
         write("a.db", 4096, 100),
         Op::Detach,
     ];
-    let run = Run::new(ON_SECTORS, &[("a.db", 8192), ("r.redo", 0)], &ops, Planted::None);
+    let run = Run::new(on_sectors(), &[("a.db", 8192), ("r.redo", 0)], &ops, Planted::None);
     sound("attach, detach on sectors", &run.explore(150, 1, Planted::None));
 }
 
@@ -101,7 +91,7 @@ fn power_cut_in_recovery_or_after_a_kill_with_the_blocks_on_a_device_loses_nothi
         write("r.redo", 0, 5000),
         Op::Truncate { name: "a.db", size: 9000 },
     ];
-    let run = Run::new(ON_SECTORS, &[("a.db", 16384), ("r.redo", 0)], &ops, Planted::None);
+    let run = Run::new(on_sectors(), &[("a.db", 16384), ("r.redo", 0)], &ops, Planted::None);
     sound("recovery on sectors", &explore_recovery(&run, 6, 12, 1));
     sound("after a kill on sectors", &explore_after_kill(&run, 24, 1, Planted::None));
 }
@@ -116,7 +106,7 @@ fn power_cut_anywhere_in_random_work_with_the_blocks_on_a_device_keeps_every_pro
         let lanes = [2, 1, 4][(seed % 3) as usize];
         let redo_keep = [8192, 0, 16384][(seed / 2 % 3) as usize];
         let members = 1 + usize::from(seed % 4 == 3);
-        let shape = Shape { units, max_units, lanes, redo_keep, members, ..ON_SECTORS };
+        let shape = Shape { units, max_units, lanes, redo_keep, members, ..on_sectors() };
         let run = Run::new(shape, &files, &ops, Planted::None);
         let report = run.explore(120, seed, Planted::None);
         if let Some(violation) = report.violations.first() {

@@ -7,15 +7,11 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Pair, Shape, Tiers, print_count};
+use crash_support::{Op, Pair, Shape, Tiers, print_count, write};
 use tiersmith_store::Planted;
 use tiersmith_store::crash::Report;
 
 const IMAGES_PER_CUT: usize = 12;
-
-fn write(name: &'static str, at: u64, len: usize) -> Op {
-    Op::Write { name, at, len }
-}
 
 fn block(name: &'static str, block: u64) -> Op {
     write(name, block * 4096, 4096)

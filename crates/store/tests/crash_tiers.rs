@@ -5,7 +5,7 @@
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 
-use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, print_count};
+use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, print_count, write};
 use tiersmith_store::Planted;
 
 fn sound(what: &str, shape: Shape, files: &[(&'static str, usize)], ops: &[Op], images_per_cut: usize) {
@@ -13,10 +13,6 @@ fn sound(what: &str, shape: Shape, files: &[(&'static str, usize)], ops: &[Op], 
     let report = run.explore(images_per_cut, 1, Planted::None);
     print_count(what, &report);
     report.assert_sound();
-}
-
-fn write(name: &'static str, at: u64, len: usize) -> Op {
-    Op::Write { name, at, len }
 }
 
 #[test]

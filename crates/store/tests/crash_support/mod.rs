@@ -33,7 +33,7 @@ pub use {
     beside::Pair,
     names::{Names, names_of_programs},
     plain::explore_plain,
-    script::script,
+    script::{script, write},
     shape::{Media, Shape, Tiers, UNIT},
 };
 

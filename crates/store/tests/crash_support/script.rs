@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tiersmith_store::FileClass;
 
+/// A write, for scripts that are written.
+pub fn write(name: &'static str, at: u64, len: usize) -> Op {
+    Op::Write { name, at, len }
+}
+
 /// Files to begin with, and operations, drawn from a seed. Every operation is legal when its turn comes.
 pub fn script(seed: u64, operations: usize) -> (Vec<(&'static str, usize)>, Vec<Op>) {
     const NAMES: [&str; 5] = ["a.db", "b.big", "r.redo", "c.db", "s.redo"];
