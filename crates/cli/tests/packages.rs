@@ -206,3 +206,55 @@ fn the_debian_package_is_installed_upgraded_under_a_running_daemon_and_removed()
     }
     assert!(run.status.success(), "{said}");
 }
+
+/// A program of somebody who uses better-sqlite3, with the database as its argument.
+const NODE_PROGRAM: &str = r"
+const tiersmith = require('tiersmith');
+const db = tiersmith.open(process.argv[1]);
+db.pragma('journal_mode = WAL');
+const add = db.prepare('INSERT INTO t VALUES (?)');
+db.transaction(() => { for (let n = 0; n < 100; n++) add.run(n); })();
+const again = tiersmith.open(process.argv[1], { readonly: true });
+console.log(again.prepare('SELECT count(*) AS n FROM t').get().n);
+console.log(/attached/.test(db.pragma('tiersmith_stats', { simple: true })));
+tiersmith.open(process.argv[1] + '.plain').exec('CREATE TABLE p(x)').close();
+";
+
+#[test]
+fn the_npm_package_opens_an_attached_database_for_better_sqlite3() {
+    let Some(extension) = extension() else { return };
+    if !Command::new("npm").arg("--version").output().is_ok_and(|done| done.status.success()) {
+        return eprintln!("skipped: the npm package, because npm is not installed");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    good(Command::new(packaging("npm/build")).arg(dir.path()).arg(&extension));
+    let modules = dir.path().join("node_modules");
+    fs::create_dir_all(modules.join("tiersmith")).unwrap();
+    let file = dir.path().join(concat!("tiersmith-", env!("CARGO_PKG_VERSION"), ".tgz"));
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xzf").arg(file).arg("--strip-components=1").arg("-C").arg(modules.join("tiersmith"));
+    good(&mut unpack);
+    let there = std::env::var("NODE_PATH").unwrap_or_default();
+    let node = |script: &str| {
+        let mut command = Command::new("node");
+        command.env("NODE_PATH", format!("{}:{there}", modules.display())).args(["-e", script]);
+        command
+    };
+    let found = node("new (require('better-sqlite3'))(':memory:')").output().unwrap();
+    if !found.status.success() {
+        return eprintln!("skipped: the npm package in use, because better-sqlite3 is not in NODE_PATH");
+    }
+    let database = dir.path().join("app.db");
+    rusqlite::Connection::open(&database).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
+    let mut attach = Command::new(PROGRAM);
+    attach.arg("attach").arg(&database).arg("--fast").arg(dir.path()).args(["--size", "16M", "--emulate"]);
+    good(&mut attach);
+    assert_eq!(good(node(NODE_PROGRAM).arg(&database)), "100\ntrue\n");
+    good(Command::new(PROGRAM).arg("detach").arg(&database));
+    let count = |name: &Path, table: &str| {
+        let sql = format!("SELECT count(*) FROM {table}");
+        rusqlite::Connection::open(name).unwrap().query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(count(&database, "t"), 100);
+    assert_eq!(count(&dir.path().join("app.db.plain"), "p"), 0);
+}
