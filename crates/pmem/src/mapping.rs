@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::checksum::Keys;
 use crate::frames::{Frames, Use};
+use crate::journal::{Bytes, Journal};
 use crate::kernel::Kernel;
 use crate::memory::Memory;
-use crate::sim::Recorder;
+use crate::sim::Watcher;
 use crate::sync::{atomic as shared, first_part, turn, turns_in_copy};
 use crate::view::{View, ViewRef};
 use crate::{Error, FRAME, LINE, OpenOptions, Report, open};
@@ -35,7 +36,8 @@ pub struct Mapping {
     /// Of the first seed that a checksum was taken with; who maps a medium has one.
     keys: OnceLock<Box<Keys>>,
     frames: Frames,
-    recorder: Option<Recorder>,
+    /// Told of every change, when the memory is no medium.
+    recorder: Option<Watcher>,
     max_len: u64,
     growing: Mutex<()>,
     report: Report,
@@ -95,7 +97,40 @@ impl Mapping {
         Mapping::on_heap(image, max_len, None, "memory")
     }
 
-    pub(crate) fn on_heap(image: &[u8], max_len: u64, recorder: Option<Recorder>, name: &str) -> Mapping {
+    /// Memory of `len` bytes that is kept elsewhere, by `journal`; it can grow to `max_len`. Only what is used of it costs memory. `path` is where
+    /// it is kept, for messages. What the bytes are at first is nobody's to rely on: the journal fills in what it has ([`Bytes::fill`]).
+    ///
+    /// # Errors
+    /// [`Error::AddressSpace`].
+    pub fn journaled(
+        path: &Path,
+        len: u64,
+        max_len: u64,
+        journal: Arc<dyn Journal>,
+    ) -> Result<Mapping, Error> {
+        let max_len = max_len.max(len);
+        let refused = |source| Error::AddressSpace { path: path.to_owned(), wanted: max_len, source };
+        let no_memory = || refused(std::io::ErrorKind::OutOfMemory.into());
+        let kernel = Kernel::heap();
+        let reserved = usize::try_from(max_len).map_err(|_| no_memory())?;
+        let memory = Memory::reserved(reserved).map_err(refused)?;
+        let report = Report::of_heap(&kernel, &path.to_string_lossy(), len);
+        Ok(Mapping {
+            base: memory.base(),
+            len: AtomicU64::new(len),
+            open_end: AtomicU64::new(0),
+            kernel,
+            keys: OnceLock::new(),
+            frames: Frames::new(max_len).ok_or_else(no_memory)?,
+            recorder: Some(Watcher::Kept(journal)),
+            max_len,
+            growing: Mutex::new(()),
+            report,
+            memory,
+        })
+    }
+
+    pub(crate) fn on_heap(image: &[u8], max_len: u64, recorder: Option<Watcher>, name: &str) -> Mapping {
         assert!(
             !image.is_empty() && image.len().is_multiple_of(FRAME),
             "BUG: an image of {} bytes; it must be a multiple of {FRAME} and not zero",
@@ -144,7 +179,8 @@ impl Mapping {
             return Ok(());
         }
         open::grow(&self.report.path, &self.memory, old_len, new_len)?;
-        if self.memory.as_mapped().is_none() {
+        let is_kept = matches!(self.recorder, Some(Watcher::Kept(_)));
+        if self.memory.as_mapped().is_none() && !is_kept {
             // SAFETY: heap memory holds `max_len` bytes; beyond the present length nobody reads or writes yet.
             unsafe { self.base.add(old_len as usize).write_bytes(0, (new_len - old_len) as usize) };
         }
@@ -496,7 +532,21 @@ impl Mapping {
     #[inline]
     pub fn fence(&self) {
         if let Some(recorder) = &self.recorder {
-            return recorder.fence();
+            return recorder.fence(self);
+        }
+        turn();
+        self.kernel.fence();
+    }
+
+    /// [`Mapping::fence`], where only the order matters: no later store is durable before what this thread has stored. A
+    /// journal keeps the order of stores by itself, and has nothing to do.
+    ///
+    /// # Durability
+    /// As of a fence where the mapping is a medium; else none.
+    #[inline]
+    pub fn order(&self) {
+        if let Some(recorder) = &self.recorder {
+            return recorder.order(self);
         }
         turn();
         self.kernel.fence();
@@ -658,11 +708,21 @@ impl Mapping {
         }
     }
 
-    /// The bytes for the simulator, which alone knows when they may be read as they are.
+    /// The bytes for the simulator and for a journal, which alone know when they may be read as they are.
     pub(crate) fn copy_in(&self, at: u64, data: &[u8]) {
         let to = self.range(at, data.len());
         // SAFETY: `range` checked the target; `data` is a slice elsewhere.
         unsafe { self.kernel.copy_in(to, data.as_ptr(), data.len()) }
+    }
+}
+
+impl Bytes for Mapping {
+    fn read(&self, at: u64, into: &mut [u8]) {
+        Mapping::read(self, at, into);
+    }
+
+    fn fill(&self, at: u64, bytes: &[u8]) {
+        self.copy_in(at, bytes);
     }
 }
 

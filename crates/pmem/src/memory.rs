@@ -1,4 +1,4 @@
-//! The bytes themselves: a file mapped inside a reservation of address space, or heap memory.
+//! The bytes themselves: a file mapped inside a reservation of address space, heap memory, or pages of no file.
 //!
 //! Heap memory serves the simulator, images under check, and Miri. Small heap blocks are kept per thread for reuse: a
 //! crash test opens a million images, and fresh memory would cost it a page fault for every 4 KiB.
@@ -45,6 +45,9 @@ pub(crate) struct Memory {
 enum Kind {
     Mapped(Mapped),
     Heap(Layout),
+    /// Pages that cost nothing until they are used; so many bytes.
+    #[cfg(not(miri))]
+    Reserved(usize),
 }
 
 /// A file mapped at the start of a reservation.
@@ -103,6 +106,24 @@ impl Memory {
         Memory { base, kind: Kind::Heap(layout) }
     }
 
+    /// `len` bytes of zeros, of which only what is used costs memory.
+    pub(crate) fn reserved(len: usize) -> std::io::Result<Memory> {
+        #[cfg(miri)]
+        return Ok(Memory::heap(len));
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            let len = len.max(1).next_multiple_of(HEAP_ALIGN);
+            // SAFETY: a new mapping, wherever the kernel has room.
+            let base = unsafe {
+                mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)?
+            };
+            let base = NonNull::new(base.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+            Ok(Memory { base, kind: Kind::Reserved(len) })
+        }
+    }
+
     /// The first byte.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
@@ -122,7 +143,7 @@ impl Memory {
     pub(crate) fn as_mapped(&self) -> Option<&Mapped> {
         match &self.kind {
             Kind::Mapped(mapped) => Some(mapped),
-            Kind::Heap(_) => None,
+            _ => None,
         }
     }
 }
@@ -148,6 +169,12 @@ impl Drop for Memory {
             }
             #[cfg(miri)]
             Kind::Mapped(_) => {}
+            #[cfg(not(miri))]
+            Kind::Reserved(len) => {
+                // SAFETY: mapped by `reserved` with this length; views borrow the mapping that owns it, so none is left.
+                let done = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), *len) };
+                debug_assert!(done.is_ok(), "BUG: munmap of reserved memory refused");
+            }
             Kind::Heap(layout) => {
                 let (base, layout) = (self.base, *layout);
                 let kept = layout.size() <= KEEP_SIZE

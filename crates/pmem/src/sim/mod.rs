@@ -58,10 +58,12 @@ mod device;
 mod images;
 mod player;
 mod sectors;
+mod watcher;
 
 pub use device::Device;
 pub use images::{Choice, Images};
 pub use player::{ImageBuffer, PendingSector, PendingWord, Player};
+pub(crate) use watcher::Watcher;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -278,7 +280,12 @@ impl Simulator {
         let mut state = lock(&self.state);
         let index = state.bases.len();
         let recorder = Recorder { state: Arc::clone(&self.state), index };
-        let mapping = Mapping::on_heap(&image, max_len, Some(recorder), &format!("simulated {index}"));
+        let mapping = Mapping::on_heap(
+            &image,
+            max_len,
+            Some(Watcher::Simulated(recorder)),
+            &format!("simulated {index}"),
+        );
         state.add(image, 0);
         mapping
     }
