@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -77,6 +78,16 @@ impl Device {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file, whatever has its name by now; `None` of a simulated device.
+    #[must_use]
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        match &self.medium {
+            Medium::File(file) => Some(file.as_fd()),
+            #[cfg(feature = "testing")]
+            Medium::Simulated(_) => None,
+        }
     }
 
     /// How many bytes are written as one.

@@ -39,6 +39,15 @@ pub enum Error {
         /// What was opened.
         path: PathBuf,
     },
+    /// What is durable was asked for, and the file is on a file system in memory.
+    #[error(
+        "{path} is on a file system in memory, which loses it with the power; give a file on a disk",
+        path = .path.display()
+    )]
+    InMemory {
+        /// What was opened.
+        path: PathBuf,
+    },
     /// The file is shorter than asked for.
     #[error(
         "{path} holds {found} bytes but {wanted} were asked for; ask for less, or use the whole file",

@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -111,6 +112,10 @@ impl DeviceFile {
             IN_MEMORY.contains(&(found.f_type as u64))
         });
         Ok((Self { file, in_memory }, len))
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     pub(crate) fn in_memory(&self) -> bool {

@@ -137,6 +137,10 @@ fn map_and_attach(
     let members_of = options.members_of;
     let beside = |spec: &TierSpec| {
         let first = tiers.iter().position(|tier| tier.name == spec.name).and_then(|n| places[n].first())?;
+        if spec.medium == Medium::Flash {
+            // The kernel would write what no log of ours orders.
+            return None;
+        }
         let dir = BesideMember::new(first, spec.medium == Medium::Persistent)?;
         let dir = match members_of {
             Some(user) => dir.of(user),
@@ -286,7 +290,7 @@ pub(crate) fn attach_mapped(
                 open::format(&tier.members, before, &spec, attachment, random.three(), ids, files)?
             }
         };
-        let mut tier = open::assemble(tier.members, superblocks, &spec, options.planted);
+        let mut tier = open::assemble(tier.members, superblocks, &spec, options.planted)?;
         tier.lent_dir = lent_dir(&spec).filter(|_| tier.holds_dirty());
         tiers.push((tier, fresh));
     }
@@ -401,6 +405,7 @@ fn take(
     let env = Arc::new(Environment::new(home, path, events, options));
     let mut store = Store::new(env, tiers, profile, home_files, &identity);
     crate::recover::finish(&store, recovered, &mut report)?;
+    store.tiers.iter().try_for_each(|tier| tier.sound())?;
     report.time = started.elapsed();
     let _ = store.env.events.record(waits::RECOVERY, recovery_started);
     store.recovery = report;

@@ -51,6 +51,7 @@ pub(crate) fn detach(store: &Store) -> Result<()> {
             log::warn!("plain files that were given back may stay after a power cut: {e}");
         }
         tier.update_superblocks(|sb| sb.state = TierState::Detaching);
+        tier.sound()?;
     }
     let failed =
         |e: std::io::Error| Error::Home { path: store.env.home_path().to_path_buf(), reason: e.to_string() };

@@ -23,8 +23,7 @@ pub enum Error {
     /// A member of a tier could not be opened or mapped.
     #[error(transparent)]
     Medium(#[from] MediumError),
-    /// A device that holds the blocks of a tier failed.
-    #[cfg(feature = "testing")]
+    /// A device that holds a tier, or its blocks, failed.
     #[error(transparent)]
     Device(#[from] tiersmith_block::Error),
     /// Another process owns the home or the tier.
@@ -278,6 +277,12 @@ fn remedy(e: &io::Error) -> &'static str {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether a tier that was to be on flash is on a file system in memory.
+    #[must_use]
+    pub fn is_of_memory(&self) -> bool {
+        matches!(self, Error::Device(tiersmith_block::Error::InMemory { .. }))
+    }
+
     pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::Io { what, path, source }

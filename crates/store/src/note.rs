@@ -65,6 +65,7 @@ pub(crate) struct NoteTier {
 #[serde(remote = "Medium", rename_all = "lowercase")]
 enum MediumWord {
     Persistent,
+    Flash,
     Emulated,
     Volatile,
 }
@@ -220,6 +221,7 @@ impl Note {
                 medium: match (tier.holds_dirty(), tier.emulated) {
                     (false, _) => Medium::Volatile,
                     (true, true) => Medium::Emulated,
+                    (true, false) if superblock.log_len > 0 => Medium::Flash,
                     (true, false) => Medium::Persistent,
                 },
                 size: superblock.len,

@@ -33,6 +33,8 @@ pub struct TierSpec {
     /// Files the tier can know before its file table grows; 0: one for every 256 KiB of a member,
     /// from 64 to 65536, or more if the home has more files.
     pub slots: u64,
+    /// Bytes of the log of a tier on flash, a multiple of the unit; 0: by the size of the member.
+    pub log: u64,
     /// Redo files may live here.
     pub holds_redo: bool,
     /// Data files may live here.
@@ -57,6 +59,7 @@ impl TierSpec {
             lanes: 128,
             batches: 8,
             slots: 0,
+            log: 0,
             holds_redo: true,
             holds_data: true,
             preallocate: true,
@@ -75,6 +78,15 @@ impl TierSpec {
         let by_size = (len.max(self.size) / (256 << 10)).clamp(64, 65536);
         let most = len / 16 / SLOT as u64;
         by_size.max((files + files / 4 + 256).min(most))
+    }
+
+    /// Bytes of the log of a member of `len` bytes; 0: it has none.
+    pub(crate) fn log_len(&self, len: u64) -> u64 {
+        match (self.medium, self.log) {
+            (Medium::Flash, 0) => (len / 64).clamp(4 << 20, 64 << 20).next_multiple_of(self.unit),
+            (Medium::Flash, log) => log,
+            _ => 0,
+        }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -102,6 +114,9 @@ impl TierSpec {
         }
         if self.batches == 0 || self.batches > 4096 {
             return wrong(format!("{} batches are not 1 to 4096", self.batches));
+        }
+        if self.medium == Medium::Flash && self.members.len() > 1 {
+            return wrong("on flash it has one member; several come with a later version".into());
         }
         if self.slots > 1 << 24 {
             return wrong(format!("{} slots are more than 16777216", self.slots));

@@ -41,6 +41,22 @@ pub enum Planted {
     BatchNewestReplayedFirst,
     /// Destaging does not sync the home file before it calls the blocks clean.
     DestageWithoutSync,
+    /// A commit of a log is acknowledged before its sync.
+    LogNotSynced,
+    /// A log's header says that records are not needed before the pages are durable in their places.
+    LogHeadEarly,
+    /// The newest record of a log counts also when its blocks did not arrive.
+    LogBlocksUnchecked,
+    /// A record of a log counts also when it is torn.
+    LogTornRecord,
+    /// A record of an earlier lap of a log counts.
+    LogOldLap,
+    /// A block is written of which the newest record of a log has a checksum.
+    LogBlockRewritten,
+    /// A frame is used again before the log has made durable what no longer points to it.
+    ReuseUnsynced,
+    /// A block is written where the log still has a map page.
+    LogPageOverBlock,
     /// Of two records about one block the newer is emptied first, and no fence is between.
     RetireNewerFirst,
     /// The records of every attach are numbered from one again.
@@ -238,6 +254,17 @@ impl Planted {
         Planted::BatchNotRetired,
         Planted::BatchNewerFirst,
         Planted::BatchNewestReplayedFirst,
+    ];
+
+    /// Those that show where metadata goes through a log. [`Planted::LogBlockRewritten`] and
+    /// [`Planted::LogPageOverBlock`] show with the log alone (`medium/log/tests.rs`), [`Planted::ReuseUnsynced`]
+    /// between two syncs (`tests/crash_flash.rs`).
+    pub const ON_FLASH: [Planted; 5] = [
+        Planted::LogNotSynced,
+        Planted::LogHeadEarly,
+        Planted::LogBlocksUnchecked,
+        Planted::LogTornRecord,
+        Planted::LogOldLap,
     ];
 
     /// Those that one thread does not show, because it fences a moment later itself.

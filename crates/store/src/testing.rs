@@ -30,21 +30,26 @@ pub struct TestMember {
     pub mapping: Arc<Mapping>,
     /// What has its blocks, as long as the mapping.
     pub blocks: Option<OpenDevice>,
+    /// All of it is there, and the mapping is not used: the device may grow to so many bytes.
+    pub on_flash: Option<u64>,
 }
 
 impl From<Arc<Mapping>> for TestMember {
     fn from(mapping: Arc<Mapping>) -> Self {
-        Self { mapping, blocks: None }
+        Self { mapping, blocks: None, on_flash: None }
     }
 }
 
 impl TestMember {
-    fn backing(self, kind: Medium) -> Backing {
+    fn backing(self, kind: Medium) -> Result<Backing> {
         let mapped = Mapped::new(self.mapping, kind);
-        match self.blocks {
-            None => Backing::Mapped(mapped),
-            Some(open) => Backing::OnSectors(OnSectors::new(mapped, open())),
-        }
+        Ok(match (self.blocks, self.on_flash) {
+            (None, _) => Backing::Mapped(mapped),
+            (Some(open), None) => Backing::OnSectors(Box::new(OnSectors::new(mapped, open()))),
+            (Some(open), Some(max_len)) => {
+                Backing::OnSectors(Box::new(OnSectors::with_log(open(), max_len)?))
+            }
+        })
     }
 }
 
@@ -77,14 +82,13 @@ fn attach_in(
             let members = members
                 .into_iter()
                 .zip(&spec.members)
-                .map(|(member, path)| Member {
-                    medium: member.into().backing(spec.medium),
-                    path: path.clone(),
+                .map(|(member, path)| {
+                    Ok(Member { medium: member.into().backing(spec.medium)?, path: path.clone() })
                 })
-                .collect();
-            (spec, members)
+                .collect::<Result<_>>()?;
+            Ok((spec, members))
         })
-        .collect();
+        .collect::<Result<_>>()?;
     attach_mapped(home, Path::new("/simulated"), mapped, lent_dir, profile.clone(), options, Instant::now())
 }
 

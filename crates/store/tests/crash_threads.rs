@@ -135,6 +135,12 @@ fn power_cut_wherever_one_thread_takes_over_with_the_blocks_on_a_device_keeps_wh
     keeps_what_both_were_told(Tiers::OnSectors);
 }
 
+/// There one thread may be stopped in the middle of a commit that has the other one's changes.
+#[test]
+fn power_cut_wherever_one_thread_takes_over_on_flash_keeps_what_both_were_told() {
+    keeps_what_both_were_told(Tiers::OnFlash);
+}
+
 fn keeps_what_both_were_told(tiers: Tiers) {
     for scene in scenes() {
         let report = explored(&scene, tiers, Planted::None);

@@ -102,7 +102,7 @@ fn killed_after(
 }
 
 fn media(member: &Arc<Mapping>) -> Media {
-    Media { mapping: member.clone(), device: None }
+    Media { mapping: member.clone(), device: None, on_flash: None }
 }
 
 fn to_text(image: &[u8]) -> String {

@@ -277,6 +277,16 @@ proptest! {
     }
 
     #[test]
+    fn a_life_with_power_cuts_equals_the_model_on_flash(
+        actions in prop::collection::vec(action(), 1..60),
+        lanes in prop_oneof![Just(1u32), Just(2), Just(8)],
+        redo_keep in prop_oneof![Just(0u64), Just(8192), Just(1 << 20)],
+    ) {
+        let tiers = Tiers::OnFlash;
+        live(Shape { tiers, units: 5, max_units: 6, lanes, redo_keep, ..Shape::default() }, &actions)?;
+    }
+
+    #[test]
     fn a_life_with_power_cuts_equals_the_model_on_three_growing_members(
         actions in prop::collection::vec(action(), 1..60),
         redo_keep in prop_oneof![Just(0u64), Just(16384)],

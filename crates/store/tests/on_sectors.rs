@@ -48,7 +48,8 @@ impl Tier {
     /// As after a restart: nobody has a pin or a latch.
     fn attach(&mut self, place: &Place) -> Result<AttachedHome, Error> {
         self.mapping = Arc::new(Mapping::in_memory(&place::image(&self.mapping), 0));
-        let member = TestMember { mapping: self.mapping.clone(), blocks: Some(self.open.clone()) };
+        let member =
+            TestMember { mapping: self.mapping.clone(), blocks: Some(self.open.clone()), on_flash: None };
         let tiers = vec![(place.tier(BYTES), vec![member])];
         attach_simulated_at(&place.home(), tiers, &place::profile(), place::options())
     }

@@ -45,7 +45,7 @@ fn attach_to(
 /// A member that is mapped, with its blocks on a device of sectors where there is one.
 fn member(mapping: Mapping, device: Option<sim::Device>) -> TestMember {
     let open = |device: sim::Device| -> OpenDevice { Arc::new(move || Device::simulated(device.clone())) };
-    TestMember { mapping: Arc::new(mapping), blocks: device.map(open) }
+    TestMember { mapping: Arc::new(mapping), blocks: device.map(open), on_flash: None }
 }
 
 /// Records what `run` does with an attached home on simulated media and tries every power cut: `holds` gets what is found, and how many

@@ -37,8 +37,31 @@ pub(super) mod superblock {
     pub(in crate::check) const HOME_PATH: std::ops::Range<usize> = 240..1264;
     pub(in crate::check) const EXTENT_COUNT: usize = 1264;
     pub(in crate::check) const EXTENTS: usize = 1272;
-    pub(in crate::check) const RESERVED: std::ops::Range<usize> = 3832..4088;
+    pub(in crate::check) const LOG_LEN: usize = 3832;
+    pub(in crate::check) const RESERVED: std::ops::Range<usize> = 3840..4088;
     pub(in crate::check) const CHECK: usize = 4088;
+}
+
+/// The headers and records of a log.
+pub(super) mod log {
+    pub(in crate::check) const MAGIC: std::ops::Range<usize> = 0..8;
+    pub(in crate::check) const GENERATION: usize = 8;
+    pub(in crate::check) const HEAD: usize = 16;
+    pub(in crate::check) const UUID: std::ops::Range<usize> = 24..40;
+    pub(in crate::check) const HEADER_CHECK: usize = 40;
+    pub(in crate::check) const CHECK: usize = 8;
+    pub(in crate::check) const POSITION: usize = 16;
+    pub(in crate::check) const LEN: usize = 24;
+    pub(in crate::check) const RUNS: usize = 32;
+    pub(in crate::check) const BLOCKS: usize = 36;
+    pub(in crate::check) const RUNS_AT: usize = 40;
+    /// Of a run: where, how long, and where its bytes begin.
+    pub(in crate::check) const RUN_OFFSET: usize = 0;
+    pub(in crate::check) const RUN_LEN: usize = 8;
+    pub(in crate::check) const RUN_BYTES: usize = 16;
+    /// Of a block: where, how long, its checksum; and where the next one begins.
+    pub(in crate::check) const BLOCK_NUMBERS: [usize; 3] = [0, 8, 16];
+    pub(in crate::check) const BLOCK_BYTES: usize = 24;
 }
 
 /// A slot of the file table.

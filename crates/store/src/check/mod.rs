@@ -33,6 +33,7 @@
 //! | 20 | a tier being attached holds no blocks, one being detached no Dirty ones; after recovery no file is being unlinked | Inconsistent, Lost |
 //! | 21 | the plain file of a lent file is beside the first member, as long as its state line says or longer, and nobody's but its owner's; after recovery none of its blocks is in the tier | missing, short: Lost; else Inconsistent; unreadable: Damage |
 //! | 22 | an extent of the file table is a unit of the tier that is nothing else | Damage |
+//! | 23 | the log of a member on flash has a whole header, and its records change nothing but metadata | Damage |
 //!
 //! **Invariant**: no input makes this panic, run without end, or take memory out of proportion to the bytes it was given.
 //!
@@ -44,6 +45,7 @@ mod at;
 mod blocks;
 mod frames;
 mod home;
+mod log;
 mod map;
 mod records;
 mod report;
@@ -204,6 +206,8 @@ pub fn check(
         let view = home.as_ref().map(|h| h as &dyn HomeView);
         let tier = Tier { sources: order.iter().filter_map(|n| sources.get(*n).copied()).collect(), layout };
         let first = order.first().and_then(|n| members.get(*n));
+        let logged = apply_log(&tier, options, &mut report);
+        let tier = with_log(tier, logged.as_ref());
         return Ok(Checker::new(&tier, view, options, report).beside(first.map(PathBuf::as_path)).run());
     }
     Ok(report)
@@ -236,6 +240,38 @@ pub fn check_images_apart(images: &[(&[u8], Option<&[u8]>)], home: Option<&dyn H
     check_sources(&sources, home, &CheckOptions::default())
 }
 
+/// The first member as its log has it, where it has one.
+fn apply_log<'s>(
+    tier: &Tier<'s>,
+    options: &CheckOptions,
+    report: &mut CheckReport,
+) -> Option<log::Logged<'s>> {
+    let (place, source) = (tier.layout.log?, *tier.sources.first()?);
+    let (logged, wrong) = log::Logged::read(source, &place);
+    if let Some(found) = wrong {
+        report.add(
+            options.findings_max,
+            Finding {
+                severity: Severity::Damage,
+                invariant: 23,
+                place: Place { member: Some(0), offset: Some(place.at), structure: "log".into(), ..Place::default() },
+                expected: "a log with a whole header, whose records change metadata".into(),
+                found,
+                meaning: "what was durable in the log alone is lost: the newest versions of any block may be out of reach".into(),
+                remedy: "restore the member from a copy of the medium".into(),
+            },
+        );
+    }
+    Some(logged)
+}
+
+fn with_log<'a>(tier: Tier<'a>, logged: Option<&'a log::Logged<'a>>) -> Tier<'a> {
+    match logged {
+        Some(logged) => Tier { sources: vec![logged], ..tier },
+        None => tier,
+    }
+}
+
 fn check_sources(
     sources: &[&dyn Source],
     home: Option<&dyn HomeView>,
@@ -249,7 +285,9 @@ fn check_sources(
             Ok(Opened::Nothing) => return report,
             Ok(Opened::Tier { layout, order }) => {
                 let sources = order.iter().filter_map(|n| sources.get(*n).copied()).collect();
-                return Checker::new(&Tier { sources, layout }, home, options, report).run();
+                let tier = Tier { sources, layout };
+                let logged = apply_log(&tier, options, &mut report);
+                return Checker::new(&with_log(tier, logged.as_ref()), home, options, report).run();
             }
             Err(e) => e,
         }

@@ -5,6 +5,7 @@
 //! may lie past them, and its [`Source`] then says so.
 
 use super::at::superblock as at;
+use super::log::LogAt;
 use super::report::{CheckReport, Finding, Place, Severity};
 use super::seal::{all_zero, checksum, u32_at, u64_at};
 use super::source::{Source, Spot};
@@ -20,12 +21,9 @@ const MAGIC: &[u8; 8] = b"TSMITHST";
 const DEVELOPMENT_MAGIC: &[u8; 8] = b"TIERSMTH";
 const VERSION: u32 = 1;
 const EXTENTS_MAX: u64 = 320;
-/// The role, the ledger and the sector size that there are: both, lane records, memory.
-const KNOWN: [(usize, u32, &str); 3] = [
-    (at::ROLE, 3, "role of the member"),
-    (at::LEDGER, 1, "kind of ledger"),
-    (at::SECTOR_SIZE, 0, "sector size"),
-];
+/// The ledger and the sector sizes that go with it: memory, and a log on sectors.
+const LEDGERS: [(u32, &[u32]); 2] = [(1, &[0]), (2, &[512, 4096])];
+const LOG_MIN: u64 = 65536;
 const FLAG_VOLATILE: u32 = 2;
 /// The key of the superblock's own checksum: the magic as a number, read the other way round.
 const CHECK_KEY: u64 = 0x5449_4552_534d_5448;
@@ -71,6 +69,8 @@ struct Super {
     home_path: Vec<u8>,
     attaches: u64,
     volatile: bool,
+    /// Bytes of the log; 0: none. And of a sector.
+    log: (u64, u64),
     extents: Vec<u64>,
 }
 
@@ -125,11 +125,18 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
     if version != VERSION {
         return Err(Bad::Version(version));
     }
-    for (at, known, what) in KNOWN {
-        let found = u32_at(b, at);
-        if found != known {
-            return Err(Bad::Unknown(format!("has {what} {found}, this program knows {known}")));
-        }
+    let (role, ledger, sector_size) =
+        (u32_at(b, at::ROLE), u32_at(b, at::LEDGER), u32_at(b, at::SECTOR_SIZE));
+    if role != 3 {
+        return Err(Bad::Unknown(format!("has role of the member {role}, this program knows 3")));
+    }
+    let Some((_, sizes)) = LEDGERS.iter().find(|(known, _)| *known == ledger) else {
+        return Err(Bad::Unknown(format!("has kind of ledger {ledger}, this program knows 1 and 2")));
+    };
+    if !sizes.contains(&sector_size) || (ledger == 1 && u64_at(b, at::LOG_LEN) != 0) {
+        return Err(Bad::Unknown(format!(
+            "has sector size {sector_size} with kind of ledger {ledger}, which this program does not know"
+        )));
     }
     if u32_at(b, at::INCOMPATIBLE) != 0 || !all_zero(&b[at::RESERVED]) {
         return Err(Bad::Unknown("has incompatible features that this program does not know".into()));
@@ -170,6 +177,7 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
         slots: u64_at(b, at::SLOTS),
         attaches: u64_at(b, at::ATTACHES),
         volatile: u32_at(b, at::FLAGS) & FLAG_VOLATILE != 0,
+        log: (u64_at(b, at::LOG_LEN), sector_size.into()),
         home: (u64_at(b, at::HOME_INO), u64_at(b, at::HOME_BTIME)),
         name: String::from_utf8_lossy(name).into_owned(),
         home_path: home_path.to_vec(),
@@ -201,8 +209,13 @@ impl Super {
             return Err("the allocation unit or the number of lanes is no power of two".into());
         }
         let end = if self.member == 0 { self.slots_at() + self.slots * SLOT } else { LANES_AT };
-        let start = end.next_multiple_of(self.unit);
-        if self.data_start != start || self.data_start >= self.len {
+        let (log, _) = self.log;
+        if log > 0 {
+            within("the length of the log", log, LOG_MIN, self.len)?;
+            within("the number of members with a log", self.members.into(), 1, 1)?;
+        }
+        let start = end.next_multiple_of(self.unit) + log;
+        if !log.is_multiple_of(self.unit) || self.data_start != start || self.data_start >= self.len {
             let (given, len) = (self.data_start, self.len);
             return Err(format!("the units start at {given}, the counts give {start}, the length is {len}"));
         }
@@ -240,6 +253,8 @@ pub(super) struct Layout {
     /// The unit of each extent of the file table that lies in the tier.
     pub(super) extents: Vec<u64>,
     data_start: Vec<u64>,
+    /// What makes the metadata durable, if it is not mapped.
+    pub(super) log: Option<LogAt>,
 }
 
 impl Layout {
@@ -627,6 +642,14 @@ fn lay_out(
         slots_at: zero.slots_at(),
         extents,
         data_start: members.iter().map(|sb| sb.data_start).collect(),
+        log: Some(zero.log).filter(|(len, _)| *len > 0).map(|(len, sector)| LogAt {
+            at: zero.data_start - len,
+            len,
+            sector,
+            seed: newest.seed,
+            uuid,
+            front: LANES_AT,
+        }),
     };
     report.summary.units = layout.units;
     report.summary.frames_total = layout.frames();

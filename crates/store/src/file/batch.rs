@@ -116,7 +116,8 @@ impl FileIo {
                 let mut meta = placed.meta.lock();
                 meta.line.size = size_after;
                 // Before `meta` is let go: the next line of this file must not arrive before this one.
-                placed.persist_line(&mut meta);
+                placed.write_line(&mut meta);
+                placed.tier.wait_or_sync();
                 placed.size.store(size_after, Ordering::Release);
             }
             placed.growing.store(0, Ordering::Release);

@@ -100,7 +100,7 @@ fn finish_redo_write(placed: &Placed, meta: &mut Meta, end: u64) {
         }
     }
     if !tier.planted.is(Planted::RedoWithoutFence) {
-        tier.wait();
+        tier.wait_or_sync();
     }
     if grows {
         // Nobody else changes it: the caller holds `sizing`.

@@ -133,7 +133,8 @@ impl FileIo {
             if placed.tier.planted.is(Planted::SizeShownEarly) {
                 placed.size.store(end, Ordering::Release);
             }
-            placed.persist_line(&mut meta);
+            placed.write_line(&mut meta);
+            placed.tier.wait_or_sync();
             placed.size.store(end, Ordering::Release);
         }
         placed.growing.store(0, Ordering::Release);

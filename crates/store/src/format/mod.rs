@@ -11,6 +11,7 @@
 //! 12288    lanes x 128        lane records, two of 64 bytes a lane   first
 //! then     batches x 4096     batch records (start on a frame)       first
 //! then     slots x 1024       file table (starts on a frame)         first
+//! then     log_len            the log, of a member on flash          every
 //! then     units              allocation units: map pages, blocks    every
 //! ```
 //!
@@ -23,10 +24,11 @@
 //! is complete and durable before an 8-byte word makes it reachable (file slot, map page).
 //!
 //! Each table stands in its module beside a structure of the same fields, whose size and offsets are
-//! asserted at compile time: nothing here counts bytes. The modules: [`superblock`], [`slot`], [`entry`], [`record`]. `docs/format.md` says how they
+//! asserted at compile time: nothing here counts bytes. The modules: [`superblock`], [`slot`], [`entry`], [`record`], [`log`]. `docs/format.md` says how they
 //! fit together. The offline checker ([`crate::check`]) has its own decoders, written from the tables.
 
 pub(crate) mod entry;
+pub(crate) mod log;
 pub(crate) mod record;
 pub(crate) mod slot;
 pub(crate) mod superblock;

@@ -25,8 +25,10 @@
 //! 144    8     inode number of the home directory
 //! 152    8     birth time of the home directory, ns since 1970
 //! 160    4     role of this member: 1 metadata, 2 data, 3 both. Today all have both
-//! 164    4     ledger, which makes metadata durable: 1 lane and batch records. No other yet
-//! 168    4     sector size of this member, bytes; 0: memory, which keeps stores of 8 bytes whole. No other yet
+//! 164    4     ledger, which makes metadata durable: 1 lane and batch records in mapped memory, 2 the same through
+//!              a log ([`super::log`])
+//! 168    4     sector size of this member, bytes: 512 or 4096 with a log; 0: memory, which keeps stores of 8 bytes
+//!              whole
 //! 172    4     length of the home's path, at most 1024
 //! 176    64    name of the tier, UTF-8, zero padded
 //! 240    1024  the home's path, zero padded
@@ -34,7 +36,8 @@
 //! 1272   2560  for each extent, in order, the allocation unit that is full of its slots: a number
 //!              over all members. The slots of the first extent are numbered after those in front
 //!              of the units, and so on; zero padded
-//! 3832   256   zero: room to grow. What is here was written by a program that knows more
+//! 3832   8     bytes of the log in front of the first allocation unit, a multiple of the unit; 0: none
+//! 3840   248   zero: room to grow. What is here was written by a program that knows more
 //! 4088   8     checksum of bytes 0..4088 (unkeyed: the key is inside)
 //! ```
 //!
@@ -55,6 +58,8 @@ pub(crate) const EXTENTS_MAX: usize = 320;
 pub(crate) const COPY_AT: [u64; 2] = [0, 4096];
 pub(crate) const OWNER_AT: u64 = 8192;
 pub(crate) const LANES_AT: u64 = 12288;
+/// The shortest log.
+pub(crate) const LOG_MIN: u64 = 64 << 10;
 pub(crate) const MAGIC: &[u8; 8] = b"TSMITHST";
 /// The magic of development builds, whose versions 1 to 3 were not this version 1.
 const DEVELOPMENT_MAGIC: &[u8; 8] = b"TIERSMTH";
@@ -70,8 +75,9 @@ pub(crate) const FLAG_VOLATILE: u32 = 2;
 const FEATURES_KNOWN: u32 = 0;
 /// Of [`Bytes::role`]: this member holds metadata and data.
 const ROLE_BOTH: u32 = 3;
-/// Of [`Bytes::ledger`]: lane records and batch records.
+/// Of [`Bytes::ledger`]: lane records and batch records; the same through a log.
 const LEDGER_LANES: u32 = 1;
+const LEDGER_LOG: u32 = 2;
 /// Of [`Bytes::sector_size`]: memory has none.
 const NO_SECTORS: u32 = 0;
 /// What the magic, and so the first word, must be checked with before the seed is known.
@@ -111,7 +117,8 @@ struct Bytes {
     home_path: [u8; HOME_PATH_MAX],
     extent_count: U64,
     extents: [U64; EXTENTS_MAX],
-    reserved: [u8; 256],
+    log_len: U64,
+    reserved: [u8; 248],
     check: U64,
 }
 
@@ -123,7 +130,7 @@ const _: () = {
     assert!(offset_of!(Bytes, role) == 160 && offset_of!(Bytes, ledger) == 164);
     assert!(offset_of!(Bytes, sector_size) == 168 && offset_of!(Bytes, name) == 176);
     assert!(offset_of!(Bytes, home_path) == 240 && offset_of!(Bytes, extent_count) == 1264);
-    assert!(offset_of!(Bytes, reserved) == 3832 && offset_of!(Bytes, check) == 4088);
+    assert!(offset_of!(Bytes, log_len) == 3832 && offset_of!(Bytes, check) == 4088);
 };
 
 impl Bytes {
@@ -143,13 +150,21 @@ impl Bytes {
             other => return Some(format!("the role of its member is {other}, this program knows 3 (both)")),
         }
         let (ledger, sector_size) = (self.ledger.get(), self.sector_size.get());
-        if ledger != LEDGER_LANES {
-            return Some(format!("its ledger is of kind {ledger}, this program knows 1 (lane records)"));
-        }
-        if sector_size != NO_SECTORS {
-            return Some(format!(
-                "its member has sectors of {sector_size} bytes, this program knows memory only"
-            ));
+        match (ledger, sector_size) {
+            (LEDGER_LANES, NO_SECTORS) if self.log_len.get() == 0 => {}
+            (LEDGER_LOG, 512 | 4096) => {}
+            (LEDGER_LANES, NO_SECTORS) => return Some("it has a log that its ledger does not use".into()),
+            (LEDGER_LANES | LEDGER_LOG, size) => {
+                return Some(format!(
+                    "its ledger is of kind {ledger} and its member has sectors of {size} bytes, this program knows memory with \
+                     kind 1, and sectors of 512 or 4096 bytes with kind 2"
+                ));
+            }
+            _ => {
+                return Some(format!(
+                    "its ledger is of kind {ledger}, this program knows 1 (lane records) and 2 (a log)"
+                ));
+            }
         }
         self.reserved.iter().any(|b| *b != 0).then(|| "it uses bytes that this program reserves".into())
     }
@@ -215,6 +230,10 @@ pub(crate) struct Superblock {
     pub(crate) slots: u64,
     pub(crate) attach_count: u64,
     pub(crate) flags: u32,
+    /// Of a member on flash; 0: memory.
+    pub(crate) sector_size: u32,
+    /// Bytes in front of the first unit; 0: it has no log.
+    pub(crate) log_len: u64,
     pub(crate) home_ino: u64,
     pub(crate) home_btime_ns: u64,
     pub(crate) name: String,
@@ -248,8 +267,9 @@ impl Superblock {
         b.home_ino = self.home_ino.into();
         b.home_btime_ns = self.home_btime_ns.into();
         b.role = ROLE_BOTH.into();
-        b.ledger = LEDGER_LANES.into();
-        b.sector_size = NO_SECTORS.into();
+        b.ledger = if self.log_len == 0 { LEDGER_LANES.into() } else { LEDGER_LOG.into() };
+        b.sector_size = self.sector_size.into();
+        b.log_len = self.log_len.into();
         let name = &self.name.as_bytes()[..self.name.len().min(NAME_MAX)];
         b.name[..name.len()].copy_from_slice(name);
         let path = &self.home_path[..self.home_path.len().min(HOME_PATH_MAX)];
@@ -329,6 +349,8 @@ impl Superblock {
             slots: b.slots.get(),
             attach_count: b.attach_count.get(),
             flags: b.flags.get(),
+            sector_size: b.sector_size.get(),
+            log_len: b.log_len.get(),
             home_ino: b.home_ino.get(),
             home_btime_ns: b.home_btime_ns.get(),
             name: String::from_utf8_lossy(&b.name[..name_len]).into_owned(),
@@ -336,6 +358,17 @@ impl Superblock {
             extents: extents.iter().map(|unit| unit.get()).collect(),
         };
         sb.sane().map(|()| sb)
+    }
+
+    /// A log lies behind the lane records and is not shorter than any that is made.
+    fn log_ok(&self) -> bool {
+        if self.log_len == 0 {
+            return self.sector_size == NO_SECTORS;
+        }
+        self.members == 1
+            && self.log_len >= LOG_MIN
+            && self.log_len.is_multiple_of(self.unit)
+            && self.data_start.checked_sub(self.log_len).is_some_and(|at| at > LANES_AT)
     }
 
     /// Values that would make later arithmetic meaningless; only a program error or an attacker writes them.
@@ -350,6 +383,7 @@ impl Superblock {
         let sizes_ok = unit_ok
             && self.data_start.is_multiple_of(self.unit)
             && self.data_start < self.len
+            && self.log_ok()
             && self.len <= self.max_len
             && self.max_len < 1 << 48;
         let units_most = self.max_len / self.unit.max(1) * u64::from(self.members);
@@ -386,6 +420,8 @@ mod tests {
             slots: 8,
             attach_count: 3,
             flags: FLAG_EMULATED,
+            sector_size: 0,
+            log_len: 0,
             home_ino: 12,
             home_btime_ns: 13,
             name: "fast".into(),
@@ -424,6 +460,27 @@ mod tests {
     }
 
     #[test]
+    fn a_member_with_a_log_reads_back_and_a_log_that_cannot_be_is_refused() {
+        let log = Superblock {
+            members: 1,
+            len: 1 << 20,
+            data_start: 196_608,
+            sector_size: 4096,
+            log_len: 131_072,
+            ..sample()
+        };
+        assert_eq!(Superblock::decode(&log.encode()), Ok(log.clone()));
+        for wrong in [
+            Superblock { log_len: 32_768, ..log.clone() },
+            Superblock { log_len: 131_072 + 4096, ..log.clone() },
+            Superblock { log_len: 196_608, ..log.clone() },
+            Superblock { members: 2, ..log.clone() },
+        ] {
+            assert!(Superblock::decode(&wrong.encode()).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn a_superblock_of_another_format_is_told_from_a_damaged_one() {
         let mut torn = sample().encode();
         torn[offset_of!(Bytes, version)] = 2;
@@ -437,9 +494,11 @@ mod tests {
         refused(sealed(|b| b.role = 0.into()), "does not say the role of its member");
         refused(sealed(|b| b.role = 1.into()), "the role of its member is 1");
         refused(sealed(|b| b.ledger = 0.into()), "its ledger is of kind 0");
-        refused(sealed(|b| b.ledger = 2.into()), "its ledger is of kind 2");
+        refused(sealed(|b| b.ledger = 2.into()), "its ledger is of kind 2 and its member has sectors of 0");
+        refused(sealed(|b| b.ledger = 3.into()), "its ledger is of kind 3");
         refused(sealed(|b| b.sector_size = 4096.into()), "sectors of 4096 bytes");
-        refused(sealed(|b| b.reserved[255] = 1), "bytes that this program reserves");
+        refused(sealed(|b| b.log_len = 65536.into()), "a log that its ledger does not use");
+        refused(sealed(|b| b.reserved[247] = 1), "bytes that this program reserves");
         // Whatever version it says, and whole or not: what follows the old magic means something else.
         let mut old = sample().encode();
         old[..MAGIC.len()].copy_from_slice(DEVELOPMENT_MAGIC);

@@ -75,6 +75,8 @@ impl Homeward {
         if !placed.tier.planted.is(Planted::ChangeUnsaid) {
             placed.persist_line(&mut meta);
         }
+        // Home is not touched on the word of a medium that did not take it down.
+        placed.tier.sound()?;
         Ok(mtime)
     }
 

@@ -179,7 +179,7 @@ impl Ledger {
         if !self.planted.is(Planted::BatchOneByOne) {
             self.write_meta(at, &header.encode(&items, self.seed));
         }
-        self.fence();
+        self.order();
         for frame in &space.frames {
             self.unlatch(*frame, size.frames());
         }
@@ -193,13 +193,17 @@ impl Ledger {
             self.stream_word(item.at, item.word);
         }
         if !self.planted.is(Planted::BatchRetiredEarly) {
-            self.fence();
+            self.order();
         }
         self.stream_word(at, 0);
-        self.fence();
+        self.order();
         self.give_latched(Purpose::Pages, space.overflow);
         drop(lanes);
-        self.keep_for_batches(&mut record, size, old);
+        if self.has_log {
+            self.retire(Purpose::Blocks(size), old);
+        } else {
+            self.keep_for_batches(&mut record, size, old);
+        }
         Ok(true)
     }
 

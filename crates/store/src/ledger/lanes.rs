@@ -39,6 +39,9 @@ use crate::sync::SpinMutexGuard;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::tier::alloc::Purpose;
 
+/// How many idle sweeps of a ledger with a log share a commit: about a second of them.
+const SWEEPS_A_COMMIT: u64 = 50;
+
 /// A switch whose entry is not yet stored on the medium; its record is durable.
 struct Pending {
     at: WordAt,
@@ -248,6 +251,9 @@ impl Ledger {
                 }
             }
             if attempt == 0 {
+                if self.has_log {
+                    self.free_retired();
+                }
                 let before = ready.len();
                 self.allocator.take(Purpose::Blocks(size), self.refill, ready);
                 self.prepare_fresh(&ready[before..], size);
@@ -342,10 +348,11 @@ impl Ledger {
         let record_at = self.geometry.lane_record_at(guard.number, slot);
         self.words(0).write_line(record_at, record.words(self.seed), 1);
         if !self.planted.is(Planted::DropFenceBeforeAck) {
-            self.fence();
+            self.order();
         }
         if let Some((frame, size)) = settled.and_then(|p| p.old) {
             match lane.next {
+                _ if self.has_log => self.retire(Purpose::Blocks(size), [frame]),
                 None => lane.next = Some(Next { frame, size, owned: false }),
                 Some(_) => self.make_ready(lane, frame, size),
             }
@@ -402,9 +409,11 @@ impl Ledger {
     pub(crate) fn settle(&self, lane: &mut Lane) -> bool {
         let Some(pending) = lane.pending.take() else { return false };
         self.stream_word(pending.at, pending.word);
-        self.fence();
-        if let Some((frame, size)) = pending.old {
-            self.make_ready(lane, frame, size);
+        self.order();
+        match pending.old {
+            Some((frame, size)) if self.has_log => self.retire(Purpose::Blocks(size), [frame]),
+            Some((frame, size)) => self.make_ready(lane, frame, size),
+            None => {}
         }
         true
     }
@@ -439,7 +448,7 @@ impl Ledger {
             guard.lane.live[slot] = None;
             // Before the next record and before the lane is unlocked: the fence of another thread is not for our lines.
             if !unordered {
-                self.fence();
+                self.order();
             }
         }
     }
@@ -482,6 +491,10 @@ impl Ledger {
         }
         self.reclaim_batches();
         self.reclaim_zeroed();
+        if self.free_retired() {
+            self.fence();
+            self.free_retired();
+        }
     }
 
     /// Makes every pending entry durable and empties all records: what is on the medium is then in the maps alone.
@@ -522,7 +535,14 @@ impl Ledger {
                 }
             }
         }
-        self.fence();
+        // A log has a sync for whoever wants one; what nobody syncs is durable a moment later all the same.
+        let sweep = self.sweeps.fetch_add(1, Ordering::Relaxed);
+        if self.has_log && !sweep.is_multiple_of(SWEEPS_A_COMMIT) {
+            self.order()
+        } else {
+            self.fence()
+        }
+        self.free_retired();
     }
 }
 

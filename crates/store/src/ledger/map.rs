@@ -505,12 +505,12 @@ fn new_page(
         tier.fence();
     }
     tier.write_meta(at, &bytes);
-    tier.fence();
+    tier.order();
     tier.store_word(pointer, word);
     // Before others find the page: what they then write into it they fence for themselves, and not
     // this link.
     if !tier.planted.is(Planted::MapPageShownEarly) {
-        tier.fence();
+        tier.order();
     }
     pages.push(frame);
     Some(at)

@@ -31,6 +31,7 @@ use crate::address::WordAt;
 use crate::error::Result;
 use crate::medium::Durability;
 use crate::planted::Planted;
+use crate::sync::atomic::AtomicU64;
 use crate::tier::Tier;
 use at_once::Pair;
 use batch::BatchSlot;
@@ -54,6 +55,8 @@ pub(crate) struct Ledger {
     pairs: Box<[CachePadded<Latch<Pair>>]>,
     /// Pieces at hand for redo files that grow.
     zeroed: Latch<zeroed::Zeroed>,
+    /// How often idle lanes were swept.
+    sweeps: AtomicU64,
     /// Pieces a lane takes from the allocator at a time.
     refill: usize,
 }
@@ -84,6 +87,7 @@ impl Ledger {
             batches: (0..pairs).map(|_| Default::default()).collect(),
             pairs: (0..pairs).map(|_| Default::default()).collect(),
             zeroed: Latch::default(),
+            sweeps: AtomicU64::new(0),
             refill: ((pieces / u64::from(geometry.lanes) / 16) as usize).clamp(1, 8),
             tier,
         }
@@ -120,6 +124,15 @@ impl Ledger {
         self.fence();
     }
 
+    /// [`Ledger::wait`], unless the file's sync makes it durable ([`Tier::order`]).
+    ///
+    /// # Durability
+    /// On return, or with [`Ledger::sync`].
+    #[inline]
+    pub(crate) fn wait_or_sync(&self) {
+        self.order();
+    }
+
     /// What a file's sync adds to its writes. Facts are durable as they are made, in this ledger.
     ///
     /// # Durability
@@ -128,6 +141,8 @@ impl Ledger {
         if self.durability == Durability::OnReturn {
             return Ok(());
         }
-        self.sync_blocks()
+        self.sync_blocks()?;
+        self.free_retired();
+        self.sound()
     }
 }

@@ -245,7 +245,7 @@ impl Ledger {
             self.fence();
         }
         let held = self.is_quick.then_some((guard, at));
-        let written = self.write_first(frame, spot.size, data, count);
+        let written = self.write_first(frame, spot.size, data, count, state == State::Cached);
         let (mut guard, at) = match held {
             Some((guard, at)) => (guard, Some(at)),
             None => {
@@ -260,7 +260,7 @@ impl Ledger {
         };
         self.replace_entry(&mut guard, spot, at, new);
         if state == State::Dirty {
-            self.fence();
+            self.order();
         } else {
             self.unlatch(frame, spot.size.frames());
         }
@@ -268,16 +268,31 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
-    /// Fills a piece, durable on return.
-    fn write_first(&self, frame: Frame, size: BlockSize, data: Option<&[u8]>, count: usize) -> Result<()> {
+    /// Fills a piece, durable on return. A `copy` is not changed in place, so its checksum will do where a log knows it: the entry's record counts only
+    /// with the block.
+    fn write_first(
+        &self,
+        frame: Frame,
+        size: BlockSize,
+        data: Option<&[u8]>,
+        count: usize,
+        copy: bool,
+    ) -> Result<()> {
         let cut;
-        let ticket = match data {
-            None => self.zero_part(frame, 0, size.bytes())?,
+        let data = match data {
             Some(data) if data.get(count..).is_some_and(|rest| rest.iter().any(|b| *b != 0)) => {
                 cut = [&data[..count], &vec![0; data.len() - count]].concat();
-                self.write_part(frame, 0, &cut)?
+                Some(&cut[..])
+            }
+            data => data,
+        };
+        let ticket = match data {
+            Some(data) if copy && self.has_log => {
+                let written = self.write_block(frame, data)?;
+                return self.wait_apart(frame, written.ticket);
             }
             Some(data) => self.write_part(frame, 0, data)?,
+            None => self.zero_part(frame, 0, size.bytes())?,
         };
         self.wait_for(frame, ticket)
     }

@@ -130,7 +130,7 @@ impl Lender {
     fn begin_lending(&self, file: &FileState, placed: &Placed) -> std::result::Result<Plain, String> {
         let tier = &placed.tier;
         let Some(dir) = &tier.lent_dir else {
-            return Err(format!("tier `{}` is on a device, beside which there can be no files", tier.name));
+            return Err(no_files_beside(tier));
         };
         self.make_lending_room(placed.size())?;
         let said = |e: Error| e.to_string();
@@ -363,10 +363,12 @@ impl Lender {
             return None;
         }
         let durable = self.tiers.iter().find(|tier| tier.holds_dirty());
-        Some(durable.map_or_else(
-            || "the fast storage keeps clean copies only".into(),
-            |tier| format!("tier `{}` is on a device, beside which there can be no files", tier.name),
-        ))
+        Some(
+            durable.map_or_else(
+                || "the fast storage keeps clean copies only".into(),
+                |tier| no_files_beside(tier),
+            ),
+        )
     }
 
     pub(crate) fn lending_stats(&self) -> LendingStats {
@@ -400,4 +402,13 @@ fn plain_path(file: &FileState) -> String {
         Some(placed.tier.lent_dir.as_ref()?.path(placed.loan.plain()?.name).display().to_string())
     });
     path.unwrap_or_default()
+}
+
+/// Why nothing of a tier can be lent.
+fn no_files_beside(tier: &Ledger) -> String {
+    let why = match tier.has_log {
+        true => "is on flash, where files are made durable by a log that the kernel does not know",
+        false => "is on a device, beside which there can be no files",
+    };
+    format!("tier `{}` {why}", tier.name)
 }

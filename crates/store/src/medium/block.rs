@@ -1,38 +1,88 @@
-//! A device of sectors as a medium, beside a mapped one: a ticket is a write that no sync has covered, waiting is a
-//! sync.
+//! A device of sectors as a medium, beside memory for its metadata.
 //!
-//! Metadata (words, lines, map pages) is on the mapped medium, the bytes of blocks are on the device, each at the same
-//! offset: a member has one space of frames, and which of the two a frame's bytes are on follows from who uses it. So
-//! half of both is never used. That is for tests: it shows that the rooms above know no memory.
+//! Metadata (words, lines, map pages) is in memory, the bytes of blocks are on the device, each at the same offset: a
+//! member has one space of frames, and which of the two a frame's bytes are on follows from who uses it.
+//!
+//! On flash the memory is DRAM, of which only what is used costs anything, and a [`Log`] makes it durable on the same
+//! device. A write is then durable with the next fence, like one to mapped memory, because one sync covers both. For
+//! tests the memory can be a mapped medium: a ticket is then a write that no sync has covered, and waiting is a sync.
 //!
 //! Who waits shares a sync with all who wait at the time, and after a sync that failed no call succeeds
 //! ([`tiersmith_block`]).
 //!
-//! Deliberately absent: a member without mapped memory, a layout of its own, direct I/O.
+//! Deliberately absent: several devices, direct I/O.
 
-use super::{BlockMedium, Durability, Mapped, Pin, PreparedWrite, Ticket, Use, Written, hash_bytes};
+use super::held::Held;
+use super::log::Log;
+use super::{BlockMedium, Durability, Mapped, Medium, Pin, PreparedWrite, Ticket, Use, Written, hash_bytes};
 use crate::address::FRAME;
 use crate::error::{MediumError, Result};
 use crate::sync::Mutex;
-use tiersmith_block::{Device, Error, Sector, Sectors};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use tiersmith_block::{Device, Error, OpenOptions, Sector, SectorSize, Sectors};
+use tiersmith_dir::Found;
+use tiersmith_pmem::Mapping;
 
 /// A write that only a sync makes durable.
 const UNSYNCED: Ticket = Ticket(1);
 
-/// Mapped memory with a device for the blocks.
+/// Memory with a device for the blocks.
 pub(crate) struct OnSectors {
     pub(crate) meta: Mapped,
-    device: Device,
+    device: Arc<Device>,
+    /// Where the memory is not mapped.
+    pub(super) log: Option<Arc<Log>>,
     /// Held by who changes a part of a sector: the rest of it is read before.
     changing: Mutex<()>,
 }
 
 impl OnSectors {
+    #[cfg(feature = "testing")]
     pub(crate) fn new(meta: Mapped, device: Device) -> Self {
-        Self { meta, device, changing: Mutex::new(()) }
+        Self { meta, device: Arc::new(device), log: None, changing: Mutex::new(()) }
     }
 
-    fn sector(&self) -> usize {
+    /// Opens a file that has everything, and may grow to `max_len` bytes; `len`: make it, with so many, or 0. `owner` as in
+    /// [`crate::Options::members_of`].
+    ///
+    /// # Errors
+    /// As [`Device::open`]; and when the file would not survive what it is for.
+    pub(crate) fn open(place: &Held, len: u64, max_len: u64, owner: Option<u32>) -> Result<Self> {
+        let sector_size = SectorSize::B4096;
+        let len = Sectors::in_bytes(len, sector_size);
+        let options = OpenOptions { sector_size, len, create: len.0 > 0, owner };
+        let device = Device::open(&place.dir, &place.name, &options).map_err(|e| match e {
+            Error::Owned { path } => MediumError::Owned { path }.into(),
+            other => crate::Error::from(other),
+        })?;
+        if !device.report().survives_power_cut {
+            if let Some(made) = device.file().and_then(|file| Found::of(file).ok()) {
+                drop(device);
+                place.undo_new(&made);
+            }
+            return Err(Error::InMemory { path: place.path.clone() }.into());
+        }
+        Self::with_log(device, max_len)
+    }
+
+    /// The file, if it is one.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.device.file()
+    }
+
+    /// A device that has everything, and may grow to `max_len` bytes.
+    pub(crate) fn with_log(device: Device, max_len: u64) -> Result<Self> {
+        let device = Arc::new(device);
+        let len = device.sectors().bytes(device.sector_size()).expect("BUG: the length of a device fits");
+        let len = len / FRAME as u64 * FRAME as u64;
+        let log = Arc::new(Log::on(device.clone()));
+        let mapping = Arc::new(Mapping::journaled(device.path(), len, max_len, log.clone())?);
+        let meta = Mapped::new(mapping, Medium::Flash).with_log(log.clone());
+        Ok(Self { meta, device, log: Some(log), changing: Mutex::new(()) })
+    }
+
+    pub(super) fn sector(&self) -> usize {
         self.device.sector_size().bytes()
     }
 
@@ -43,20 +93,30 @@ impl OnSectors {
         (Sector(at / size), inner, (inner + len).next_multiple_of(self.sector()))
     }
 
-    /// Writes any bytes; those beside them in their sectors stay as they are.
-    fn change(&self, at: u64, bytes: &[u8]) -> Result<Ticket> {
+    /// Writes any bytes; those beside them in their sectors stay as they are. `hash`: they are a whole block.
+    fn change(&self, at: u64, bytes: &[u8], hash: Option<u64>) -> Result<Ticket> {
         self.assert_latched(at, bytes.len());
+        let Some(log) = &self.log else {
+            self.write_around(at, bytes)?;
+            return Ok(UNSYNCED);
+        };
+        log.before_write(self.meta.mapping(), at, bytes.len())?;
+        let written = self.write_around(at, bytes);
+        // Also when it failed: a part may have arrived.
+        log.written(at, bytes.len(), hash.filter(|_| written.is_ok()));
+        written.map(|()| Ticket::NEXT_FENCE)
+    }
+
+    fn write_around(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let (first, inner, all) = self.around(at, bytes.len());
         if all == bytes.len() {
-            self.device.write(first, bytes)?;
-            return Ok(UNSYNCED);
+            return Ok(self.device.write(first, bytes)?);
         }
         let _changing = self.changing.lock();
         let mut sectors = vec![0; all];
         self.device.read(first, &mut sectors).map_err(lost)?;
         sectors[inner..inner + bytes.len()].copy_from_slice(bytes);
-        self.device.write(first, &sectors)?;
-        Ok(UNSYNCED)
+        Ok(self.device.write(first, &sectors)?)
     }
 
     fn assert_latched(&self, at: u64, len: usize) {
@@ -70,7 +130,7 @@ impl OnSectors {
 }
 
 /// What the store does about bytes that a medium has lost is the same on all media.
-fn lost(error: Error) -> crate::Error {
+pub(super) fn lost(error: Error) -> crate::Error {
     match error {
         Error::Unreadable { path, range, source } => {
             let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
@@ -104,20 +164,26 @@ impl BlockMedium for OnSectors {
     }
 
     fn report(&self) -> String {
+        if self.log.is_some() {
+            let (path, bytes) = (self.device.path().display(), self.len());
+            return format!(
+                "{path}: flash, {bytes} bytes in a file, by pread, pwrite and fdatasync; metadata in DRAM, durable by a log there"
+            );
+        }
         format!("{}\nblocks on {}", self.meta.report(), self.device.report())
     }
 
     fn write(&self, at: u64, block: &[u8], seed: u64) -> Result<Written> {
-        let ticket = self.change(at, block)?;
-        Ok(Written { ticket, checksum: hash_bytes(block, seed) })
+        let checksum = hash_bytes(block, seed);
+        Ok(Written { ticket: self.change(at, block, Some(checksum))?, checksum })
     }
 
     fn write_part(&self, at: u64, bytes: &[u8]) -> Result<Ticket> {
-        self.change(at, bytes)
+        self.change(at, bytes, None)
     }
 
     fn zero(&self, at: u64, len: usize) -> Result<Ticket> {
-        self.change(at, &vec![0; len])
+        self.change(at, &vec![0; len], None)
     }
 
     fn wait(&self, ticket: Ticket) -> Result<()> {
@@ -125,7 +191,10 @@ impl BlockMedium for OnSectors {
     }
 
     fn sync(&self) -> Result<()> {
-        Ok(self.device.sync()?)
+        match &self.log {
+            Some(log) => log.commit(self.meta.mapping()),
+            None => Ok(self.device.sync()?),
+        }
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {

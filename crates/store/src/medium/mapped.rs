@@ -3,6 +3,7 @@
 //! Besides blocks it holds metadata: words that are stored whole, lines, and whatever is written in the range
 //! before a tier's units, which is never pinned. What the instructions promise is [`tiersmith_pmem`]'s.
 
+use super::log::{Log, Place as LogPlace};
 use super::{BlockMedium, Durability, Medium, Pin, Ticket, Written};
 use crate::error::Result;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -39,6 +40,8 @@ pub(crate) struct Mapped {
     mapping: Arc<Mapping>,
     durability: Durability,
     is_quick: bool,
+    /// Keeps what is stored, where the memory is no medium.
+    log: Option<Arc<Log>>,
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -51,13 +54,22 @@ impl Mapped {
     pub(crate) fn new(mapping: Arc<Mapping>, kind: Medium) -> Self {
         let durability = match kind {
             Medium::Persistent | Medium::Emulated => Durability::OnReturn,
+            Medium::Flash => Durability::AtSync,
             Medium::Volatile => Durability::Never,
         };
         #[cfg(any(test, feature = "testing"))]
         let is_quick = !TAKES_TIME.get();
         #[cfg(not(any(test, feature = "testing")))]
         let is_quick = true;
-        Self { mapping, durability, is_quick }
+        Self { mapping, durability, is_quick, log: None }
+    }
+
+    pub(super) fn with_log(self, log: Arc<Log>) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    pub(super) fn mapping(&self) -> &Mapping {
+        &self.mapping
     }
 
     /// Maps a file or a device and locks it.
@@ -67,7 +79,7 @@ impl Mapped {
     pub(crate) fn open(what: Opening<'_>) -> Result<Self> {
         let access = match what.kind {
             Medium::Persistent => Access::Dax,
-            Medium::Emulated => Access::Emulated,
+            Medium::Flash | Medium::Emulated => Access::Emulated,
             Medium::Volatile => Access::Volatile,
         };
         let mut options = OpenOptions::new(access, what.len);
@@ -88,6 +100,11 @@ impl Mapped {
         }
     }
 
+    /// Puts what the log says into memory ([`Log::begin`]).
+    pub(crate) fn begin_log(&self, place: LogPlace) -> Result<()> {
+        self.log.as_ref().map_or(Ok(()), |log| log.begin(place, &*self.mapping))
+    }
+
     /// The file or device; `None` for memory of a simulation.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         self.mapping.file()
@@ -106,6 +123,12 @@ impl Mapped {
     #[inline]
     pub(crate) fn fence(&self) {
         self.mapping.fence();
+    }
+
+    /// [`Mapped::fence`], where only the order matters ([`Mapping::order`]).
+    #[inline]
+    pub(crate) fn order(&self) {
+        self.mapping.order();
     }
 
     /// Stores a word.
@@ -222,6 +245,9 @@ impl BlockMedium for Mapped {
     }
 
     fn read_checked(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        if let Some(log) = &self.log {
+            log.load_all(&*self.mapping, at, into.len())?;
+        }
         Ok(self.mapping.read_checked(at, into)?)
     }
 

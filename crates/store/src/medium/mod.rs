@@ -6,7 +6,7 @@
 //!
 //! Blocks go to any medium. Words (map entries, records, file headers) are changed eight bytes at a time
 //! and durable in order, so metadata needs a medium that is mapped: [`Mapped`] has more words than the
-//! interface.
+//! interface. Where a device has the metadata too, that is in memory and durable by a [`log`].
 //!
 //! # Adding a medium
 //! Implement [`BlockMedium`] in a file of its own, `block.rs` being the plainer example, add a variant to [`Backing`],
@@ -15,16 +15,15 @@
 //! **Invariant**: a call that writes asserts that the caller holds the write latch of each frame it changes.
 //! **Deliberately absent**: which frame is free ([`crate::tier`]), and which block it holds.
 
-#[cfg(feature = "testing")]
 mod block;
 pub(crate) mod held;
+pub(crate) mod log;
 mod mapped;
 
 use crate::address::FRAME;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "testing")]
 pub(crate) use block::OnSectors;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use mapped::TAKES_TIME;
@@ -42,6 +41,8 @@ const _: () = assert!(FRAME == tiersmith_pmem::FRAME);
 pub enum Medium {
     /// Persistent memory: a file on a DAX file system or a DAX device. Anything else is refused.
     Persistent,
+    /// An ordinary file on a disk: metadata goes through a log.
+    Flash,
     /// Any file, standing for persistent memory because the user said so; labelled wherever it appears.
     Emulated,
     /// Memory that does not survive power loss: the tier holds clean copies only, and starts cold at every attach.
@@ -199,7 +200,6 @@ pub(crate) trait BlockMedium {
 pub(crate) enum Pin<'a> {
     Mapped(InPlace<'a>),
     /// The frames are kept, and their bytes are not in memory.
-    #[cfg(feature = "testing")]
     Elsewhere(InPlace<'a>),
 }
 
@@ -208,7 +208,6 @@ impl<'a> Pin<'a> {
     pub(crate) fn in_place(self) -> Option<InPlace<'a>> {
         match self {
             Pin::Mapped(bytes) => Some(bytes),
-            #[cfg(feature = "testing")]
             Pin::Elsewhere(_) => None,
         }
     }
@@ -216,17 +215,9 @@ impl<'a> Pin<'a> {
 
 /// The medium of a member, whatever kind it is. An enum and no trait object: the way of a write has one
 /// branch here, always the same for a tier.
-#[cfg_attr(
-    feature = "interleavings",
-    allow(
-        clippy::large_enum_variant,
-        reason = "a mapping is smaller only there, and the other one is for tests"
-    )
-)]
 pub(crate) enum Backing {
     Mapped(Mapped),
-    #[cfg(feature = "testing")]
-    OnSectors(OnSectors),
+    OnSectors(Box<OnSectors>),
 }
 
 impl Backing {
@@ -235,8 +226,23 @@ impl Backing {
     pub(crate) fn mapped(&self) -> &Mapped {
         match self {
             Backing::Mapped(medium) => medium,
-            #[cfg(feature = "testing")]
             Backing::OnSectors(medium) => &medium.meta,
+        }
+    }
+
+    /// What makes its metadata durable, where that is not mapped.
+    pub(crate) fn log(&self) -> Option<&log::Log> {
+        match self {
+            Backing::Mapped(_) => None,
+            Backing::OnSectors(medium) => medium.log.as_deref(),
+        }
+    }
+
+    /// Bytes that are written as one; 0: words are.
+    pub(crate) fn sector_size(&self) -> u32 {
+        match self {
+            Backing::Mapped(_) => 0,
+            Backing::OnSectors(medium) => medium.sector() as u32,
         }
     }
 }
@@ -250,7 +256,6 @@ macro_rules! of_any_kind {
                 fn $name(&self, $($arg: $type),*) $(-> $answer)? {
                     match self {
                         Backing::Mapped(medium) => medium.$name($($arg),*),
-                        #[cfg(feature = "testing")]
                         Backing::OnSectors(medium) => medium.$name($($arg),*),
                     }
                 }

@@ -442,6 +442,8 @@ impl Namespace {
     /// those who use it.
     pub(crate) fn hold_open(&self, victim: Option<&Arc<FileState>>) -> Result<()> {
         let Some(file) = victim else { return Ok(()) };
+        // The removal could not be announced.
+        file.placed.as_ref().map_or(Ok(()), |placed| placed.tier.sound())?;
         match file.home.keep(true) {
             Err(e) if file.handles.load(Ordering::Acquire) > 0 => Err(file.io("cannot open")(e)),
             _ => Ok(()),

@@ -15,7 +15,9 @@ pub(crate) mod open;
 pub(crate) mod table;
 
 use crate::address::{Frame, WordAt};
+use crate::error::Result;
 use crate::format::superblock::Superblock;
+use crate::medium::log::Log;
 use crate::medium::{Backing, BlockMedium, Durability, Mapped};
 use crate::plain::LentDir;
 use crate::planted::Planted;
@@ -24,6 +26,7 @@ use crate::sync::atomic::{Ordering, fence};
 use alloc::{Allocator, Purpose};
 use geometry::Geometry;
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::FileTable;
@@ -58,6 +61,13 @@ pub(crate) struct Member {
     pub(crate) path: PathBuf,
 }
 
+/// A piece that no entry points to any more, except durable ones while the log has not come to this change.
+pub(crate) struct Retired {
+    change: u64,
+    purpose: Purpose,
+    frame: Frame,
+}
+
 /// A list as long as most are.
 pub(crate) type Few<T> = SmallVec<[T; 8]>;
 
@@ -79,6 +89,10 @@ pub(crate) struct Tier {
     /// Which files may live here.
     pub(crate) holds_redo: bool,
     pub(crate) holds_data: bool,
+    /// Pieces that are free when a log has made durable what no longer points to them ([`Tier::retire`]).
+    pub(crate) retired: Mutex<VecDeque<Retired>>,
+    /// Metadata is durable by a log ([`crate::medium::log`]).
+    pub(crate) has_log: bool,
     /// Every medium is quick ([`BlockMedium::is_quick`]).
     pub(crate) is_quick: bool,
     /// Of the least durable member.
@@ -108,6 +122,52 @@ impl Tier {
     #[inline]
     pub(crate) fn fence(&self) {
         self.words(0).fence();
+    }
+
+    /// Sees to it that nothing that is stored later is durable without what this thread has stored. What that replaced
+    /// is free only when it is durable: see [`Tier::retire`].
+    ///
+    /// # Durability
+    /// As of a fence, except where a log keeps the order: there a sync of the file makes it durable, or a fence of anybody.
+    #[inline]
+    pub(crate) fn order(&self) {
+        self.words(0).order();
+    }
+
+    /// Whether everything that was fenced is durable: a fence itself does not say so, since on mapped memory it
+    /// cannot fail.
+    ///
+    /// # Errors
+    /// What the device said when it was not. It keeps to that: nothing more is written there.
+    #[inline]
+    pub(crate) fn sound(&self) -> Result<()> {
+        if self.is_quick {
+            return Ok(());
+        }
+        self.members.iter().filter_map(|member| member.medium.log()).try_for_each(Log::check)
+    }
+
+    /// Takes pieces whose entries have been replaced, in order but not yet durably: others get them when that is durable.
+    pub(crate) fn retire(&self, purpose: Purpose, frames: impl IntoIterator<Item = Frame>) {
+        let Some(log) = self.members[0].medium.log().filter(|_| !self.planted.is(Planted::ReuseUnsynced))
+        else {
+            return self.allocator.give(purpose, frames);
+        };
+        let change = log.changes();
+        self.retired.lock().extend(frames.into_iter().map(|frame| Retired { change, purpose, frame }));
+    }
+
+    /// Gives those pieces to others that no durable entry points to. Whether there are more that a sync would free.
+    pub(crate) fn free_retired(&self) -> bool {
+        let Some(log) = self.members[0].medium.log() else { return false };
+        let durable = log.durable();
+        let mut retired = self.retired.lock();
+        while let Some(Retired { purpose, frame, .. }) =
+            retired.pop_front_if(|retired| retired.change <= durable)
+        {
+            self.allocator.give(purpose, [frame]);
+        }
+        !retired.is_empty()
     }
 
     /// Writes metadata; durable with the next fence.

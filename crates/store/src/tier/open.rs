@@ -15,7 +15,8 @@ use crate::format::superblock::{
     Unusable,
 };
 use crate::medium::held::Held;
-use crate::medium::{Backing, BlockMedium, Durability, Mapped, Medium, Opening};
+use crate::medium::log::{Log, Place as LogPlace};
+use crate::medium::{Backing, BlockMedium, Durability, Mapped, Medium, OnSectors, Opening};
 use crate::options::TierSpec;
 use crate::planted::Planted;
 use crate::sync::Mutex;
@@ -61,7 +62,7 @@ pub(crate) fn refuse_twice(tiers: &[TierSpec]) -> Result<()> {
     Ok(())
 }
 
-/// Maps the members a specification names, at their `places`. A device is mapped whole, a file in the length it has; one that is empty or missing
+/// Opens the members a specification names, at their `places`. A device is mapped whole, a file in the length it has; one that is empty or missing
 /// gets the size of the specification. `owner` as in [`crate::Options::members_of`]; `made` gets what was opened, also when a later one fails.
 pub(crate) fn map_members(
     spec: &TierSpec,
@@ -73,6 +74,13 @@ pub(crate) fn map_members(
         let device = place.was(FileType::CharacterDevice).is_some();
         let existing = place.was(FileType::RegularFile).map_or(0, |was| was.st_size.cast_unsigned());
         let wanted = if existing == 0 { spec.size } else { existing };
+        if spec.medium == Medium::Flash {
+            let (len, max_len) = (if existing == 0 { wanted } else { 0 }, spec.max_size.max(wanted));
+            let medium = OnSectors::open(place, len, max_len, owner)?;
+            made.push(medium.file().and_then(|file| tiersmith_dir::Found::of(file).ok()));
+            let medium = Backing::OnSectors(Box::new(medium));
+            return Ok(Member { medium, path: place.path.clone() });
+        }
         let medium = Mapped::open(Opening {
             path: &place.path,
             directory: place.directory().map_err(Error::io("cannot hold", &place.path))?,
@@ -187,7 +195,8 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
 }
 
 fn spec_minimum(spec: &TierSpec, len: u64) -> u64 {
-    Geometry::data_start_for(0, spec.lanes, spec.batches, spec.slot_count(len, 0), spec.unit) + 4 * spec.unit
+    let front = Geometry::data_start_for(0, spec.lanes, spec.batches, spec.slot_count(len, 0), spec.unit);
+    front + spec.log_len(len) + 4 * spec.unit
 }
 
 /// Before members are made a tier again: both copies of all of them say `detached`. A detach that was ended between two members, or between two
@@ -237,7 +246,9 @@ fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Resul
                 sb.len
             )));
         }
-        let expected = Geometry::data_start_for(n as u32, sb.lanes, sb.batches, sb.slots, sb.unit);
+        fit_log(sb, member)?;
+        let front = Geometry::data_start_for(n as u32, sb.lanes, sb.batches, sb.slots, sb.unit);
+        let expected = front + sb.log_len;
         if sb.data_start != expected {
             return Err(Error::Damaged {
                 path: member.path.clone(),
@@ -255,6 +266,37 @@ fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Resul
         }
     }
     Ok(())
+}
+
+/// A member with a log is on flash, and one without is not.
+fn fit_log(sb: &Superblock, member: &Member) -> Result<()> {
+    let (path, wrong) = (member.path.display(), |why| Err(Error::WrongTier(why)));
+    let found = member.medium.sector_size();
+    match (member.medium.log().is_some(), sb.log_len > 0) {
+        (true, true) if found != sb.sector_size => wrong(format!(
+            "{path} was made with sectors of {} bytes and has sectors of {found}; give the device that it was made on",
+            sb.sector_size
+        )),
+        (true, false) => wrong(format!(
+            "{path} was attached as memory, not as flash; attach it as it was: with emulate, or on its DAX file system"
+        )),
+        (false, true) => {
+            wrong(format!("{path} was attached as flash; attach it without emulate or volatile"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The log of each member that has one.
+fn log_places<'a>(
+    members: &'a [Member],
+    superblocks: &'a [Superblock],
+    planted: Planted,
+) -> impl Iterator<Item = (&'a Member, LogPlace)> {
+    members.iter().zip(superblocks).filter(|(_, sb)| sb.log_len > 0).map(move |(member, sb)| {
+        let Superblock { tier_uuid, seed, log_len: len, data_start, .. } = *sb;
+        (member, LogPlace { at: data_start - len, len, tier_uuid, seed, planted })
+    })
 }
 
 /// Writes empty structures and superblocks in state `Attaching`; the home has so many `files` for
@@ -299,13 +341,16 @@ pub(crate) fn format(
             max_len: reachable.min(spec.max_size.max(len)),
             grow_by: spec.grow_by,
             unit: spec.unit,
-            data_start: Geometry::data_start_for(n, spec.lanes, spec.batches, slots, spec.unit),
+            data_start: Geometry::data_start_for(n, spec.lanes, spec.batches, slots, spec.unit)
+                + spec.log_len(len),
+            sector_size: members[n as usize].medium.sector_size() * u32::from(spec.log_len(len) > 0),
+            log_len: spec.log_len(len),
             lanes: spec.lanes,
             batches: spec.batches,
             slots,
             attach_count: 0,
             flags: match spec.medium {
-                Medium::Persistent => 0,
+                Medium::Persistent | Medium::Flash => 0,
                 Medium::Emulated => FLAG_EMULATED,
                 Medium::Volatile => FLAG_VOLATILE,
             },
@@ -349,7 +394,13 @@ pub(crate) fn format(
         first.write_meta(geometry.slot_at(slot), &empty);
     }
     first.fence();
+    for (member, place) in log_places(members, &superblocks, Planted::None) {
+        let log = member.medium.log().expect("BUG: who has a place for a log has one");
+        log.check()?;
+        log.begin_anew(place)?;
+    }
     write_superblocks(members, &superblocks, Planted::None);
+    members.iter().filter_map(|member| member.medium.log()).try_for_each(Log::check)?;
     Ok(superblocks)
 }
 
@@ -388,13 +439,16 @@ pub(crate) fn assemble(
     mut superblocks: Vec<Superblock>,
     spec: &TierSpec,
     planted: Planted,
-) -> Tier {
+) -> Result<Tier> {
     // A cut while they were written leaves members that differ: the shortest length counts, and the next update makes them equal.
     let len = superblocks.iter().map(|sb| sb.len).min().unwrap_or(0);
     let seq = superblocks.iter().map(|sb| sb.seq).max().unwrap_or(0);
     let attach_count = superblocks.iter().map(|sb| sb.attach_count).max().unwrap_or(0);
     for sb in &mut superblocks {
         (sb.len, sb.seq, sb.attach_count) = (len, seq, attach_count);
+    }
+    for (member, place) in log_places(&members, &superblocks, planted) {
+        member.medium.mapped().begin_log(place)?;
     }
     let table = FileTable::of(&mut superblocks);
     let geometry = Geometry::new(&superblocks);
@@ -404,7 +458,7 @@ pub(crate) fn assemble(
     let first = &superblocks[0];
     let durability =
         members.iter().map(|m| m.medium.durability()).fold(Durability::OnReturn, Durability::and);
-    Tier {
+    Ok(Tier {
         name: first.name.clone(),
         seed: first.seed,
         allocator: Census::new(&geometry, first.data_start).into_allocator(),
@@ -414,6 +468,8 @@ pub(crate) fn assemble(
         lent_dir: None,
         holds_redo: spec.holds_redo && durability.may_hold_only_copy(),
         holds_data: spec.holds_data,
+        retired: Mutex::default(),
+        has_log: members.iter().any(|m| m.medium.log().is_some()),
         is_quick: members.iter().all(|m| m.medium.is_quick()),
         durability,
         emulated: spec.medium == Medium::Emulated,
@@ -421,7 +477,7 @@ pub(crate) fn assemble(
         members,
         geometry,
         planted,
-    }
+    })
 }
 
 impl Tier {

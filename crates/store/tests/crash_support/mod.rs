@@ -246,7 +246,7 @@ impl Run {
         if !matches!(ops.first(), Some(Op::Attach)) {
             attached = Some(
                 shape
-                    .attach_lending(recorder.home(), recorder.lent(), members.clone(), planted)
+                    .attach_with(recorder.home(), Some(recorder.lent()), members.clone(), planted, 6)
                     .expect("a first attach works"),
             );
         }
@@ -256,7 +256,12 @@ impl Run {
         for (n, op) in ops.iter().enumerate() {
             // The step is known before it runs: a cut falls into it.
             let (after, grain) = apply(&files, n, op);
-            let grain = if shape.tiers == Tiers::Volatile { through(grain) } else { grain };
+            let grain = match (shape.tiers, grain) {
+                (Tiers::Volatile, grain) => through(grain),
+                // What is in place is left to the sync, and the size is not.
+                (Tiers::OnSectors | Tiers::OnFlash, Grain::Ranged(8)) => Grain::Word,
+                (_, grain) => grain,
+            };
             run.steps.push(Step { after: after.clone(), grain, op: op.clone() });
             run.execute(n, op, &mut attached, &mut held, &members, planted);
             files = after;
@@ -494,6 +499,7 @@ pub fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_store::Re
                 blocks.iter().map(|b| (b * size as u64, pattern(n, b * size as u64, size))).collect();
             let refs: Vec<(u64, &[u8])> = data.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
             file.write_batch(&refs)?;
+            file.sync()?;
         }
         Op::Truncate { name, size } => {
             let file = home.open(name, OpenMode::WRITE)?;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use tiersmith_block::Device;
-use tiersmith_pmem::Mapping;
 use tiersmith_pmem::sim::{self, Simulator};
+use tiersmith_pmem::{FRAME, Mapping};
 use tiersmith_store::home::SimHome;
 use tiersmith_store::testing::TestMember;
 use tiersmith_store::{AttachedHome, Medium, Options, Planted, Profile, TierSpec, testing};
@@ -56,6 +56,8 @@ pub enum Tiers {
     Volatile,
     /// One whose metadata is mapped and whose blocks are on a device of sectors.
     OnSectors,
+    /// One on a device of sectors alone.
+    OnFlash,
 }
 
 /// A member: mapped memory, and a device where its blocks are not in that.
@@ -63,15 +65,17 @@ pub enum Tiers {
 pub struct Media {
     pub mapping: Arc<Mapping>,
     pub device: Option<sim::Device>,
+    /// All of it is on the device, which may grow to so many bytes.
+    pub on_flash: Option<u64>,
 }
 
 impl From<Media> for TestMember {
     fn from(media: Media) -> Self {
-        let Media { mapping, device } = media;
+        let Media { mapping, device, on_flash } = media;
         let open = |device: sim::Device| -> Arc<dyn Fn() -> Device + Send + Sync> {
             Arc::new(move || Device::simulated(device.clone()))
         };
-        Self { mapping, blocks: device.map(open) }
+        Self { mapping, blocks: device.map(open), on_flash }
     }
 }
 
@@ -85,7 +89,10 @@ impl Media {
             device.read(0, &mut bytes).expect("no read is to fail");
             bytes
         });
-        (mapped, blocks)
+        match blocks {
+            Some(blocks) if self.on_flash.is_some() => (blocks, None),
+            blocks => (mapped, blocks),
+        }
     }
 }
 
@@ -131,12 +138,17 @@ impl Default for Shape {
 }
 
 pub const UNIT: u64 = 32768;
+/// The log of a tier on flash: the shortest there is, so that it laps often.
+const LOG: u64 = 65536;
 
 impl Shape {
     pub fn spec(&self) -> TierSpec {
         // One unit in front holds the superblocks, lanes, batch record and slots.
-        let len = |units: u64| (units + 1) * UNIT;
-        let mut spec = TierSpec::new("fast", "/member0", Medium::Emulated, len(self.units));
+        let log = if self.tiers == Tiers::OnFlash { LOG } else { 0 };
+        let len = |units: u64| (units + 1) * UNIT + log;
+        let medium = if log > 0 { Medium::Flash } else { Medium::Emulated };
+        let mut spec = TierSpec::new("fast", "/member0", medium, len(self.units));
+        spec.log = log;
         spec.members = (0..self.members).map(|n| PathBuf::from(format!("/member{n}"))).collect();
         spec.max_size = len(self.max_units);
         spec.grow_by = if self.max_units > self.units { UNIT } else { 0 };
@@ -151,7 +163,7 @@ impl Shape {
     fn specs(&self) -> Vec<TierSpec> {
         let one = self.spec();
         match self.tiers {
-            Tiers::One | Tiers::OnSectors => vec![one],
+            Tiers::One | Tiers::OnSectors | Tiers::OnFlash => vec![one],
             Tiers::Volatile => vec![TierSpec { medium: Medium::Volatile, ..one }],
             Tiers::RedoBesideData => {
                 let members = (0..self.members).map(|n| PathBuf::from(format!("/redo{n}"))).collect();
@@ -191,10 +203,16 @@ impl Shape {
     ) -> Vec<Media> {
         let (mut images, mut members) = (images.into_iter(), Vec::new());
         while let Some(image) = images.next() {
+            if self.tiers == Tiers::OnFlash {
+                let mapping = Arc::new(Mapping::in_memory(&[0; FRAME], 0));
+                let on_flash = Some(self.spec().max_size);
+                members.push(Media { mapping, device: Some(device(image)), on_flash });
+                continue;
+            }
             let mapping = mapping(image);
             let has_device = self.tiers == Tiers::OnSectors;
             let device = if has_device { images.next().map(&device) } else { None };
-            members.push(Media { mapping, device });
+            members.push(Media { mapping, device, on_flash: None });
         }
         members
     }

@@ -53,7 +53,7 @@ fn member(path: &Path, spec: &TierSpec) -> Result<TestMember, Error> {
     let mapping = Arc::new(Mapping::open(path, &options)?);
     let device = Mutex::new(Some(device(path.with_extension("blocks"), len)?));
     let open = move || device.lock().unwrap().take().expect("a member is attached once");
-    Ok(TestMember { mapping, blocks: Some(Arc::new(open)) })
+    Ok(TestMember { mapping, blocks: Some(Arc::new(open)), on_flash: None })
 }
 
 /// The device in the file at `path`, which is made if it is missing.
@@ -111,6 +111,6 @@ impl From<Memory> for TestMember {
         let open = move |dir: Arc<tempfile::TempDir>| -> Arc<dyn Fn() -> Device + Send + Sync> {
             Arc::new(move || device(dir.path().join(BLOCKS), len).unwrap())
         };
-        Self { mapping, blocks: blocks.map(open) }
+        Self { mapping, blocks: blocks.map(open), on_flash: None }
     }
 }

@@ -36,6 +36,8 @@ fn written() -> Vec<u8> {
         batches: 2,
         slots: 8,
         attach_count: 3,
+        sector_size: 0,
+        log_len: 0,
         flags: 0,
         home_ino: 12,
         home_btime_ns: 13,

@@ -1,0 +1,222 @@
+//! A tier on flash: in a file on a disk, with threads; on a device that fails; and what an attach refuses.
+//!
+//! What a power cut leaves of such a tier is in `crash_flash.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod place;
+
+use place::{Place, pattern};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use tiersmith_block::Device;
+use tiersmith_pmem::Mapping;
+use tiersmith_pmem::sim::{self, Simulator};
+use tiersmith_store::check::{CheckOptions, check};
+use tiersmith_store::testing::{TestMember, attach_simulated_at};
+use tiersmith_store::{AttachedHome, Durability, Error, File, Medium, OpenMode, TierSpec};
+
+const B: usize = 8192;
+const LOG: u64 = 64 << 10;
+const BYTES: u64 = 1 << 20;
+
+/// A place on a disk; `None`, and a line, where temporary files are in memory.
+fn on_disk() -> Option<Place> {
+    let place = Place::new();
+    let spec = flash(&place);
+    match tiersmith_store::attach(&place.home(), &[spec], place::options()) {
+        Err(Error::Device(why @ tiersmith_block::Error::InMemory { .. })) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+        attached => {
+            attached.unwrap().detach().unwrap();
+            Some(place)
+        }
+    }
+}
+
+fn flash(place: &Place) -> TierSpec {
+    let mut spec = place.tier(BYTES + LOG);
+    spec.medium = Medium::Flash;
+    spec.log = LOG;
+    spec
+}
+
+fn attach(place: &Place) -> Result<AttachedHome, Error> {
+    tiersmith_store::attach(&place.home(), &[flash(place)], place::options())
+}
+
+fn disk() -> sim::Device {
+    Simulator::new().device(vec![0; (BYTES + LOG) as usize], 512)
+}
+
+fn attach_to(place: &Place, disk: &sim::Device) -> Result<AttachedHome, Error> {
+    let device = disk.clone();
+    let member = TestMember {
+        mapping: Arc::new(Mapping::in_memory(&[0; 4096], 0)),
+        blocks: Some(Arc::new(move || Device::simulated(device.clone()))),
+        on_flash: Some(BYTES + LOG),
+    };
+    attach_simulated_at(
+        &place.home(),
+        vec![(flash(place), vec![member])],
+        &place::profile(),
+        place::options(),
+    )
+}
+
+fn block(file: &File, number: u64) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; B];
+    file.read(number * B as u64, &mut bytes).map(|_| bytes)
+}
+
+#[test]
+fn threads_that_write_read_destage_and_evict_see_their_newest_blocks_in_a_file_on_a_disk() {
+    let Some(place) = on_disk() else { return };
+    let home = attach(&place).unwrap();
+    assert!(!home.stats().tiers[0].emulated);
+    let file = home.open("a.d8", OpenMode::CREATE).unwrap();
+    assert_eq!(file.durability(), Durability::AtSync);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4_u64)
+            .map(|thread| {
+                let file = &file;
+                scope.spawn(move || {
+                    for round in 0..100_u64 {
+                        let number = thread + 4 * (round % 5);
+                        let whole = pattern(round, number, B);
+                        file.write(number * B as u64, &whole).unwrap();
+                        assert!(block(file, number).unwrap() == whole, "block {number}, round {round}");
+                        file.write(number * B as u64 + 700, &[round as u8; 77]).unwrap();
+                        let mut expected = whole;
+                        expected[700..777].fill(round as u8);
+                        assert!(block(file, number).unwrap() == expected, "block {number}, round {round}");
+                        if round % 7 == thread {
+                            file.sync().unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let (home, done) = (&home, &done);
+        scope.spawn(move || {
+            while !done.load(SeqCst) {
+                home.destage(Some(Path::new("a.d8"))).unwrap();
+                home.evict(None, u64::MAX).unwrap();
+                home.background_step().unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let redo = home.open("b.redo", OpenMode::CREATE).unwrap();
+        for n in 0..200_u64 {
+            redo.write(n * 300, &pattern(n, n * 300, 300)).unwrap();
+        }
+        redo.sync().unwrap();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, SeqCst);
+    });
+    let newest = place::contents(&file);
+    drop((file, home));
+    let report = check(None, &flash(&place).members, &CheckOptions::default()).unwrap();
+    assert!(report.is_sound(), "{report}");
+    let home = attach(&place).unwrap();
+    assert!(place::read(&home, "a.d8") == newest);
+    let redo: Vec<u8> = (0..200_u64).flat_map(|n| pattern(n, n * 300, 300)).collect();
+    assert!(place::read(&home, "b.redo") == redo);
+    home.detach().unwrap();
+    assert!(std::fs::read(place.home().join("a.d8")).unwrap() == newest);
+    assert!(std::fs::read(place.home().join("b.redo")).unwrap() == redo);
+}
+
+#[test]
+fn a_file_in_memory_is_no_flash_and_a_tier_is_attached_as_what_it_was_made_as() {
+    let place = Place::in_memory();
+    if place.path().starts_with("/dev/shm") {
+        let said = attach(&place).unwrap_err().to_string();
+        assert!(said.contains("on a file system in memory") && said.contains("a file on a disk"), "{said}");
+        assert!(!place.member("fast").exists(), "what the attach made is still there");
+    }
+    let Some(place) = on_disk() else { return };
+    drop(attach(&place).unwrap());
+    let emulated = TierSpec { medium: Medium::Emulated, ..flash(&place) };
+    let said = tiersmith_store::attach(&place.home(), &[emulated], place::options()).unwrap_err().to_string();
+    assert!(said.contains("was attached as flash"), "{said}");
+    attach(&place).unwrap().detach().unwrap();
+    let place = Place::new();
+    let emulated = TierSpec { medium: Medium::Emulated, ..flash(&place) };
+    drop(tiersmith_store::attach(&place.home(), &[emulated], place::options()).unwrap());
+    let said = attach(&place).unwrap_err().to_string();
+    assert!(said.contains("attached as memory, not as flash"), "{said}");
+}
+
+#[test]
+fn a_sync_that_fails_is_told_and_nothing_more_is_written_to_tier_or_home() {
+    for redo in [false, true] {
+        let (place, disk) = (Place::in_memory(), disk());
+        let home = attach_to(&place, &disk).unwrap();
+        let name = if redo { "b.redo" } else { "a.d8" };
+        let file = home.open(name, OpenMode::CREATE).unwrap();
+        file.write(0, &[1; B]).unwrap();
+        file.write(B as u64, &[2; B]).unwrap();
+        file.sync().unwrap();
+        file.write(0, &[3; B]).unwrap();
+        disk.fail_nth_sync(1);
+        let said = file.sync().unwrap_err().to_string();
+        assert!(said.contains("since the last good sync may be lost"), "{said}");
+        assert!(file.sync().is_err(), "it stays so");
+        for (at, len) in [(B, B), (0, 100), (5 * B, B)] {
+            let said = file.write(at as u64, &vec![4; len]).unwrap_err().to_string();
+            assert!(said.contains("nothing more is written until it is opened again"), "{said}");
+        }
+        assert!(home.destage(None).is_err(), "home is not touched on the word of this medium");
+        assert!(home.detach().is_err());
+        let aside = std::fs::read(place.aside().join(name)).unwrap_or_default();
+        assert!(aside.is_empty(), "home has got bytes");
+        drop(file);
+        // Opened again it works, with what was synced.
+        let home = attach_to(&place, &disk).unwrap();
+        let file = home.open(name, OpenMode::WRITE).unwrap();
+        assert!([1, 3].contains(&block(&file, 0).unwrap()[0]));
+        assert!(block(&file, 1).unwrap() == [2; B]);
+        file.write(0, &[6; B]).unwrap();
+        drop(file);
+        home.detach().unwrap();
+        let plain = std::fs::read(place.home().join(name)).unwrap();
+        assert!(plain[..B] == [6; B] && plain[B..2 * B] == [2; B], "{name}");
+    }
+}
+
+#[test]
+fn a_log_without_a_whole_header_stops_the_attach_and_the_check_and_nothing_is_changed() {
+    let (place, disk) = (Place::in_memory(), disk());
+    let home = attach_to(&place, &disk).unwrap();
+    home.open("a.d8", OpenMode::CREATE).unwrap().write(0, &[1; B]).unwrap();
+    drop(home);
+    let mut image = vec![0; (BYTES + LOG) as usize];
+    disk.read(0, &mut image).unwrap();
+    let magics: Vec<usize> =
+        (0..image.len()).step_by(4096).filter(|at| image[*at..].starts_with(b"TSLOGHDR")).collect();
+    assert!(!magics.is_empty());
+    for at in magics {
+        image[at + 16] ^= 1;
+    }
+    let copy = Simulator::new().device(image.clone(), 512);
+    let said = attach_to(&place, &copy).unwrap_err().to_string();
+    assert!(said.contains("log") && said.contains("neither copy of its header is whole"), "{said}");
+    let mut now = vec![0; image.len()];
+    copy.read(0, &mut now).unwrap();
+    assert!(now == image, "nothing is changed");
+    let member = place.member("copy");
+    std::fs::File::create(&member).unwrap().write_all_at(&image, 0).unwrap();
+    let report = check(None, &[member], &CheckOptions::default()).unwrap();
+    assert!(report.findings.iter().any(|finding| finding.invariant == 23), "{report}");
+    // As it was it attaches.
+    attach_to(&place, &disk).unwrap().detach().unwrap();
+    assert!(std::fs::read(place.home().join("a.d8")).unwrap() == [1; B]);
+}
