@@ -88,7 +88,7 @@ impl Door {
                 if self.sync_on_write {
                     "every change is durable when it returns, so the kernel need not ask for a sync"
                 } else {
-                    "reaches the daemon; redo and data are durable by then, pass files are synced at home"
+                    "reaches the daemon; then redo and data are durable in the tier, and pass files at home"
                 },
                 self.sync_why
             ),

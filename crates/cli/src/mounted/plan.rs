@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use tiersmith_store::home::{ATTACHMENT, RealHome};
-use tiersmith_store::{Attachment, HomeModel, Medium, Profile, TierSpec, attachment};
+use tiersmith_store::{
+    AttachedHome, Attachment, Durability, HomeModel, Medium, Profile, TierSpec, attachment,
+};
 
 use super::place::{FS_NAME, Place, Standing};
 use super::refuse;
@@ -203,6 +205,27 @@ impl Plan {
             remarks,
             place,
         })
+    }
+}
+
+impl Plan {
+    /// The tier's file is no persistent memory: it is taken as flash. `false`: the user has said what it is, or the note does.
+    pub(super) fn take_as_flash(&mut self, wish: &Attach) -> bool {
+        let may = !self.again && !wish.emulate && !wish.volatile;
+        for spec in self.tiers.iter_mut().filter(|_| may) {
+            spec.medium = Medium::Flash;
+        }
+        may
+    }
+
+    /// With a tier that is durable at sync each write would have a sync of its own, unless the user wants that.
+    pub(super) fn sync_as_the_tier_does(&mut self, home: &AttachedHome) {
+        let at_sync = home.stats().tiers.iter().any(|tier| tier.durability == Durability::AtSync);
+        let wished = self.store.door.get(key::SYNC);
+        if at_sync && wished.is_none_or(|word| *word == self::word(SyncOnWrite::Auto)) {
+            self.mount.sync_on_write = false;
+            self.sync_why = "the tier is on flash: a write is durable with the file's fsync".into();
+        }
     }
 }
 

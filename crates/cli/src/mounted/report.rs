@@ -32,6 +32,9 @@ pub(crate) struct Attached {
     pub(crate) emulated: bool,
     /// Whether they hold clean copies only.
     pub(crate) volatile: bool,
+    /// Whether they are files on disks, with metadata in a log.
+    #[serde(default)]
+    pub(crate) flash: bool,
     /// The profile.
     pub(crate) profile: String,
     /// Why this one.
@@ -79,6 +82,9 @@ impl Attached {
         }
         if self.volatile {
             out.push_str("  volatile: the tier holds clean copies only; what is written is durable when it is synced, at home\n");
+        }
+        if self.flash {
+            out.push_str("  flash:     the tier is a file on a disk; what is written is durable when it is synced, in the tier\n");
         }
         if let Some(model) = &self.home_model {
             out.push_str(&format!("  MODELLED: home is delayed as {model} would be; for studies only\n"));

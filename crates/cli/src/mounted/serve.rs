@@ -157,7 +157,8 @@ fn begin(
         drop(plan);
         plan = Plan { remarks, ..Plan::make(wish)? };
     }
-    let home = attach_patiently(&place, &plan.tiers, &plan.store).map_err(not_persistent)?;
+    let home = attach_as_what_it_is(wish, &place, &mut plan).map_err(not_persistent)?;
+    plan.sync_as_the_tier_does(&home);
     plan.remarks.extend(limit::remark(&home));
     let first = !plan.again;
     let sigbus = home.watch_sigbus();
@@ -193,6 +194,22 @@ fn begin(
             })
         }
         Err(e) => Err(e),
+    }
+}
+
+/// Attaches the tier as persistent memory where its file is, else as flash, where that survives a power cut.
+fn attach_as_what_it_is(wish: &Attach, place: &Place, plan: &mut Plan) -> Result<AttachedHome> {
+    use tiersmith_store::Error as StoreError;
+    let not_dax = match attach_patiently(place, &plan.tiers, &plan.store) {
+        Err(e @ Error::Store(StoreError::Medium(tiersmith_pmem::Error::NotDax { .. }))) => e,
+        other => return other,
+    };
+    if !plan.take_as_flash(wish) {
+        return Err(not_dax);
+    }
+    match attach_patiently(place, &plan.tiers, &plan.store) {
+        Err(Error::Store(e)) if e.is_of_memory() => Err(not_dax),
+        other => other,
     }
 }
 
@@ -259,6 +276,7 @@ fn mount(
         passthrough_max_bytes: stats.lending.max_bytes,
         emulated: stats.tiers.iter().any(|tier| tier.emulated),
         volatile: plan.tiers.iter().any(|spec| spec.medium == Medium::Volatile),
+        flash: plan.tiers.iter().any(|spec| spec.medium == Medium::Flash),
         profile: plan.profile.name().to_owned(),
         profile_why: plan.profile_why.clone(),
         home_model: stats.home_model.clone(),
