@@ -23,6 +23,8 @@
 //!
 //! **Deliberately absent**: which file belongs into the tier (profiles), the life of a daemon, and anything that knows a database.
 
+mod answer;
+mod attr;
 mod caller;
 mod device;
 mod error;

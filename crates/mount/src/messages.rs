@@ -4,8 +4,8 @@
 //! sends, which in a mount ends in an I/O error for the one who asked.
 
 use crate::Options;
+use crate::answer::answer_or_panic;
 use crate::fs::Fs;
-use crate::wire::answer::answer_or_panic;
 use crate::wire::{MAX_IO, Request};
 use rustix::io::Errno;
 use tiersmith_store::AttachedHome;

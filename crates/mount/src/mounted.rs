@@ -3,6 +3,7 @@
 //! Root mounts on a directory that was judged first ([`crate::point`]), who is not root through fusermount3, which fuser calls; fuser
 //! agrees with the kernel on what both can. Requests are then served by [`crate::session`].
 
+use crate::answer::Door;
 use crate::device::Backings;
 use crate::error::Error;
 use crate::fs::Fs;
@@ -11,7 +12,6 @@ use crate::point::{Made, Point, by_descriptor};
 use crate::ring::{self, Ring};
 use crate::session::{self, Serving};
 use crate::wire::MAX_IO;
-use crate::wire::answer::Door;
 use fuser::{Config, Filesystem, InitFlags, KernelConfig, MountOption, Request, Session, SessionACL};
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};

@@ -3,9 +3,9 @@
 //! Each thread has a descriptor of its own where the kernel allows it. A thread ends when the mount is gone, never before: whatever
 //! happens to one request is answered.
 
+use crate::answer::{Sent, answer};
 use crate::fs::Fs;
 use crate::header::{IN_HEADER, OUT_HEADER, OutHeader};
-use crate::wire::answer::{Sent, answer};
 use crate::wire::{MAX_IO, Request};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;

@@ -4,10 +4,10 @@
 //! The kernel leaves that to us (`FUSE_HANDLE_KILLPRIV_V2`) and so need not ask for `security.capability` before every write. A node
 //! remembers that there is nothing to take away, so a write asks home once.
 
-use super::attr::{Time, attr_of};
 use super::io::{HomeFd, Opened};
 use super::table::Node;
 use super::{Answer, Attr, Fs, Pinned, mask, sync_directory};
+use crate::attr::{Time, attr_of};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};

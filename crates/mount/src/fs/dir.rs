@@ -2,9 +2,9 @@
 //!
 //! The position in a directory is home's own, so a program that goes on later, or goes back, is told what home would tell it.
 
-use super::attr::Attr;
 use super::table::ROOT;
 use super::{Answer, Fs, VALID, mask, sync_directory};
+use crate::attr::Attr;
 use crate::wire::encode::{Out, dirent_len};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom};

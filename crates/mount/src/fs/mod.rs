@@ -15,7 +15,6 @@
 //! # Locks, in the order in which they are taken
 //! `renames` (shared by whoever uses a path, alone by renames), a node's `open`, the table, a node's `names`.
 
-pub(crate) mod attr;
 mod change;
 mod dir;
 mod io;
@@ -26,9 +25,9 @@ mod space;
 pub(crate) mod table;
 mod xattr;
 
+use crate::attr::{Attr, attr_of};
 use crate::options::Options;
 use crate::requests::Requests;
-use attr::{Attr, attr_of};
 use io::{HomeFd, Opened};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};

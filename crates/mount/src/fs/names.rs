@@ -10,9 +10,9 @@
 //! A name is durable when the program syncs the file or its directory, as on any file system. Where the mount syncs on every write, no
 //! sync of a file comes here, so what that would make durable (a file that was made, renamed or linked) is durable on return.
 
-use super::attr::attr_of;
 use super::io::{Handle, Opening};
 use super::{At, Attr, Fs, mask};
+use crate::attr::attr_of;
 use crate::caller::{Caller, with_umask};
 use crate::fs::table::{Node, ROOT};
 use crate::fs::{Answer, sync_directory};
@@ -258,7 +258,7 @@ impl Fs {
         });
         renamed.map_err(|e| self.failed(&e))?;
         let same = replaced.as_ref().is_some_and(|r| {
-            (r.stx_ino, super::attr::device(r)) == (moved.stx_ino, super::attr::device(&moved))
+            (r.stx_ino, crate::attr::device(r)) == (moved.stx_ino, crate::attr::device(&moved))
         });
         // Two names of one file: a rename between them does nothing.
         if !same {

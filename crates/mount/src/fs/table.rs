@@ -38,7 +38,7 @@ impl Identity {
     pub(crate) fn of(found: &Statx) -> Self {
         let known = found.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0;
         Self {
-            dev: super::attr::device(found),
+            dev: crate::attr::device(found),
             ino: found.stx_ino,
             born: known.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec)),
             kind: found.stx_mode & 0o170_000,

@@ -1,7 +1,7 @@
 //! Writing answers: the structures that the kernel reads.
 
 use super::layout::{AttrOut, DIRENT_ALIGN, Dirent, EntryOut, GetattrOut};
-use crate::fs::attr::Attr;
+use crate::attr::Attr;
 use rustix::io::Errno;
 use std::time::Duration;
 use zerocopy::{Immutable, IntoBytes};
@@ -45,7 +45,7 @@ impl<'a> Out<'a> {
     }
 
     /// A structure of `layout.rs`.
-    pub(super) fn put(&mut self, structure: &(impl IntoBytes + Immutable)) -> Result<(), Errno> {
+    pub(crate) fn put(&mut self, structure: &(impl IntoBytes + Immutable)) -> Result<(), Errno> {
         self.bytes(structure.as_bytes())
     }
 

@@ -17,7 +17,7 @@ macro_rules! requests {
         $(#[$doc])*
         #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
         #[repr(C)]
-        pub(super) struct $name { $(pub(super) $field: $kind),* }
+        pub(crate) struct $name { $(pub(crate) $field: $kind),* }
         const _: () = assert!(size_of::<$name>() == $size);
     )*};
 }
@@ -91,7 +91,7 @@ macro_rules! answers {
         $(#[$doc])*
         #[derive(Debug, Default, Immutable, IntoBytes)]
         #[repr(C)]
-        pub(super) struct $name { $(pub(super) $field: $kind),* }
+        pub(crate) struct $name { $(pub(crate) $field: $kind),* }
         const _: () = assert!(size_of::<$name>() == $size);
     )*};
 }
@@ -136,17 +136,17 @@ const _: () = {
 };
 
 /// Where directory entries begin.
-pub(super) const DIRENT_ALIGN: usize = 8;
+pub(crate) const DIRENT_ALIGN: usize = 8;
 
 /// `FUSE_WRITE_KILL_SUIDGID` in [`WriteIn::write_flags`].
-pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `FUSE_FSYNC_FDATASYNC` in [`FsyncIn::fsync_flags`].
-pub(super) const FSYNC_FDATASYNC: u32 = 1 << 0;
+pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// `FUSE_GETATTR_FH` in [`GetattrIn::getattr_flags`].
-pub(super) const GETATTR_FH: u32 = 1 << 0;
+pub(crate) const GETATTR_FH: u32 = 1 << 0;
 
 /// `FATTR_*` in [`SetattrIn::valid`]: which fields are to be set.
-pub(super) mod fattr {
+pub(crate) mod fattr {
     pub(crate) const MODE: u32 = 1 << 0;
     pub(crate) const UID: u32 = 1 << 1;
     pub(crate) const GID: u32 = 1 << 2;

@@ -9,11 +9,10 @@
 //!
 //! Invariants: nothing here trusts a length; a message that is too short or has no end to a name is answered with `EINVAL`.
 //!
-//! Read next: `layout.rs` for the structures, `answer.rs` for what is done.
+//! Read next: `layout.rs` for the structures, `../answer.rs` for what is done.
 
-pub(crate) mod answer;
 pub(crate) mod encode;
-mod layout;
+pub(crate) mod layout;
 
 use crate::header::InHeader;
 use layout::*;
@@ -130,7 +129,7 @@ impl<'a> Request<'a> {
     }
 
     /// The fixed part, where it lies.
-    fn fixed<T: FromBytes + Immutable + KnownLayout + Unaligned>(&self) -> Result<&'a T, Errno> {
+    pub(crate) fn fixed<T: FromBytes + Immutable + KnownLayout + Unaligned>(&self) -> Result<&'a T, Errno> {
         T::ref_from_prefix(self.fixed).map(|(fixed, _)| fixed).map_err(|_| Errno::INVAL)
     }
 

@@ -2,13 +2,13 @@
 //!
 //! A panic below ends in `EIO` for the one who asked and a line in the log; the mount goes on.
 
-use super::encode::Out;
-use super::layout::*;
-use super::{Request, op, take_name};
+use crate::attr::Time;
 use crate::caller::Caller;
-use crate::fs::attr::Time;
 use crate::fs::{Answer, Change, Fs, Handle, VALID, When};
 use crate::ring::{self, Service};
+use crate::wire::encode::Out;
+use crate::wire::layout::*;
+use crate::wire::{Request, op, take_name};
 use rustix::io::Errno;
 use std::panic::AssertUnwindSafe;
 use std::sync::Weak;
