@@ -17,8 +17,9 @@ use crate::error::{During, Error, Result};
 use crate::published;
 use crate::server;
 use crate::size::ByteSize;
-use crate::target;
 use crate::workload::{keys, slob};
+
+pub use crate::workload::Load;
 
 /// The cases built in, in the order of a study.
 const BUILT_IN: [(&str, &str); 12] = [
@@ -162,85 +163,27 @@ impl Default for ServerSettings {
     }
 }
 
-/// What a server is loaded with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Load {
-    /// SLOB's method, by the lab's own clients.
-    #[default]
-    Slob,
-    /// pgbench, like TPC-B.
-    Tpcb,
-    /// pgbench, SELECT only.
-    SelectOnly,
-    /// sysbench oltp_read_write.
-    ReadWrite,
-    /// sysbench oltp_read_only.
-    ReadOnly,
-    /// sysbench oltp_write_only.
-    WriteOnly,
-    /// redis-benchmark SET.
-    Set,
-    /// GET and SET as memtier_benchmark mixes them, by the lab's own clients.
-    Mixed,
-}
-
-impl Load {
-    /// Every one.
-    pub const ALL: [Load; 8] = [
-        Load::Slob,
-        Load::Tpcb,
-        Load::SelectOnly,
-        Load::ReadWrite,
-        Load::ReadOnly,
-        Load::WriteOnly,
-        Load::Set,
-        Load::Mixed,
-    ];
-
-    /// As on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Load::Slob => "slob",
-            Load::Tpcb => "tpcb",
-            Load::SelectOnly => "select-only",
-            Load::ReadWrite => "read-write",
-            Load::ReadOnly => "read-only",
-            Load::WriteOnly => "write-only",
-            Load::Set => "set",
-            Load::Mixed => "mixed",
-        }
-    }
-
-    /// For people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Load::Slob => "SLOB's method",
-            Load::Tpcb => "pgbench, like TPC-B",
-            Load::SelectOnly => "pgbench, SELECT only",
-            Load::ReadWrite => "sysbench oltp_read_write",
-            Load::ReadOnly => "sysbench oltp_read_only",
-            Load::WriteOnly => "sysbench oltp_write_only",
-            Load::Set => "redis-benchmark SET",
-            Load::Mixed => "GET and SET, mixed as memtier_benchmark does",
-        }
-    }
-}
-
-impl std::str::FromStr for Load {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Load, String> {
-        let names = || Load::ALL.map(Load::name).join(", ");
-        Load::ALL
-            .into_iter()
-            .find(|load| load.name() == text)
-            .ok_or_else(|| format!("give one of {}", names()))
-    }
-}
-
 /// The target of a case that names none, and of a study that names none.
 pub const SQLITE: &str = "sqlite";
+
+/// What a case may be for: SQLite, and every server.
+pub(crate) fn targets() -> Vec<&'static str> {
+    let servers = server::products().iter().map(|product| product.name());
+    std::iter::once(SQLITE).chain(servers).collect()
+}
+
+/// That there is no such target, and which there are.
+pub(crate) fn no_target(name: &str) -> Error {
+    Error::Setting {
+        setting: "target",
+        value: name.to_owned(),
+        reason: format!("give one of {}", targets().join(", ")),
+    }
+}
+
+fn known(target: &str) -> Result<()> {
+    if targets().contains(&target) { Ok(()) } else { Err(no_target(target)) }
+}
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -347,10 +290,10 @@ impl Case {
             slob: file.slob,
         };
         if case.targets.is_empty() {
-            return Err(wrong(format!("targets is empty; name some of {}", target::names().join(", "))));
+            return Err(wrong(format!("targets is empty; name some of {}", targets().join(", "))));
         }
         for name in &case.targets {
-            target::kind(name)?;
+            known(name)?;
         }
         case.slob.update_pct = case.update_pcts[0];
         for name in case.targets.clone() {
@@ -494,7 +437,7 @@ pub fn choose(names: &[String], full: bool) -> Result<Vec<Case>> {
 /// # Errors
 /// A name that is not there, a file that is wrong, a target that is not there.
 pub fn choose_for(target: &str, names: &[String], full: bool) -> Result<Vec<Case>> {
-    target::kind(target)?;
+    known(target)?;
     let is_for = |case: &Case| case.targets.iter().any(|name| name == target);
     let known: Vec<Case> = built_in()?.into_iter().filter(is_for).map(|case| case.on(target)).collect();
     if names.is_empty() {

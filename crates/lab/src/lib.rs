@@ -16,14 +16,18 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 pub mod case;
 mod error;
+mod installed;
 pub mod mounted;
 pub mod place;
 pub mod probe;
+pub mod process;
 pub mod published;
 pub mod run;
 pub mod server;
+mod session;
 mod size;
 pub mod study;
 pub mod target;

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::account::{Account, can_reach};
 use crate::error::{During, Error, Result};
-use crate::server::account::{Account, can_reach};
-use crate::server::process::Identity;
+use crate::process::Identity;
 
 /// What has to go when the study ends, and whether it was asked to stop.
 #[derive(Clone, Debug, Default)]

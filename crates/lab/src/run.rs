@@ -15,10 +15,9 @@ use serde::{Deserialize, Serialize};
 use tiersmith_awr::Snapshot;
 use tiersmith_awr::events::{Histogram, Totals};
 
-use crate::case::Load;
 use crate::error::{Error, Result};
-use crate::target::{COMMIT, COMMITS, EXECUTES, RESPONSE, ROWS, SELECT, Target, UPDATE, Work};
-use crate::workload::{Plan, slob};
+use crate::session::{COMMIT, COMMITS, EXECUTES, RESPONSE, ROWS, SELECT, Target, UPDATE, Work};
+use crate::workload::{Load, Plan, slob};
 
 /// Slices of the measured interval whose throughputs are compared.
 pub const SLICES: usize = 20;
@@ -353,8 +352,8 @@ fn measured(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Session;
     use crate::size::ByteSize;
-    use crate::target::Session;
     use crate::workload::Operation;
     use crate::workload::slob::{RedoStress, Settings};
 

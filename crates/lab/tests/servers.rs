@@ -52,7 +52,7 @@ fn gone(path: &Path) {
 }
 
 /// Every process of a tree ends, sooner or later.
-fn wait_until_gone(tree: &[server::process::Identity]) {
+fn wait_until_gone(tree: &[tiersmith_lab::process::Identity]) {
     let began = Instant::now();
     while tree.iter().any(|process| process.runs()) {
         assert!(began.elapsed() < PATIENCE, "{tree:?} still run");

@@ -15,7 +15,6 @@ pub mod client;
 pub mod find;
 mod mariadb;
 mod postgres;
-pub mod process;
 mod redis;
 mod running;
 mod sql;
@@ -28,7 +27,8 @@ use tiersmith_awr::Snapshot;
 use crate::error::{Error, Result};
 use crate::place::Leftovers;
 
-pub use account::{Account, account, give, make_reachable};
+pub use crate::account::{Account, give};
+pub use account::{account, make_reachable};
 pub use client::{Client, Deadlock, Range};
 pub use find::{Programs, find, find_in};
 pub use running::{Server, create};

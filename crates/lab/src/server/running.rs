@@ -10,13 +10,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::account::{Account, account, can_reach};
+use super::account::account;
 use super::client::Client;
 use super::find::Programs;
-use super::process::{Identity, Process, command, log_end};
 use super::{Product, Site};
+use crate::account::{Account, can_reach};
 use crate::error::{During, Error, Result};
 use crate::place::Leftovers;
+use crate::process::{Identity, Process, command, log_end};
 
 /// How long a server may take to start, or to stop. A loaded machine is slow; a server that hangs hangs for ever.
 const PATIENCE: Duration = Duration::from_secs(180);

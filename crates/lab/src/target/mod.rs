@@ -13,19 +13,18 @@ pub mod sqlite;
 mod tier;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::time::{ClockId, clock_gettime};
-use tiersmith_awr::Snapshot;
-use tiersmith_awr::events::{Registry, Totals, counters, wait_events};
-
-use crate::case::Case;
-use crate::error::{Error, Result};
+use crate::case::{self, Case};
+use crate::error::Result;
 use crate::place::Places;
 use crate::run::{self, Measured, Plans};
 use crate::server::Server;
 use crate::workload::slob;
-use crate::workload::{Operation, slob::RedoStress};
+
+pub use crate::session::{
+    CALLS, CLIENT_WAITS, COMMIT, COMMITS, COUNTERS, DATABASE_LOCK, EXECUTES, RESPONSE, RESPONSES, ROWS, SCAN,
+    SELECT, STATEMENTS, Session, Target, UPDATE, Work, db_time_ns, thread_cpu_ns,
+};
 
 /// What one run is made from, and where.
 #[derive(Clone, Copy)]
@@ -65,7 +64,7 @@ pub trait Kind: Sync {
     /// Makes loaded databases in the empty directory `dir`, durable.
     ///
     /// # Errors
-    /// What the database says; [`Error::Interrupted`].
+    /// What the database says; [`crate::Error::Interrupted`].
     fn load(&self, ground: &Ground<'_>, dir: &Path) -> Result<()>;
 
     /// Copies loaded databases into `dir`, which does not exist, attaches what the case attaches, and opens them.
@@ -89,7 +88,7 @@ pub trait Opened {
     /// Runs the load.
     ///
     /// # Errors
-    /// What the database says; [`Error::Interrupted`].
+    /// What the database says; [`crate::Error::Interrupted`].
     fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
         run::run(self.target(), plans)
     }
@@ -120,7 +119,7 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
 
 /// Their names.
 pub fn names() -> Vec<&'static str> {
-    kinds().iter().map(|kind| kind.name()).collect()
+    case::targets()
 }
 
 /// The kind of this name.
@@ -128,129 +127,16 @@ pub fn names() -> Vec<&'static str> {
 /// # Errors
 /// There is none; those there are.
 pub fn kind(name: &str) -> Result<&'static dyn Kind> {
-    kinds().iter().find(|kind| kind.name() == name).copied().ok_or_else(|| Error::Setting {
-        setting: "target",
-        value: name.to_owned(),
-        reason: format!("give one of {}", names().join(", ")),
-    })
+    kinds().iter().find(|kind| kind.name() == name).copied().ok_or_else(|| case::no_target(name))
 }
 
-wait_events! {
-    /// What sessions do, timed as a client sees it. Not waits: their sum is DB time.
-    pub const STATEMENTS;
-    /// A SELECT of a range, all rows fetched.
-    SELECT = "select", Other;
-    /// A SELECT of the whole scan table.
-    SCAN = "scan", Other;
-    /// BEGIN and UPDATE.
-    UPDATE = "update", Other;
-    /// COMMIT.
-    COMMIT = "commit", Other;
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-counters! {
-    /// What sessions count.
-    pub const COUNTERS;
-    /// SQL statements run: SELECT and UPDATE, not BEGIN and COMMIT.
-    EXECUTES = "executes", "executions";
-    /// Calls into the database: one for each statement, BEGIN and COMMIT.
-    CALLS = "calls", "calls";
-    /// Transactions that changed something and ended well.
-    COMMITS = "commits", "transactions";
-    /// Rows read or changed; each is in a block of its own.
-    ROWS = "rows", "rows";
-}
-
-wait_events! {
-    /// Response times of a load with fixed arrivals.
-    pub const RESPONSES;
-    /// From the time an operation was due to its end.
-    RESPONSE = "response", Other;
-}
-
-wait_events! {
-    /// Waits that the target's client sits through, beside those of its files.
-    pub const CLIENT_WAITS;
-    /// Another connection holds the lock of the database that this one asked for.
-    DATABASE_LOCK = "database lock", Application;
-}
-
-/// What the sessions of one run did, written by them and read at any time.
-#[derive(Debug)]
-pub struct Work {
-    /// Statements and counters.
-    pub statements: Registry,
-    /// Response times, when arrivals are fixed.
-    pub responses: Registry,
-    /// Waits for locks.
-    pub client_waits: Registry,
-    /// Processor time of each session's thread since it began, as last told.
-    cpu_ns: Vec<AtomicU64>,
-}
-
-impl Work {
-    /// For so many sessions.
-    pub fn new(sessions: u32) -> Work {
-        Work {
-            statements: Registry::new(STATEMENTS, COUNTERS),
-            responses: Registry::new(RESPONSES, &[]),
-            client_waits: Registry::new(CLIENT_WAITS, &[]),
-            cpu_ns: (0..sessions).map(|_| AtomicU64::new(0)).collect(),
-        }
+    #[test]
+    fn a_case_may_name_exactly_the_kinds_that_there_are() {
+        let kinds: Vec<&str> = kinds().iter().map(|kind| kind.name()).collect();
+        assert_eq!(kinds, names());
     }
-
-    /// Sessions.
-    pub fn sessions(&self) -> u64 {
-        self.cpu_ns.len() as u64
-    }
-
-    /// Tells the processor time of the calling thread, which is session number `session`.
-    pub fn tell_cpu(&self, session: usize, since_ns: u64) {
-        if let Some(cell) = self.cpu_ns.get(session) {
-            cell.store(thread_cpu_ns().saturating_sub(since_ns), Ordering::Relaxed);
-        }
-    }
-
-    /// Processor time of all sessions.
-    pub fn cpu_ns(&self) -> u64 {
-        self.cpu_ns.iter().map(|cell| cell.load(Ordering::Relaxed)).sum()
-    }
-}
-
-/// DB time: what the statements took, as clients see it.
-pub fn db_time_ns(statements: &Totals) -> u64 {
-    statements.events().map(|(_, totals)| totals.total_ns()).sum()
-}
-
-/// Processor time of the calling thread.
-pub fn thread_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
-/// A database under test, loaded and open.
-pub trait Target: Sync {
-    /// Opens a session of a schema. `number` tells sessions apart.
-    ///
-    /// # Errors
-    /// What the database says.
-    fn session<'a>(&'a self, work: &'a Work, number: usize, schema: u32) -> Result<Box<dyn Session + 'a>>;
-
-    /// Every counter at this instant.
-    fn snapshot(&self, work: &Work) -> Snapshot;
-
-    /// Whether what was loaded is still there and sound, when no session is open.
-    ///
-    /// # Errors
-    /// [`Error::Unsound`] says what is not.
-    fn check(&self) -> Result<()>;
-}
-
-/// One client of the target. It is made, used and dropped by one thread.
-pub trait Session {
-    /// Carries out an operation in a schema, counts and times it.
-    ///
-    /// # Errors
-    /// What the database says; the run ends then.
-    fn run(&mut self, schema: u32, operation: Operation, redo: RedoStress) -> Result<()>;
 }

@@ -11,6 +11,85 @@ pub mod slob;
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+/// What a server is loaded with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Load {
+    /// SLOB's method, by the lab's own clients.
+    #[default]
+    Slob,
+    /// pgbench, like TPC-B.
+    Tpcb,
+    /// pgbench, SELECT only.
+    SelectOnly,
+    /// sysbench oltp_read_write.
+    ReadWrite,
+    /// sysbench oltp_read_only.
+    ReadOnly,
+    /// sysbench oltp_write_only.
+    WriteOnly,
+    /// redis-benchmark SET.
+    Set,
+    /// GET and SET as memtier_benchmark mixes them, by the lab's own clients.
+    Mixed,
+}
+
+impl Load {
+    /// Every one.
+    pub const ALL: [Load; 8] = [
+        Load::Slob,
+        Load::Tpcb,
+        Load::SelectOnly,
+        Load::ReadWrite,
+        Load::ReadOnly,
+        Load::WriteOnly,
+        Load::Set,
+        Load::Mixed,
+    ];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Load::Slob => "slob",
+            Load::Tpcb => "tpcb",
+            Load::SelectOnly => "select-only",
+            Load::ReadWrite => "read-write",
+            Load::ReadOnly => "read-only",
+            Load::WriteOnly => "write-only",
+            Load::Set => "set",
+            Load::Mixed => "mixed",
+        }
+    }
+
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Load::Slob => "SLOB's method",
+            Load::Tpcb => "pgbench, like TPC-B",
+            Load::SelectOnly => "pgbench, SELECT only",
+            Load::ReadWrite => "sysbench oltp_read_write",
+            Load::ReadOnly => "sysbench oltp_read_only",
+            Load::WriteOnly => "sysbench oltp_write_only",
+            Load::Set => "redis-benchmark SET",
+            Load::Mixed => "GET and SET, mixed as memtier_benchmark does",
+        }
+    }
+}
+
+impl std::str::FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Load, String> {
+        let names = || Load::ALL.map(Load::name).join(", ");
+        Load::ALL
+            .into_iter()
+            .find(|load| load.name() == text)
+            .ok_or_else(|| format!("give one of {}", names()))
+    }
+}
+
 /// What a session does to one schema. Ranges are open at both ends: rows with `after < custid < before`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {

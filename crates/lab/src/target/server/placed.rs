@@ -11,9 +11,9 @@ use tiersmith_store::{Profile, Stats};
 
 use crate::case::{Case, Placement};
 use crate::error::{During, Error, Result};
+use crate::installed::system_program;
 use crate::mounted::{MountedHome, Wishes};
 use crate::place::{Places, TierPlace, unmount};
-use crate::server::find::system_program;
 use crate::server::{Product, Site, account};
 use crate::target::Ground;
 

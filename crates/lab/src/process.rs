@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::account::Account;
-use super::find::system_program;
+use crate::account::Account;
 use crate::error::{During, Error, Result};
+use crate::installed::system_program;
 
 /// How long is waited between two looks.
 const LOOK: Duration = Duration::from_millis(10);
