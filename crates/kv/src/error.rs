@@ -58,6 +58,20 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// There are keys already.
+    #[error(
+        "{} has {keys} keys, and an import would mix with them; name another tier, or say FLUSHALL to its server first",
+        path.display()
+    )]
+    NotEmpty {
+        /// Which.
+        path: PathBuf,
+        /// How many.
+        keys: u64,
+    },
+    /// A dump cannot be read.
+    #[error(transparent)]
+    Dump(#[from] crate::rdb::Error),
     /// A listener cannot be made.
     #[error("cannot listen on {address}: {source}; {remedy}")]
     Listen {

@@ -10,7 +10,8 @@
 //! | [`heap`] | words that change all or none, and space for bytes | format |
 //! | [`keyspace`] | databases: index, entries, expiry, what is still to be freed | heap |
 //! | `command` | Redis's commands, one table; a session with its MULTI and WATCH | keyspace |
-//! | `server` | sockets, the protocol's bytes, limits | command |
+//! | `server` | sockets, the protocol's bytes, limits; the primary that is followed | command |
+//! | [`rdb`] | Redis's dump files, and a primary's first words | nothing |
 //! | [`check`] | a second reader of the format, with decoders of its own | format's page only |
 //!
 //! # Why it is like this
@@ -34,7 +35,8 @@
 //!   (`redis-protocol`) start over when a part is missing, which is quadratic in that size, know no
 //!   limits and no inline commands.
 //!
-//! Deliberately absent: replication, RDB and AOF, streams, functions, ACL and TLS, cluster mode.
+//! Deliberately absent: replicas of its own, writing RDB and AOF, streams, functions, ACL and TLS,
+//! cluster mode.
 
 #![forbid(unsafe_code)]
 
@@ -43,12 +45,15 @@ mod command;
 mod error;
 pub mod format;
 pub mod heap;
+mod import;
 pub mod keyspace;
 pub mod planted;
+pub mod rdb;
 pub mod server;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use command::{Configuration, table_for_people};
 pub use error::Error;
+pub use import::{Imported, import};
 pub use server::Server;

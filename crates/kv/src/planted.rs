@@ -60,6 +60,10 @@ pub enum Planted {
     MovedInTwo,
     /// A member of a sorted set leaves the sequence in a commit of its own.
     OrderComesLater,
+    /// A data set that is being copied is not marked as incomplete.
+    CopyNotMarked,
+    /// The position in the primary's stream is committed after the command.
+    PositionLater,
     /// FLUSHDB empties the database before the trash has its index.
     FlushForgetsTrash,
 }
@@ -92,6 +96,8 @@ impl Planted {
         Planted::NodeSplitInTwo,
         Planted::MovedInTwo,
         Planted::OrderComesLater,
+        Planted::CopyNotMarked,
+        Planted::PositionLater,
         Planted::FlushForgetsTrash,
     ];
 

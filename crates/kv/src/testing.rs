@@ -9,8 +9,9 @@ use crate::error::Error;
 use crate::format::DATABASE_COUNT;
 use crate::format::entry::kind;
 use crate::heap::Heap;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Copied, Keyspace};
 use crate::planted::Planted;
+use crate::rdb::Item;
 
 /// What the databases hold: value, and when it expires, by database and key.
 pub type Contents = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Option<u64>)>;
@@ -68,6 +69,35 @@ impl Local {
     /// Makes what was executed durable.
     pub fn commit(&mut self) {
         self.keys.heap_mut().commit();
+    }
+
+    /// Copies a primary's data: these keys, and what is known of them.
+    pub fn copy(&mut self, items: &[Item], history: &str, position: u64) {
+        self.keys.begin_copy();
+        for item in items {
+            self.keys.load(item).expect("the tier has room");
+            self.commit();
+        }
+        self.keys.set_history(history);
+        self.keys.set_position(position, 0);
+        self.keys.set_copied(Copied::Whole);
+        self.commit();
+    }
+
+    /// Executes a primary's command, behind which its stream is at `position`.
+    pub fn obey(&mut self, line: &str, position: u64) {
+        self.shared.position = Some(position);
+        self.say(line);
+        self.commit();
+    }
+
+    /// Nothing if these are the server's own data; otherwise whether they are a whole copy, and up
+    /// to which position.
+    pub fn copied(&self) -> Option<(bool, u64)> {
+        match self.keys.copied() {
+            Copied::Own => None,
+            copied => Some((copied == Copied::Whole, self.keys.position())),
+        }
     }
 
     /// Does what the server does between two batches.

@@ -126,7 +126,9 @@ pub(crate) fn hello(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     context.reply.integer(proto);
     context.reply.bulk(b"id");
     context.reply.count(context.session.id);
-    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+    for (key, value) in
+        [("mode", "standalone"), ("role", if context.keys.follows { "replica" } else { "master" })]
+    {
         context.reply.bulk(key.as_bytes());
         context.reply.bulk(value.as_bytes());
     }

@@ -125,7 +125,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("pubsub_patterns", &shared.patterns.len()),
             ],
         ),
-        ("Replication", vec![line("role", &"master"), line("connected_slaves", &0)]),
+        ("Replication", super::replication::lines(shared, keys)),
         ("Waits", waits.collect()),
         ("Cluster", vec![line("cluster_enabled", &0)]),
         ("Keyspace", keyspace.collect()),
@@ -263,14 +263,6 @@ pub(crate) fn save(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
 
 pub(crate) fn lastsave(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     context.reply.count(context.keys.now_ms() / 1000);
-    Ok(())
-}
-
-pub(crate) fn role(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
-    context.reply.list(3);
-    context.reply.bulk(b"master");
-    context.reply.integer(0);
-    context.reply.list(0);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::arguments::{expiry, integer, integer_or_refusal};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, glob, word};
 use crate::format::{DATABASE_COUNT, entry::kind};
-use crate::keyspace::Found;
+use crate::keyspace::{Copied, Found};
 
 /// Keys that SCAN looks at unless it is told.
 const SCAN_COUNT: i64 = 10;
@@ -386,6 +386,10 @@ pub(crate) fn flushdb(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 pub(crate) fn flushall(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     sync_or_async(args)?;
     (0..DATABASE_COUNT).for_each(|db| context.keys.flush(db));
+    if context.keys.copied() == Copied::Part {
+        // Nothing is whole, and this server's own.
+        context.keys.set_copied(Copied::Own);
+    }
     context.reply.ok();
     Ok(())
 }

@@ -16,6 +16,7 @@ mod keys;
 mod lists;
 mod number;
 mod pubsub;
+mod replication;
 mod reply;
 mod scripting;
 mod session;
@@ -36,6 +37,8 @@ pub(crate) use arguments::glob;
 pub(crate) use blocking::Waiting;
 pub use configuration::Configuration;
 pub(crate) use connection::{describe, is_password};
+pub(crate) use number::float;
+pub(crate) use replication::{Following, Link, Wanted, wanted};
 pub(crate) use reply::Reply;
 pub(crate) use scripting::{Bystanders, Told};
 pub(crate) use session::{Replies, Session, Shared};
@@ -64,6 +67,11 @@ impl From<Full> for Refusal {
 }
 
 pub(crate) const SYNTAX: Refusal = Refusal::Said("ERR syntax error");
+const PARTIAL: Refusal = Refusal::Said(
+    "LOADING the data are a copy of a primary's of which a part is missing; wait until it is whole, or say \
+     FLUSHALL to begin with nothing",
+);
+const READ_ONLY: Refusal = Refusal::Said("READONLY You can't write against a read only replica.");
 const NO_SPACE: &str =
     "OOM command not allowed: the tier is full; delete keys, or give the server a larger tier";
 
@@ -164,6 +172,12 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     context.keys.heap_mut().open_reserve(row.flags & flag::FREES != 0);
     let done = match context.keys.heap().broken() {
         Some(what) if row.flags & flag::WRITE != 0 => Err(Refusal::Words(broken(what))),
+        _ if context.keys.partial && row.flags & (flag::READ | flag::WRITE) != 0 && !row.empties() => {
+            Err(PARTIAL)
+        }
+        _ if context.keys.follows && !context.keys.for_primary && row.flags & flag::WRITE != 0 => {
+            Err(READ_ONLY)
+        }
         _ => (row.run)(context, arguments),
     };
     let done = match context.keys.heap_mut().take_note() {

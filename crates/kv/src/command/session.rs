@@ -8,6 +8,7 @@ use tiersmith_events::Registry;
 
 use super::Configuration;
 use super::blocking::Waiting;
+use super::replication::{Following, Wanted};
 use super::scripting::{Bystanders, Scripts};
 use crate::keyspace::Keyspace;
 
@@ -156,6 +157,12 @@ pub(crate) struct Shared {
     pub(crate) not_again: bool,
     /// Who is answered while a script takes long.
     pub(crate) bystanders: Option<Box<dyn Bystanders>>,
+    /// The primary whose commands are followed.
+    pub(crate) following: Option<Following>,
+    /// REPLICAOF was said: the server changes whom it follows.
+    pub(crate) wanted: Option<Wanted>,
+    /// How far the primary's stream is applied once the command that runs is.
+    pub(crate) position: Option<u64>,
     /// The server ends, and what is not committed is not to be.
     pub(crate) shutdown_now: bool,
 }
@@ -195,6 +202,9 @@ impl Shared {
             scripts: None,
             not_again: false,
             bystanders: None,
+            following: None,
+            wanted: None,
+            position: None,
             shutdown_now: false,
         }
     }

@@ -2,18 +2,7 @@
 
 use super::{Arguments, Refusal, Session, Shared, execute};
 use crate::keyspace::Keyspace;
-
-/// Buckets of the trash that are emptied at one go when a command finds no space.
-const TRASH_STEP: u64 = 256;
-
-/// Commits: what this transaction gave back, and what a FLUSHDB took away, is space after that.
-pub(super) fn find_space(keys: &mut Keyspace) {
-    keys.heap_mut().commit();
-    while keys.has_trash() {
-        keys.empty_trash(TRASH_STEP);
-        keys.heap_mut().commit();
-    }
-}
+use crate::planted::Planted;
 
 /// Executes a command. Its reply is in `out`, and must not be sent before the next commit.
 pub(crate) fn step(
@@ -34,11 +23,18 @@ pub(crate) fn step(
     }
     let once = std::mem::take(&mut shared.not_again) || once;
     if std::mem::take(&mut shared.full) && !once {
-        find_space(keys);
+        keys.make_space();
         out.truncate(sent);
         before = keys.heap().savepoint();
         execute(keys, shared, session, arguments, out);
         shared.full = false;
+    }
+    if let Some(position) = shared.position.take() {
+        if keys.heap().planted().is(Planted::PositionLater) {
+            keys.heap_mut().commit();
+        }
+        // One commit with what the command did, so that it is never done twice.
+        keys.set_position(position, session.db);
     }
     shared.break_watches(keys);
     if !keys.heap().is_large() {

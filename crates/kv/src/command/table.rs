@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use super::{Arguments, Context, Done};
 use super::{
     bits as b, configuration as cf, connection as c, hashes as h, information as i, keys as k, lists as l,
-    pubsub as p, scripting as g, sets as e, sorted as z, sorting as o, strings as s, transactions as t,
+    pubsub as p, replication as r, scripting as g, sets as e, sorted as z, sorting as o, strings as s,
+    transactions as t,
 };
 
 /// What a command is, as bits.
@@ -62,6 +63,11 @@ impl Row {
     pub(crate) fn takes(&self, count: usize) -> bool {
         let wanted = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { count >= wanted } else { count == wanted }
+    }
+
+    /// Whether it leaves nothing of the data, whatever they are.
+    pub(crate) fn empties(&self) -> bool {
+        self.name == "flushall"
     }
 
     pub(crate) fn flag_names(&self) -> Vec<&'static str> {
@@ -312,9 +318,11 @@ rows! {
         "info" -1 0, [0 0 0], i::info, "About the server";
         "lastsave" 1 F, [0 0 0], i::lastsave, "Now: every write is durable";
         "memory" -2 R, [0 0 0], i::memory, "The space a key takes";
-        "role" 1 F | N, [0 0 0], i::role, "Primary or replica";
+        "replicaof" 3 ADMIN | N, [0 0 0], r::replicaof, "Follow a primary, or no one";
+        "role" 1 F | N, [0 0 0], r::role, "Primary or replica";
         "save" 1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
         "shutdown" -1 ADMIN | NOT_IN_MULTI | N, [0 0 0], i::shutdown, "End the server";
+        "slaveof" 3 ADMIN | N, [0 0 0], r::replicaof, "Follow a primary, or no one";
         "swapdb" 3 WF, [0 0 0], k::swapdb, "Exchange two databases";
         "time" 1 F, [0 0 0], i::time, "The server's time";
     }

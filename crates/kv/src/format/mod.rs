@@ -36,6 +36,11 @@
 //! |---|---|
 //! | 0 | bytes of the heap in use: slots and runs, allocated and not yet freed |
 //! | 8 | offset of the first node of the trash, or zero |
+//! | 16 | whose data: 0 this server's own; 1 a copy of a primary's, not whole; 2 a whole one |
+//! | 24 | a copy: how far the primary's stream of commands is applied |
+//! | 32 | a copy: the 40 letters of the primary's replication id |
+//! | 72 | a copy: the database that the stream has selected there |
+//! | 80 | zero |
 //!
 //! # Database
 //! A trash node has this form too: what a FLUSHDB took away, still to be freed. So has the node of
@@ -99,6 +104,14 @@ pub const ROOTS: u64 = 8192;
 pub const USED: u64 = ROOTS;
 /// The word with the first node of the trash.
 pub const TRASH: u64 = ROOTS + 8;
+/// The word that says whose data these are.
+pub const COPY: u64 = ROOTS + 16;
+/// The word with the position in the primary's stream.
+pub const COPY_POSITION: u64 = ROOTS + 24;
+/// Where the primary's replication id is.
+pub const COPY_ID: u64 = ROOTS + 32;
+/// The word with the database that the stream has selected.
+pub const COPY_DB: u64 = ROOTS + 72;
 /// Where the databases are.
 pub const DATABASES: u64 = ROOTS + 4096;
 /// Bytes of a database.

@@ -9,11 +9,13 @@
 mod hash;
 mod index;
 mod list;
+mod load;
 mod trash;
 mod tree;
 mod walk;
 mod zset;
 
+pub(crate) use load::Copied;
 pub(crate) use zset::{Scored, order};
 
 use crate::format::entry::{HEAD, Header, PART, TIME, kind, sum_of_part, sum_of_time};
@@ -63,13 +65,23 @@ pub struct Keyspace {
     /// Where the search for expired keys goes on: database and bucket.
     expiry_cursor: (u8, u64),
     expired: u64,
+    /// A part of a copy is missing: nothing is read from it.
+    pub(crate) partial: bool,
+    /// A primary says when keys go: here they are only not shown.
+    pub(crate) follows: bool,
+    /// What is executed now came from it, and finds what it has.
+    pub(crate) for_primary: bool,
 }
 
 impl Keyspace {
     /// Of a heap.
     pub fn new(heap: Heap) -> Keyspace {
+        let partial = heap.word(crate::format::COPY) == 1;
         Keyspace {
             heap,
+            partial,
+            follows: false,
+            for_primary: false,
             now_ms: 0,
             watched: false,
             touched: Vec::new(),
@@ -143,7 +155,10 @@ impl Keyspace {
         let hash = self.heap.hash(key);
         let found = self.find(database_at(db), key, hash)?;
         if found.header.expires.is_some_and(|at| at <= self.now_ms) {
-            if self.heap.broken().is_none() {
+            if self.for_primary {
+                return Some(found);
+            }
+            if self.heap.broken().is_none() && !self.follows {
                 self.unlink(db, key, &found);
                 self.expired += 1;
             }

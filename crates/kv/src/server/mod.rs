@@ -17,7 +17,9 @@ mod accept;
 mod blocked;
 mod busy;
 mod client;
+mod link;
 mod listen;
+mod replica;
 mod request;
 mod waits;
 
@@ -33,7 +35,7 @@ use smallvec::SmallVec;
 use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
-use crate::command::{Configuration, Reply, Session, Shared, step};
+use crate::command::{Configuration, Reply, Session, Shared, Wanted, step, wanted};
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
 use crate::heap::Heap;
@@ -43,11 +45,12 @@ use accept::{Door, Taken};
 use busy::Crowd;
 use client::{Client, Io};
 use listen::{Listener, SocketFile};
+use replica::{BELL, Replica};
 use request::{Limits, Next};
 use waits::EVENTS;
 
 /// Bytes of one slot of the log of a new tier.
-const LOG_BYTES: u64 = 1 << 20;
+pub(crate) const LOG_BYTES: u64 = 1 << 20;
 /// How often what is not urgent is done.
 const TICK: Duration = Duration::from_millis(100);
 /// How long expired keys are looked for at a tick.
@@ -80,6 +83,8 @@ pub struct Server {
     resumed: Vec<u64>,
     /// Answers the others while a script takes long.
     crowd: Rc<RefCell<Crowd>>,
+    /// The primary that is followed.
+    replica: Option<Replica>,
 }
 
 impl std::fmt::Debug for Server {
@@ -113,7 +118,18 @@ impl Server {
                 .map_err(system("watch a listening socket"))?;
         }
         let listeners: Rc<[Listener]> = listeners.into();
+        let primary = configuration.text("replicaof").to_owned();
         let mut shared = Shared::new(configuration);
+        shared.wanted = match primary.split_whitespace().collect::<Vec<_>>()[..] {
+            [] => Some(Wanted::NoOne),
+            [host, port] => wanted(host, port),
+            _ => None,
+        };
+        if shared.wanted.is_none() {
+            return Err(Error::Configuration(format!(
+                "`replicaof` takes a host and a port, not `{primary}`"
+            )));
+        }
         shared.recovery_us = recovery_us;
         shared.events = Registry::new(EVENTS, &[]);
         Ok(Server {
@@ -130,6 +146,7 @@ impl Server {
             ticked: Instant::now(),
             deaf: false,
             resumed: Vec::new(),
+            replica: None,
         })
     }
 
@@ -165,6 +182,8 @@ impl Server {
                 let (number, flags) = (event.data.u64(), event.flags);
                 if number < self.listeners.len() as u64 {
                     self.accept(number as usize);
+                } else if number == BELL {
+                    self.hear();
                 } else {
                     self.attend(number, flags);
                 }
@@ -173,10 +192,12 @@ impl Server {
                     return Ok(());
                 }
             }
+            self.change_primary();
             self.end_waits();
             self.resume();
             self.commit();
             self.answer();
+            self.acknowledge();
             if self.keys.has_trash() {
                 let start = self.shared.events.start();
                 self.keys.empty_trash(TRASH_STEP);

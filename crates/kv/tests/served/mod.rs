@@ -80,6 +80,16 @@ impl Served {
         Some(Served::wait(command, socket))
     }
 
+    /// A real Redis with these settings that listens at a port as well; nothing if there is none.
+    pub(crate) fn redis_at(directory: &Path, port: u16, settings: &[&str]) -> Option<Served> {
+        Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().ok()?;
+        let socket = directory.join(format!("redis{port}"));
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--save", "", "--unixsocket"]).arg(&socket);
+        command.arg("--dir").arg(directory).args(settings);
+        Some(Served::wait(command, socket))
+    }
+
     fn wait(mut command: Command, socket: PathBuf) -> Served {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         // A socket that a killed server left would be found before the new one is there.
@@ -214,4 +224,41 @@ pub(crate) fn text(text: &str) -> Value {
 pub(crate) fn assert_sound(directory: &Path) {
     let report = tiersmith_kv::check::check_file(&directory.join("tier")).unwrap();
     assert!(report.is_sound(), "{report}");
+}
+
+/// A list in the order of its elements: Redis's is that of a table as soon as a value is long.
+pub(crate) fn sorted(value: &Value) -> Value {
+    let Value::List(list) = value else { return value.clone() };
+    let mut list = list.clone();
+    list.sort();
+    Value::List(list)
+}
+
+/// All keys with their values and when they expire.
+pub(crate) fn contents(client: &mut Client) -> Vec<(Value, Value, Value)> {
+    let mut all = Vec::new();
+    for db in 0..4 {
+        client.say(&format!("SELECT {db}"));
+        let Value::List(mut keys) = client.say("KEYS *") else { panic!("no list") };
+        keys.sort();
+        for key in keys {
+            let Value::Text(name) = &key else { panic!("no key") };
+            let value = match client.say(&format!("TYPE {name}")) {
+                Value::Text(kind) if kind == "hash" => sorted(&client.say(&format!("HGETALL {name}"))),
+                Value::Text(kind) if kind == "set" => sorted(&client.say(&format!("SMEMBERS {name}"))),
+                Value::Text(kind) if kind == "zset" => client.say(&format!("ZRANGE {name} 0 -1 WITHSCORES")),
+                Value::Text(kind) if kind == "list" => client.say(&format!("LRANGE {name} 0 -1")),
+                _ => client.say(&format!("GET {name}")),
+            };
+            let expires = client.say(&format!("PEXPIRETIME {name}"));
+            all.push((key, value, expires));
+        }
+    }
+    client.say("SELECT 0");
+    all
+}
+
+/// A port that nobody listens at.
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

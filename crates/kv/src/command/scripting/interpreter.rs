@@ -9,7 +9,6 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 
 use super::super::arguments::print_score;
-use super::super::step::find_space;
 use super::super::table::flag;
 use super::super::{Arguments, Context, Refusal, Reply, Session, lookup, run};
 use super::library::{add, one, said};
@@ -487,7 +486,7 @@ impl Caller<'_, '_> {
             if !full || again || self.in_exec || self.watchdog.wrote.get() {
                 break;
             }
-            find_space(context.keys);
+            context.keys.make_space();
         }
         if writes && out.first() != Some(&b'-') {
             self.watchdog.wrote.set(true);

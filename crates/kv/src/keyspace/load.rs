@@ -1,0 +1,151 @@
+//! Keys that come from elsewhere, and what is known of the primary whose data these are.
+//!
+//! A data set that is being copied is marked as incomplete, durably, before its first key: a server
+//! that is killed in between does not take the half for a whole. The position in the primary's
+//! stream of commands is part of the same commit as what it says, so that nothing is applied twice.
+
+use super::{Keyspace, order};
+use crate::format::entry::kind;
+use crate::format::{COPY, COPY_DB, COPY_ID, COPY_POSITION, DATABASE_COUNT};
+use crate::heap::Full;
+use crate::planted::Planted;
+use crate::rdb::{Content, Item};
+
+/// Whose data these are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copied {
+    /// This server's own.
+    Own,
+    /// A primary's, of which a part is missing.
+    Part,
+    /// A primary's.
+    Whole,
+}
+
+impl Keyspace {
+    /// Whose data these are.
+    pub(crate) fn copied(&self) -> Copied {
+        match self.heap.word(COPY) {
+            0 => Copied::Own,
+            2 => Copied::Whole,
+            _ => Copied::Part,
+        }
+    }
+
+    pub(crate) fn set_copied(&mut self, copied: Copied) {
+        let word = match copied {
+            Copied::Own => 0,
+            Copied::Part => 1,
+            Copied::Whole => 2,
+        };
+        if self.heap.word(COPY) != word {
+            self.heap.set(COPY, word);
+        }
+        self.partial = copied == Copied::Part;
+    }
+
+    /// How far the primary's commands are applied.
+    pub(crate) fn position(&self) -> u64 {
+        self.heap.word(COPY_POSITION)
+    }
+
+    /// The database that the commands behind that are for.
+    pub(crate) fn position_db(&self) -> u8 {
+        u8::try_from(self.heap.word(COPY_DB)).unwrap_or(0).min(DATABASE_COUNT - 1)
+    }
+
+    pub(crate) fn set_position(&mut self, position: u64, db: u8) {
+        self.heap.set(COPY_POSITION, position);
+        if self.heap.word(COPY_DB) != u64::from(db) {
+            self.heap.set(COPY_DB, db.into());
+        }
+    }
+
+    /// The name of the primary's history.
+    pub(crate) fn history(&self) -> String {
+        let words = (0..5).flat_map(|word| self.heap.word(COPY_ID + word * 8).to_le_bytes());
+        String::from_utf8_lossy(&words.collect::<Vec<u8>>()).into_owned()
+    }
+
+    /// Sets it; it has 40 letters.
+    pub(crate) fn set_history(&mut self, name: &str) {
+        let mut bytes = [0; 40];
+        let len = name.len().min(40);
+        bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+        for (at, word) in (0..).zip(bytes.chunks_exact(8)) {
+            let word = word.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            self.heap.set(COPY_ID + at * 8, word);
+        }
+    }
+
+    /// Begins a copy: nothing is there, and that is not all there will be. Durable on return.
+    pub(crate) fn begin_copy(&mut self) {
+        if !self.heap.planted().is(Planted::CopyNotMarked) {
+            self.set_copied(Copied::Part);
+        }
+        (0..DATABASE_COUNT).for_each(|db| self.flush(db));
+        self.heap.commit();
+    }
+
+    /// Puts a key that comes from elsewhere. It is durable with a later commit.
+    ///
+    /// # Errors
+    /// Why it cannot be kept; the space that it would have taken is free again.
+    pub(crate) fn load(&mut self, item: &Item) -> Result<(), String> {
+        let Some(db) = u8::try_from(item.db).ok().filter(|db| *db < DATABASE_COUNT) else {
+            return Err(format!("database {} is there, and this server has 16 of them", item.db));
+        };
+        let before = self.heap.savepoint();
+        if self.put_loaded(db, item).is_err() {
+            self.heap.take_back(before);
+            self.make_space();
+            let before = self.heap.savepoint();
+            if self.put_loaded(db, item).is_err() {
+                self.heap.take_back(before);
+                return Err("the tier is full; give the server a larger one".to_owned());
+            }
+        }
+        if self.heap.is_large() {
+            self.heap.make_room_for_record().map_err(|_| "the tier is full; give the server a larger one")?;
+            self.heap.commit();
+        }
+        Ok(())
+    }
+
+    fn put_loaded(&mut self, db: u8, item: &Item) -> Result<(), Full> {
+        let (key, expires) = (item.key.as_slice(), item.expires);
+        match &item.content {
+            Content::String(value) => return self.put(db, key, kind::STRING, value, expires),
+            Content::List(all) => return self.put_list(db, key, all, expires),
+            Content::Sorted(all) => {
+                let mut all: Vec<_> =
+                    all.iter().map(|(member, score)| (member.clone(), *score + 0.0)).collect();
+                all.sort_by(|one, other| order((&one.0, one.1), (&other.0, other.1)));
+                return self.put_zset(db, key, &all, expires);
+            }
+            Content::Set(all) => self.put_set(db, key, all)?,
+            Content::Hash(all) => {
+                let pairs: Vec<(&[u8], &[u8])> =
+                    all.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
+                self.remove(db, key);
+                self.set_fields(db, key, (None, kind::HASH), &pairs)?;
+            }
+        }
+        if let (Some(expires), Some(found)) = (expires, self.get(db, key)) {
+            self.set_expiry(db, key, &found, Some(expires));
+        }
+        Ok(())
+    }
+
+    /// Commits: what this transaction gave back, and what a FLUSHDB took away, is space after that.
+    pub(crate) fn make_space(&mut self) {
+        self.heap.commit();
+        while self.has_trash() {
+            self.empty_trash(TRASH_STEP);
+            self.heap.commit();
+        }
+    }
+}
+
+/// Buckets of the trash that are emptied at one go when no space is found.
+const TRASH_STEP: u64 = 256;

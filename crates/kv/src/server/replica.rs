@@ -1,0 +1,261 @@
+//! Following a primary: what it said is applied, committed, and only then acknowledged.
+//!
+//! | step | what happens | killed here leaves |
+//! |---|---|---|
+//! | 1 | PSYNC from the position that the tier has | all as it was; the same is asked again |
+//! | 2 | only if the primary cannot go on from there: the tier says that its data are not whole, and is emptied | a server that answers no reads, and copies again |
+//! | 3 | the primary's keys are put | the same |
+//! | 4 | the tier says that they are whole, with the history's name and the position, in one commit | all of it |
+//! | 5 | each command, in one commit with the position behind it | a command and its position, or neither: none is applied twice |
+//! | 6 | REPLCONF ACK with the position, after the commit | nothing that was acknowledged is missing |
+//!
+//! **Invariant**: no position is acknowledged before the commit that has it. A command of the primary
+//! that is refused here ends the following, with the reason in INFO: what comes behind it would not
+//! fit.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::Server;
+use super::link::{self, Address, Line, Place, Resume, Said};
+use crate::command::{Following, Link, Session, Wanted, step};
+use crate::keyspace::Copied;
+
+/// The bell's number among the events.
+pub(super) const BELL: u64 = u64::MAX;
+/// What is applied between two commits.
+const BATCH: usize = 256;
+/// How often a position is acknowledged that nobody asked for.
+const ACKNOWLEDGE: Duration = Duration::from_secs(1);
+
+/// What the server has of its primary.
+pub(super) struct Replica {
+    line: Line,
+    session: Session,
+    /// Where positions are acknowledged.
+    ack: Option<TcpStream>,
+    acknowledged: Instant,
+    /// The primary asks for the position.
+    asked: bool,
+    /// Behind what was read of the stream.
+    position: u64,
+}
+
+impl Server {
+    /// Follows another primary, or no one, if somebody said so.
+    pub(super) fn change_primary(&mut self) {
+        let Some(wanted) = self.shared.wanted.take() else { return };
+        self.hang_up();
+        self.shared.following = None;
+        self.keys.follows = false;
+        match wanted {
+            Wanted::NoOne => {
+                if self.keys.copied() == Copied::Whole {
+                    self.keys.set_copied(Copied::Own);
+                    self.commit();
+                }
+            }
+            Wanted::Primary { host, port } => {
+                self.keys.follows = true;
+                let waiting = self.clients.values().filter(|client| client.session.waiting.is_some());
+                self.shared.unblock.extend(waiting.map(|client| (client.session.id, true)));
+                let heard = Instant::now();
+                let mut following =
+                    Following { host, port, link: Link::Down, heard, why: "not connected yet".to_owned() };
+                if let Err(error) = self.begin(&following) {
+                    following.why = format!("cannot begin: {error}");
+                }
+                self.shared.following = Some(following);
+            }
+        }
+    }
+
+    /// Ends the connection. What is left of the thread ends by itself.
+    fn hang_up(&mut self) {
+        if let Some(replica) = self.replica.take() {
+            // A bell that is not watched is as good.
+            let _ = epoll::delete(&self.epoll, &replica.line.bell);
+        }
+    }
+
+    fn begin(&mut self, following: &Following) -> std::io::Result<()> {
+        let configuration = &self.shared.configuration;
+        let announced = configuration.number("replica-announce-port");
+        let own_port = if announced == 0 { configuration.number("port") } else { announced };
+        let address = Address {
+            host: following.host.clone(),
+            port: following.port,
+            user: configuration.text("masteruser").to_owned(),
+            password: configuration.text("masterauth").to_owned(),
+            timeout: Duration::from_secs(configuration.number("repl-timeout")),
+            own_ip: configuration.text("replica-announce-ip").to_owned(),
+            own_port,
+        };
+        let line = link::follow(address, self.resume_at())?;
+        epoll::add(&self.epoll, &line.bell, EventData::new_u64(BELL), EventFlags::IN)?;
+        self.replica = Some(Replica {
+            line,
+            session: primary_session(self.keys.position_db()),
+            ack: None,
+            acknowledged: Instant::now(),
+            asked: false,
+            position: self.keys.position(),
+        });
+        Ok(())
+    }
+
+    /// Where a primary could go on.
+    fn resume_at(&self) -> Option<Resume> {
+        let whole = self.keys.copied() == Copied::Whole;
+        whole.then(|| Resume { history: self.keys.history(), position: self.keys.position() })
+    }
+
+    /// Applies what the primary said; the server commits afterwards.
+    pub(super) fn hear(&mut self) {
+        let Some(mut replica) = self.replica.take() else { return };
+        let _ = rustix::io::read(&*replica.line.bell, &mut [0; 8]);
+        let mut count = 0;
+        while let Ok(said) = replica.line.said.try_recv() {
+            if let Some(following) = &mut self.shared.following {
+                following.heard = Instant::now();
+            }
+            if let Err(why) = self.apply(&mut replica, said) {
+                self.replica = Some(replica);
+                self.hang_up();
+                if let Some(following) = &mut self.shared.following {
+                    (following.link, following.why) = (Link::Down, why);
+                }
+                return;
+            }
+            count += 1;
+            if count == BATCH {
+                link::ring(&replica.line.bell);
+                break;
+            }
+        }
+        self.replica = Some(replica);
+    }
+
+    fn apply(&mut self, replica: &mut Replica, said: Said) -> Result<(), String> {
+        let link = match said {
+            Said::Begin => {
+                self.keys.begin_copy();
+                Link::Sync
+            }
+            Said::Key(item) => return self.keys.load(&item),
+            Said::Whole { history, position, ack } => {
+                self.keys.set_history(&history);
+                self.keys.set_position(position, 0);
+                self.keys.set_copied(Copied::Whole);
+                self.commit();
+                replica.goes_on((position, 0), ack);
+                Link::Up
+            }
+            Said::GoesOn { position, .. } if position != self.keys.position() => {
+                return Err(format!(
+                    "the primary goes on behind position {position}, and this server is at {}",
+                    self.keys.position()
+                ));
+            }
+            Said::GoesOn { history, position, ack } => {
+                if let Some(history) = history.filter(|history| history.len() == 40) {
+                    self.keys.set_history(&history);
+                }
+                replica.goes_on((position, self.keys.position_db()), ack);
+                Link::Up
+            }
+            Said::Command { words, bytes } => {
+                replica.position += bytes;
+                self.obey(replica, &words)?;
+                return Ok(());
+            }
+            Said::Lost(why) => {
+                replica.ack = None;
+                if let Ok(mut place) = replica.line.place.lock() {
+                    *place = Place::Known(self.resume_at());
+                }
+                if let Some(following) = &mut self.shared.following {
+                    following.why = why;
+                }
+                Link::Down
+            }
+        };
+        if let Some(following) = &mut self.shared.following {
+            following.link = link;
+        }
+        Ok(())
+    }
+
+    /// Executes a command of the primary.
+    fn obey(&mut self, replica: &mut Replica, words: &[Vec<u8>]) -> Result<(), String> {
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let Some(name) = words.first() else { return Ok(()) };
+        if name.eq_ignore_ascii_case(b"replconf") {
+            replica.asked |= words.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"getack"));
+            self.keys.set_position(replica.position, replica.session.db);
+            return Ok(());
+        }
+        // Half of an EXEC is not a place to go on from.
+        let exec = name.eq_ignore_ascii_case(b"exec");
+        let ends = replica.session.multi.is_none() && !name.eq_ignore_ascii_case(b"multi") || exec;
+        if exec && self.keys.has_trash() {
+            // It cannot look for space in its middle.
+            self.keys.make_space();
+        }
+        let (before, commits) = (self.keys.heap().savepoint(), self.keys.heap().commits());
+        let (old, refused) = ((self.keys.position(), self.keys.position_db()), self.shared.refused);
+        self.shared.position = ends.then_some(replica.position);
+        let mut out = Vec::new();
+        self.keys.for_primary = true;
+        step(&mut self.keys, &mut self.shared, &mut replica.session, &words, &mut out);
+        self.keys.for_primary = false;
+        self.wake();
+        if out.first() != Some(&b'-') && !(exec && self.shared.refused != refused) {
+            return Ok(());
+        }
+        // What was refused did not happen, and its position is not reached.
+        if self.keys.heap().commits() == commits {
+            self.keys.heap_mut().take_back(before);
+        } else if exec {
+            self.keys.set_copied(Copied::Part);
+        } else {
+            self.keys.set_position(old.0, old.1);
+        }
+        let said = String::from_utf8_lossy(&out).trim_end().replace("\r\n", " ");
+        let said: String = said.chars().take(200).collect();
+        let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+        Err(format!("this server cannot follow the primary's {name}: {said}; its data are those before that"))
+    }
+
+    /// Tells the primary how far the commit went.
+    pub(super) fn acknowledge(&mut self) {
+        let Some(replica) = &mut self.replica else { return };
+        let due = replica.asked || replica.acknowledged.elapsed() >= ACKNOWLEDGE;
+        let Some(ack) = replica.ack.as_mut().filter(|_| due) else { return };
+        let position = self.keys.position().to_string();
+        let bytes = format!("*3\r\n$8\r\nREPLCONF\r\n$3\r\nACK\r\n${}\r\n{position}\r\n", position.len());
+        if ack.write_all(bytes.as_bytes()).is_err() {
+            // The thread that reads will notice, too.
+            replica.ack = None;
+        }
+        (replica.asked, replica.acknowledged) = (false, Instant::now());
+    }
+}
+
+impl Replica {
+    fn goes_on(&mut self, (position, db): (u64, u8), ack: TcpStream) {
+        self.position = position;
+        self.session = primary_session(db);
+        self.ack = Some(ack);
+        self.asked = true;
+    }
+}
+
+fn primary_session(db: u8) -> Session {
+    let mut session = Session::new(0, "primary".to_owned(), "primary".to_owned(), true);
+    session.db = db;
+    session
+}
