@@ -106,3 +106,22 @@ fn what_is_no_tier_is_left_alone_and_a_disk_is_no_persistent_memory() {
         assert!(output.status.code() == Some(2) && error.contains(said), "{error}");
     }
 }
+
+#[test]
+fn a_dump_is_imported_into_an_empty_tier_and_into_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tier, dump) = (directory.path().join("tier"), directory.path().join("dump.rdb"));
+    // One key, and no checksum.
+    std::fs::write(&dump, b"REDIS0010\xfe\x00\x00\x03key\x05value\xff\0\0\0\0\0\0\0\0").unwrap();
+    let arguments = ["kv", "import", dump.to_str().unwrap(), "--size", "16M", "--emulate", "--tier"];
+    let import = || tiersmith(&[&arguments[..], &[tier.to_str().unwrap()]].concat());
+    let done = import();
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(String::from_utf8_lossy(&done.stdout).contains("1 keys imported"));
+    let again = import();
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("1 keys, and an import would mix"));
+    let socket = directory.path().join("socket");
+    let _served = serve(&tier, &socket);
+    assert!(ask(&socket, "GET key").contains("value"));
+}

@@ -1,10 +1,11 @@
-//! `tiersmith kv`: the key-value server, and the check of its tier.
+//! `tiersmith kv`: the key-value server, the check of its tier, and the import of a dump.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tiersmith_dir::Dir;
 use tiersmith_kv::check::check_file;
 use tiersmith_kv::{Configuration, Server};
 use tiersmith_lab::ByteSize;
@@ -29,6 +30,8 @@ Examples:
   tiersmith kv --tier /dev/shm/kv.tier --size 256M --emulate --port 7000   to try it out: nothing survives a power cut
   tiersmith kv --tier /mnt/pmem0/kv.tier --config /etc/tiersmith/kv.conf   a file of lines as in redis.conf
   tiersmith kv --tier /mnt/pmem0/kv.tier --unixsocket /run/kv/kv.sock --port 0
+  tiersmith kv --tier /mnt/pmem0/kv.tier --set replicaof=\"10.0.0.5 6379\"   follow a running Redis or Valkey
+  tiersmith kv import dump.rdb --tier /mnt/pmem0/kv.tier
   tiersmith kv check /mnt/pmem0/kv.tier
   redis-cli -p 7000 set greeting hello
 
@@ -69,6 +72,38 @@ pub(crate) struct Kv {
 #[derive(Debug, Subcommand)]
 enum What {
     Check(Check),
+    Import(Import),
+}
+
+/// Import a dump file of Redis or Valkey (RDB) into a key-value tier that has no keys
+///
+/// Strings, lists, sets, hashes and sorted sets come with their expiry times; keys that have expired
+/// are left out. What the server does not keep (streams, modules, functions) is an error that names
+/// the key, and then the tier is empty. No server uses the tier meanwhile.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  redis-cli --rdb /var/tmp/dump.rdb
+  tiersmith kv import /var/tmp/dump.rdb --tier /mnt/pmem0/kv.tier --size 8G
+  tiersmith kv import dump.rdb --tier /dev/shm/kv.tier --size 256M --emulate --json
+
+Exit codes: 0 all keys are there; 2 error.")]
+struct Import {
+    /// The dump
+    #[arg(value_name = "DUMP")]
+    dump: PathBuf,
+    /// The tier, which is made if it is not there
+    #[arg(long, value_name = "FILE")]
+    tier: PathBuf,
+    /// Bytes of the tier, when it is made
+    #[arg(long, value_name = "BYTES", default_value = "1G")]
+    size: ByteSize,
+    /// Let any file stand for persistent memory
+    #[arg(long)]
+    emulate: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Check a key-value tier that nobody uses: every invariant of its format
@@ -93,8 +128,10 @@ struct Check {
 
 impl Kv {
     pub(super) fn run(&self) -> Result<Outcome> {
-        if let Some(What::Check(check)) = &self.check {
-            return check.run();
+        match &self.check {
+            Some(What::Check(check)) => return check.run(),
+            Some(What::Import(import)) => return import.run(),
+            None => {}
         }
         let Some(tier) = &self.tier else {
             return Err(Error::Usage("kv needs --tier FILE".to_owned()));
@@ -104,7 +141,7 @@ impl Kv {
         let stop = finish_when_interrupted();
         // Bytes that the medium lost end the server; this says which, instead of a bare signal.
         let _explained = tiersmith_pmem::watch_sigbus(Arc::new(|_: &Path, _| None)).ok();
-        let mut server = Server::open(self.map(tier)?, configuration)?;
+        let mut server = Server::open(map(tier, self.size, self.emulate)?, configuration)?;
         let medium = server.keys().heap().medium();
         let (emulated, recovery_us) = (medium.emulated, server.recovery_us());
         let keys: u64 = (0..16).map(|db| server.keys().len(db)).sum();
@@ -153,19 +190,41 @@ impl Kv {
         }
         Ok(all)
     }
+}
 
-    fn map(&self, tier: &Path) -> Result<Mapping> {
-        let access = if self.emulate { Access::Emulated } else { Access::Dax };
-        // A file that has bytes is taken as it is; an empty one, and one that is not there, is made.
-        let there = std::fs::symlink_metadata(tier).ok();
-        let used_whole = there.is_some_and(|found| !found.is_file() || found.len() > 0);
-        let len = if used_whole { 0 } else { self.size.0 / 4096 * 4096 };
-        let mut options = OpenOptions::new(access, len);
-        options.create = !used_whole;
-        // To look for holes takes time that grows with the tier. A file that only stands for
-        // persistent memory got its blocks when it was made.
-        options.preallocate = !(used_whole && self.emulate);
-        Ok(Mapping::open(tier, &options)?)
+/// Maps a tier, which is made if it is not there.
+fn map(tier: &Path, size: ByteSize, emulate: bool) -> Result<Mapping> {
+    let access = if emulate { Access::Emulated } else { Access::Dax };
+    // A file that has bytes is taken as it is; an empty one, and one that is not there, is made.
+    let there = std::fs::symlink_metadata(tier).ok();
+    let used_whole = there.is_some_and(|found| !found.is_file() || found.len() > 0);
+    let len = if used_whole { 0 } else { size.0 / 4096 * 4096 };
+    let mut options = OpenOptions::new(access, len);
+    options.create = !used_whole;
+    // To look for holes takes time that grows with the tier. A file that only stands for
+    // persistent memory got its blocks when it was made.
+    options.preallocate = !(used_whole && emulate);
+    Ok(Mapping::open(tier, &options)?)
+}
+
+impl Import {
+    fn run(&self) -> Result<Outcome> {
+        let opened = Dir::holding(&self.dump).and_then(|(dir, name)| dir.open_file(name));
+        let file = opened.map_err(|source| Error::Io { what: "open", path: self.dump.clone(), source })?;
+        let _explained = tiersmith_pmem::watch_sigbus(Arc::new(|_: &Path, _| None)).ok();
+        let tier = map(&self.tier, self.size, self.emulate)?;
+        let done = tiersmith_kv::import(tier, &mut std::io::BufReader::new(file))?;
+        let (keys, expired) = (done.keys, done.expired);
+        if self.json {
+            print_json(&json!({"tier": self.tier, "keys": keys, "expired": expired}))?;
+        } else {
+            let left_out = match expired {
+                0 => String::new(),
+                expired => format!("; {expired} had expired and were left out"),
+            };
+            print(&format!("{}: {keys} keys imported{left_out}\n", self.tier.display()))?;
+        }
+        Ok(Outcome::Good)
     }
 }
 
