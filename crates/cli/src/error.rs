@@ -42,6 +42,9 @@ pub(crate) enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A daemon that another version of this program started.
+    #[error("{0}")]
+    AnotherVersion(String),
     /// Anything else: what, on what, why, what to do.
     #[error("{0}")]
     Usage(String),

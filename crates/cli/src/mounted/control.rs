@@ -147,6 +147,7 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
     }
     let cannot = |source: std::io::Error| match is_timeout(&source) {
         true => silent(place, daemon),
+        false if source.kind() == ErrorKind::InvalidData => of_another_version(place, daemon, &source),
         false => Error::Io { what: "ask the daemon at", path: place.control(), source },
     };
     stream.set_write_timeout(Some(ANSWER)).map_err(cannot)?;
@@ -226,7 +227,7 @@ pub(super) fn has_socket(place: &Place) -> bool {
 
 /// Whether a daemon answers there. One that was killed may take connections until its last thread is gone.
 pub(crate) fn is_served(place: &Place) -> bool {
-    matches!(ask(place, &Request::Status), Ok(Some(_)))
+    matches!(ask(place, &Request::Status), Ok(Some(_)) | Err(Error::AnotherVersion(_)))
 }
 
 /// How long a command waits for the end of work.
@@ -305,6 +306,17 @@ fn called(place: &Place, daemon: Option<i32>) -> (String, String) {
             (who, "`ss -xlp` may show it".to_owned())
         }
     }
+}
+
+/// A daemon whose answer this program cannot read: it was started from an older or a newer one.
+fn of_another_version(place: &Place, daemon: Option<i32>, why: &std::io::Error) -> Error {
+    let (process, how) = called(place, daemon);
+    Error::AnotherVersion(format!(
+        "{process}, which serves {0}, answers in a way that this program does not understand ({why}): it \
+         belongs to another version of Tiersmith. It goes on serving. To replace it, stop the database, end \
+         it (tiersmith unmount {0}, or {how}), which loses nothing, and attach again",
+        place.path().display()
+    ))
 }
 
 /// Whether a process is stopped, by a signal or a debugger.
