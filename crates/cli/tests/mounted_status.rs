@@ -212,6 +212,7 @@ fn what_redo_may_take_beside_the_tier_is_said_and_can_be_bounded() {
     assert!(site.live()["door"]["requests"]["lookup"].as_u64() > Some(0), "{}", site.live()["door"]);
     let said = text(&good(&["status", site.home_str()]));
     assert!(said.contains(" lookup") && said.contains("extended attributes"), "{said}");
+    assert!(said.contains("  tier fast (EMULATED): 24M") && !said.contains("\\n"), "{said}");
     good(&["unmount", site.home_str()]);
     // Remembered, and printed where it matters.
     let again = text(&good(&["attach", site.home_str(), "--xattrs", "always"]));

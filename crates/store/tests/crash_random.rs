@@ -25,6 +25,7 @@ fn shape_for(seed: u64) -> Shape {
         units,
         max_units: units + seed.is_multiple_of(5) as u64 * 2,
         lanes: [2, 1, 4][(seed % 3) as usize],
+        batches: if seed % 7 == 6 { 1 } else { 2 },
         redo_keep: [8192, 0, 16384][(seed / 2 % 3) as usize],
         // A few changes of such a home, and recovery would take them for somebody else's, were they announced but once.
         change_takes_ms: if seed % 16 == 5 { 45_000 } else { 1 },

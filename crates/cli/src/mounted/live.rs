@@ -136,6 +136,7 @@ pub(crate) struct LiveTier {
     pub(crate) dirty_bytes: u64,
     pub(crate) cached_bytes: u64,
     pub(crate) map_bytes: u64,
+    /// Line by line: what comes from a daemon is printed with its line ends escaped.
     pub(crate) media: Vec<String>,
     /// Its file table.
     #[serde(default)]
@@ -374,7 +375,7 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
             dirty_bytes: tier.dirty_bytes,
             cached_bytes: tier.cached_bytes,
             map_bytes: tier.map_bytes,
-            media: tier.media.clone(),
+            media: tier.media.iter().flat_map(|medium| medium.lines()).map(str::to_owned).collect(),
             table: LiveTable::of(tier),
         })
         .collect();
@@ -455,7 +456,7 @@ impl Live {
         }
         for tier in &self.tiers {
             let label = if tier.emulated { " (EMULATED)" } else { "" };
-            let first = tier.media.first().and_then(|medium| medium.lines().next()).unwrap_or_default();
+            let first = tier.media.first().map_or("", String::as_str);
             out.push_str(&format!("\n  tier {}{label}: {}, {first}\n", tier.name, size(tier.bytes)));
             let rows = [
                 ("newest version here (dirty)", tier.dirty_bytes),
