@@ -20,6 +20,7 @@ const ON_FLASH: Shape = Shape {
     units: 4,
     max_units: 4,
     lanes: 2,
+    batches: 2,
     redo_keep: 8192,
     change_takes_ms: 1,
     sync_takes_ms: 0,
