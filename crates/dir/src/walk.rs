@@ -29,8 +29,11 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::HANDLE;
 use crate::found::{Found, Kind};
+
+/// Of a directory that is only a place for names: it needs no right to read it.
+pub(crate) const HANDLE: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// As many links as the kernel follows.
 const LINKS_MAX: usize = 40;

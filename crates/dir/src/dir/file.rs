@@ -8,7 +8,8 @@ use std::os::fd::AsFd;
 use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-use crate::{Dir, Found, Kind, single};
+use super::{Dir, single};
+use crate::found::{Found, Kind};
 
 /// Nothing that blocks, follows or takes a terminal.
 const CAREFUL: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
