@@ -1,13 +1,15 @@
 //! The program `tiersmith`: one file for each command in `command/`.
 //!
 //! What a command does is in the crates; here are options, output and exit codes. To add a command: a file in `command/` with its options,
-//! its help and a `run`, and a line in `command/mod.rs`; the tests in `tests/` ask every command for its help.
+//! its help and a `run`, and a line in `command/mod.rs`; the tests in `tests/` ask every command for its help. The options of `attach` are
+//! in `attach.rs`, because the daemon that it starts reads them too.
 //!
 //! **Invariants**: a command prints for a person, or JSON with `--json`, and then nothing else on standard output; what it makes for its
 //! own use is gone when it ends, also after Ctrl-C; an error is one sentence on standard error.
 
 #![forbid(unsafe_code)]
 
+mod attach;
 mod command;
 mod error;
 mod messages;

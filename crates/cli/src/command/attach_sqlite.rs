@@ -10,9 +10,9 @@ use std::path::Path;
 use serde_json::json;
 use tiersmith_sqlite::place::{FastSpec, Standing, status};
 
-use super::attach::Attach;
 use super::{print, print_json};
 use crate::Outcome;
+use crate::attach::Attach;
 use crate::error::{Error, Result};
 use crate::mounted;
 

@@ -1,6 +1,6 @@
 //! The commands, and what their outputs share.
 
-pub(crate) mod attach;
+mod attach;
 mod attach_sqlite;
 mod awr;
 mod check;
@@ -22,6 +22,7 @@ use serde::Serialize;
 use tiersmith_lab::place::Leftovers;
 
 use crate::Outcome;
+use crate::attach::Attach;
 use crate::error::{Error, Result};
 use crate::messages;
 
@@ -33,7 +34,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Awr(awr::Awr),
     Top(top::Top),
-    Attach(attach::Attach),
+    Attach(Attach),
     Detach(detach::Detach),
     Status(status::Status),
     Check(check::Check),
@@ -58,7 +59,7 @@ impl Command {
             Command::Status(status) => status.run(),
             Command::Check(check) => check.run(),
             Command::Detach(detach) => detach.run(),
-            Command::Attach(attach) => attach.run(),
+            Command::Attach(wish) => attach::run(wish),
             Command::Flush(flush) => flush.run(),
             Command::Pin(pin) => pin.run(),
             Command::Unpin(unpin) => unpin.run(),
@@ -71,7 +72,7 @@ impl Command {
 
     /// Whether this process ends in its own way at a signal: a daemon, and what gives a terminal back first.
     pub(crate) fn stays(&self) -> bool {
-        matches!(self, Command::Top(_)) || matches!(self, Command::Attach(attach) if attach.stays())
+        matches!(self, Command::Top(_)) || matches!(self, Command::Attach(wish) if wish.stays())
     }
 }
 

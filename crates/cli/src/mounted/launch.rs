@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use super::report::{Attached, FirstWord};
-use crate::command::attach::Attach;
+use crate::attach::Attach;
 use crate::error::{Error, Result};
 use crate::messages;
 

@@ -25,7 +25,7 @@ use tiersmith_store::{
 use super::place::{FS_NAME, Place, Standing};
 use super::refuse;
 use super::tier::{self, Made, Wish};
-use crate::command::attach::{Attach, Lend, SyncOnWrite, Transport, Xattrs};
+use crate::attach::{Attach, Lend, SyncOnWrite, Transport, Xattrs};
 use crate::error::{Error, Result};
 
 /// Most bytes of a profile's file.

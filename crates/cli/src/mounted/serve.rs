@@ -41,7 +41,7 @@ use super::refuse;
 use super::report::{Attached, FirstWord};
 use super::tier::Made;
 use crate::Outcome;
-use crate::command::attach::Attach;
+use crate::attach::Attach;
 use crate::error::{Error, Result};
 use crate::messages::{self, Messages};
 
