@@ -23,7 +23,6 @@
 
 mod access;
 mod alone;
-mod checksum;
 mod error;
 mod faults;
 mod frames;
@@ -44,12 +43,11 @@ mod view;
 
 pub use access::{Access, OpenOptions};
 pub use alone::is_only_opening;
-pub use checksum::hash_bytes;
 pub use error::Error;
 pub use faults::{Explain, SigbusWatch, watch_sigbus};
 pub use frames::Use;
 pub use journal::{Bytes, Journal};
-pub use kernel::{prefetch_for_write, prefetch_whole_for_write};
+pub use kernel::{hash_bytes, prefetch_for_write, prefetch_whole_for_write};
 pub use mapping::{Mapping, PreparedWrite};
 pub use report::{FlushInstruction, HugePages, NonTemporal, PersistenceDomain, Report};
 pub use view::{View, ViewRef};

@@ -13,10 +13,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::checksum::Keys;
 use crate::frames::{Frames, Use};
 use crate::journal::{Bytes, Journal};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Keys};
 use crate::memory::Memory;
 use crate::sim::Watcher;
 use crate::sync::{atomic as shared, first_part, turn, turns_in_copy};
@@ -114,7 +113,8 @@ impl Mapping {
         let kernel = Kernel::heap();
         let reserved = usize::try_from(max_len).map_err(|_| no_memory())?;
         let memory = Memory::reserved(reserved).map_err(refused)?;
-        let report = Report::of_heap(&kernel, &path.to_string_lossy(), len);
+        let report =
+            Report::of_heap(kernel.instruction(), kernel.nontemporal(), &path.to_string_lossy(), len);
         Ok(Mapping {
             base: memory.base(),
             len: AtomicU64::new(len),
@@ -141,7 +141,7 @@ impl Mapping {
         let memory = Memory::heap(usize::try_from(max_len).expect("BUG: a maximum beyond the address space"));
         // SAFETY: the memory holds at least `max_len` bytes, is new to us, and `image` is a slice elsewhere.
         unsafe { memory.base().copy_from_nonoverlapping(image.as_ptr(), image.len()) };
-        let report = Report::of_heap(&kernel, name, image.len() as u64);
+        let report = Report::of_heap(kernel.instruction(), kernel.nontemporal(), name, image.len() as u64);
         Mapping {
             base: memory.base(),
             len: AtomicU64::new(image.len() as u64),

@@ -146,6 +146,26 @@ pub struct Report {
 }
 
 impl Report {
+    /// The report of a mapping that is heap memory.
+    pub(crate) fn of_heap(
+        instruction: FlushInstruction,
+        nontemporal: NonTemporal,
+        name: &str,
+        len: u64,
+    ) -> Report {
+        Report {
+            access: Access::Emulated,
+            persistent: false,
+            emulated: true,
+            instruction,
+            domain: PersistenceDomain::None,
+            nontemporal,
+            huge_pages: HugePages::No,
+            path: name.into(),
+            len,
+        }
+    }
+
     /// Whether a tier on this mapping may hold the only copy of a block: persistent, or the caller said emulate.
     pub fn may_hold_only_copy(&self) -> bool {
         self.persistent || self.emulated

@@ -1,4 +1,4 @@
-//! The instructions: copies that may race, non-temporal stores, flushes, fences, and the checksum's inner loop.
+//! The instructions: copies that may race, non-temporal stores, flushes, fences, and the checksum (`checksum.rs`).
 //!
 //! One [`Kernel`] per mapping holds what was chosen when it was opened. The choice asks the processor (CPUID, or the
 //! auxiliary vector), never the build: the same program runs on a machine without AVX-512, and under valgrind, which
@@ -15,6 +15,7 @@
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 mod aarch64;
+mod checksum;
 mod portable;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86_64;
@@ -28,9 +29,13 @@ use x86_64 as arch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::checksum::{self, Keys, Secret};
-use crate::report::{FlushInstruction, NonTemporal, PersistenceDomain, Report};
+use crate::report::{FlushInstruction, NonTemporal, PersistenceDomain};
 use crate::{Access, LINE};
+
+use checksum::Secret;
+
+pub(crate) use checksum::Keys;
+pub use checksum::hash_bytes;
 
 /// How much of a range is prefetched at most: half of a 32 KiB first-level cache.
 const PREFETCHED: usize = 16 << 10;
@@ -253,7 +258,7 @@ impl Kernel {
             // SAFETY: the caller's obligations are the same.
             unsafe { self.stream(dst, src, len) };
             // SAFETY: the source is a slice nobody writes, by the caller's obligation.
-            return crate::hash_bytes(unsafe { std::slice::from_raw_parts(src, len) }, keys.seed);
+            return hash_bytes(unsafe { std::slice::from_raw_parts(src, len) }, keys.seed);
         }
         // SAFETY: the caller's obligations; the width was detected.
         unsafe { checksum::long_with(self.width, Source::Slice, dst, src, len, &keys.secret) }
@@ -268,7 +273,7 @@ impl Kernel {
             let mut bytes = [0; checksum::SHORT];
             // SAFETY: the caller's obligation; the target is this array.
             unsafe { self.copy_out(bytes.as_mut_ptr(), src, len) };
-            return crate::hash_bytes(&bytes[..len], seed);
+            return hash_bytes(&bytes[..len], seed);
         }
         self.prefetch_for_read(src, len);
         // SAFETY: the caller's obligation; the width was detected; nothing is copied.
@@ -329,23 +334,6 @@ unsafe fn merge_word(word: *mut u64, from: usize, src: *const u8, len: usize) {
     bytes[from..from + len].copy_from_slice(unsafe { std::slice::from_raw_parts(src, len) });
     // SAFETY: as for the load.
     unsafe { arch::stream_word(word, u64::from_le_bytes(bytes)) }
-}
-
-impl Report {
-    /// The report of a mapping that is heap memory.
-    pub(crate) fn of_heap(kernel: &Kernel, name: &str, len: u64) -> Report {
-        Report {
-            access: Access::Emulated,
-            persistent: false,
-            emulated: true,
-            instruction: kernel.instruction(),
-            domain: PersistenceDomain::None,
-            nontemporal: kernel.nontemporal(),
-            huge_pages: crate::HugePages::No,
-            path: name.into(),
-            len,
-        }
-    }
 }
 
 #[cfg(test)]

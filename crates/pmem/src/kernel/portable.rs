@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use super::checksum::{BEGIN, BLOCK_STRIPES, LAST_KEY, PRIME32_1, SCRAMBLE_KEY, Secret, key};
 use super::{Source, Width};
-use crate::checksum::{BEGIN, BLOCK_STRIPES, LAST_KEY, PRIME32_1, SCRAMBLE_KEY, Secret, key};
 use crate::report::FlushInstruction;
 
 #[allow(dead_code, reason = "used where no architecture module is")]

@@ -11,8 +11,8 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::sync::LazyLock;
 
+use super::checksum::{BEGIN, BLOCK_STRIPES, LAST_KEY, PRIME32_1, SCRAMBLE_KEY, Secret};
 use super::{Source, Width};
-use crate::checksum::{BEGIN, BLOCK_STRIPES, LAST_KEY, PRIME32_1, SCRAMBLE_KEY, Secret};
 use crate::report::FlushInstruction;
 
 pub(super) fn width() -> Width {

@@ -3,12 +3,12 @@
 //! Why XXH3: any change of one 8-byte word changes an accumulator for certain, what the final mixing can lose of that
 //! is 1 in 2^64; the result depends on position, length and seed; eight independent lanes fit every vector width, and
 //! others have the same function to check ours with. Inputs of up to 240 bytes have formulas of their own and are left
-//! to `xxhash-rust`; longer ones run through the stripes in `kernel/`, also fused with a copy.
+//! to `xxhash-rust`; longer ones run through the stripes of [`Width`], also fused with a copy.
 //!
 //! Invariant: every width gives the published result. This function is part of the format on media; it never changes.
 //! Deliberately absent: any defence against a forger.
 
-use crate::kernel::{Source, Width};
+use super::{Source, Width};
 
 /// Inputs up to this have their own formulas.
 pub(crate) const SHORT: usize = 240;
