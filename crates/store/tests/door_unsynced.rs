@@ -168,3 +168,62 @@ fn a_name_in_a_directory_that_is_gone_is_settled_by_what_is_above() {
     attached.settle_names().unwrap();
     assert_eq!(dirty(&attached), 0);
 }
+
+/// What a power cut leaves when home had come to `home` by then, attached.
+fn after_cut(home: &SimHome, mapping: &Mapping) -> tiersmith_store::Result<AttachedHome> {
+    let home = Arc::new(SimHome::from_image(&home.snapshot(), None));
+    let members = place::loaded(&place::image(mapping));
+    let spec = TierSpec { medium: Medium::Emulated, ..place::small("fast".into(), mapping.len()) };
+    testing::attach_simulated(home, vec![(spec, members)], &place::profile(), place::options())
+}
+
+#[test]
+fn a_made_file_that_home_refused_to_remove_may_still_be_gone_after_a_cut() {
+    let home = Arc::new(SimHome::new(None));
+    home.rebase();
+    let mapping = Arc::new(Mapping::in_memory(&vec![0; 4 << 20], 0));
+    let spec = TierSpec { medium: Medium::Emulated, ..place::small("fast".into(), 4 << 20) };
+    let tiers = vec![(spec, vec![mapping.clone()])];
+    let attached =
+        testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options()).unwrap();
+    let before = home.snapshot();
+    make(&attached, "a.d8").write(0, &[1; BLOCK]).unwrap();
+    drop(make(&attached, "b.d8"));
+    let names = ["b.d8", "a.d8"].map(Path::new);
+    let refused = || Err(std::io::ErrorKind::PermissionDenied.into());
+    let [from, to] = names.map(Named::by_path);
+    attached.rename_by(from, to, RenameFlags::None, refused).unwrap_err();
+    assert_eq!(after_cut(&home, &mapping).map(|again| place::read(&again, "a.d8")).unwrap(), [1; BLOCK]);
+    let nothing = SimHome::from_image(&before, None);
+    after_cut(&nothing, &mapping).expect("neither name had come to be durable");
+}
+
+#[test]
+fn a_renamed_file_is_settled_by_the_background_too() {
+    let (_home, attached) = attached(16);
+    let file = make(&attached, "a.d8");
+    // Nothing waits any more.
+    attached.settle_names().unwrap();
+    rename(&attached, "a.d8", "b.d8");
+    assert!(!file.is_settled());
+    (0..51).for_each(|_| attached.background_step().unwrap());
+    assert!(file.is_settled());
+}
+
+#[test]
+fn who_settles_names_waits_for_another_who_does() {
+    let (home, attached) = attached(16);
+    make(&attached, "a.d8").write(0, &[1; BLOCK]).unwrap();
+    remove(&attached, "a.d8");
+    let (begins, began) = std::sync::mpsc::channel();
+    home.set_hook(Some(Arc::new(move |_| {
+        let _ = begins.send(());
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    })));
+    std::thread::scope(|scope| {
+        scope.spawn(|| attached.settle_names().unwrap());
+        began.recv().unwrap();
+        attached.settle_names().unwrap();
+        assert_eq!(dirty(&attached), 0, "it came back before the sync");
+    });
+}

@@ -1,12 +1,13 @@
 //! How many changes of a file's names are durable; who makes them so is in `names`.
 
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Changes of a file's names, and how many of them are durable.
 #[derive(Debug, Default)]
 pub(crate) struct Naming {
     changes: AtomicU64,
     durable: AtomicU64,
+    doubted: AtomicBool,
 }
 
 impl Naming {
@@ -22,5 +23,15 @@ impl Naming {
 
     pub(crate) fn settled(&self, changes: u64) {
         self.durable.fetch_max(changes, Ordering::AcqRel);
+    }
+
+    /// Whether a power cut may leave no such file, because none of its names was durable yet.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.doubted.load(Ordering::Acquire)
+    }
+
+    /// To be called under the lock of changes of names.
+    pub(crate) fn set_doubted(&self, doubted: bool) {
+        self.doubted.store(doubted, Ordering::Release);
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Namespace {
     pub(crate) departed: Mutex<Departed>,
     /// Files whose names wait for a sync.
     pub(crate) unsettled: Mutex<Unsettled>,
+    /// Settling all names, one at a time: who finds none left must not return before they are durable.
+    pub(crate) settling: Mutex<()>,
 }
 
 /// How far an opening came.
@@ -478,7 +480,8 @@ impl Namespace {
         }
         let Some(placed) = &file.placed else { return gone };
         if let Err(e) = gone {
-            placed.set_flag(UNLINKING, false);
+            // One that was just made may still be gone after a cut.
+            placed.set_flag(UNLINKING, file.name.is_doubted());
             return Err(e);
         }
         *file.path.lock() = at.path().to_path_buf();

@@ -71,7 +71,7 @@ impl Namespace {
             if gone.is_ok() {
                 for (file, path) in &new_paths {
                     path.clone_into(&mut file.path.lock());
-                    file.name.changed();
+                    self.name_changed(file);
                 }
             }
             gone.map_err(Error::io("cannot rename", from))

@@ -53,7 +53,8 @@ pub(crate) enum Settled {
 /// Files whose names wait for a sync.
 #[derive(Default)]
 pub(crate) struct Unsettled {
-    made: Vec<Weak<FileState>>,
+    /// Made, or renamed.
+    named: Vec<Weak<FileState>>,
     removed: Vec<Arc<FileState>>,
     /// Of those removed.
     bytes: u64,
@@ -65,7 +66,7 @@ pub(crate) struct Unsettled {
 
 impl Unsettled {
     fn is_empty(&self) -> bool {
-        self.made.is_empty() && self.removed.is_empty()
+        self.named.is_empty() && self.removed.is_empty()
     }
 
     fn is_much(&self) -> bool {
@@ -76,8 +77,18 @@ impl Unsettled {
 impl Namespace {
     /// A file was made whose name may not be durable.
     pub(super) fn made_unsettled(&self, file: &Arc<FileState>) {
+        file.name.set_doubted(true);
+        self.name_changed(file);
+    }
+
+    /// The name of a file may not be durable.
+    pub(super) fn name_changed(&self, file: &Arc<FileState>) {
+        // One that is unsettled waits already.
+        let waits = file.name.unsettled().is_some();
         file.name.changed();
-        self.unsettled.lock().made.push(Arc::downgrade(file));
+        if !waits {
+            self.unsettled.lock().named.push(Arc::downgrade(file));
+        }
     }
 
     /// The last name of a file went, and may come back.
@@ -115,6 +126,7 @@ impl Namespace {
         if file.unlinked.load(Ordering::Acquire) || file.name.unsettled().is_some() {
             return;
         }
+        file.name.set_doubted(false);
         if let Some(placed) = file.placed.as_ref().filter(|p| p.has_slot() && !p.is_gone())
             && placed.meta.lock().line.flags & UNLINKING != 0
         {
@@ -150,16 +162,18 @@ impl Namespace {
     /// # Durability
     /// Of what had happened when it was called, on return.
     pub(crate) fn settle_all(&self) -> Result<()> {
-        let Unsettled { made, removed, .. } = std::mem::take(&mut *self.unsettled.lock());
-        let made: Vec<_> = made.iter().filter_map(Weak::upgrade).collect();
-        let counted: Vec<_> = made.iter().filter_map(|f| f.name.unsettled().map(|n| (f, n))).collect();
+        let _settling = self.settling.lock();
+        let Unsettled { named, removed, bytes, .. } = std::mem::take(&mut *self.unsettled.lock());
+        let named: Vec<_> = named.iter().filter_map(Weak::upgrade).collect();
+        let counted: Vec<_> = named.iter().filter_map(|f| f.name.unsettled().map(|n| (f, n))).collect();
         let waiting = removed.iter().filter(|f| !f.removal_durable.load(Ordering::Acquire));
         let files = counted.iter().map(|(file, _)| *file).chain(waiting);
         let paths: BTreeSet<PathBuf> = files.map(|file| file.path.lock().clone()).collect();
         if let Err(e) = self.sync_directories(&paths) {
             let mut unsettled = self.unsettled.lock();
-            unsettled.made.extend(made.iter().map(Arc::downgrade));
+            unsettled.named.extend(named.iter().map(Arc::downgrade));
             unsettled.removed.extend(removed);
+            unsettled.bytes += bytes;
             unsettled.failed = true;
             return Err(e);
         }
@@ -167,6 +181,10 @@ impl Namespace {
             self.name_is_durable(file, *changes);
         }
         let _names = self.changing.lock();
+        // Renamed since: it found itself waiting.
+        let again =
+            named.iter().filter(|f| f.name.unsettled().is_some() && !f.unlinked.load(Ordering::Acquire));
+        self.unsettled.lock().named.extend(again.map(Arc::downgrade));
         for file in &removed {
             file.removal_durable.store(true, Ordering::Release);
             self.free_removed(file);

@@ -83,6 +83,7 @@ impl Store {
             closes: AtomicU64::new(1),
             departed: Mutex::default(),
             unsettled: Mutex::default(),
+            settling: Mutex::new(()),
         };
         let recovery = RecoveryReport::default();
         Self { env, homeward, files, mover, io, lender, names, tiers, profile, recovery }
