@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tiersmith_pmem::Mapping;
 use tiersmith_store::home::{Named, SimHome};
-use tiersmith_store::{AttachedHome, File, Medium, OpenMode, RenameFlags, TierSpec, testing};
+use tiersmith_store::{AttachedHome, File, Medium, OpenMode, Profile, RenameFlags, TierSpec, testing};
 
 const BLOCK: usize = 8192;
 
@@ -226,4 +226,25 @@ fn who_settles_names_waits_for_another_who_does() {
         attached.settle_names().unwrap();
         assert_eq!(dirty(&attached), 0, "it came back before the sync");
     });
+}
+
+#[test]
+fn a_made_file_is_settled_before_the_kernel_writes_it() {
+    let rule =
+        "[[rule]]\nfiles = [\"*.redo\"]\nclass = \"redo\"\nblock_size = 4096\nlend = true\nwhy = \"test\"\n";
+    let text =
+        "description = \"lending\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n".to_owned() + rule;
+    let profile = Profile::parse("lending", &text).unwrap();
+    let bytes = 4 << 20;
+    let mapping = Arc::new(Mapping::in_memory(&vec![0; bytes], 0));
+    let spec = TierSpec { medium: Medium::Emulated, ..place::small("fast".into(), bytes as u64) };
+    let (home, lent) = (Arc::new(SimHome::new(None)), Arc::new(SimHome::new(None)));
+    let tiers = vec![(spec, vec![mapping])];
+    let attached = testing::attach_simulated_lending(home, lent, tiers, &profile, place::options()).unwrap();
+    let file = make(&attached, "w.redo");
+    file.write(0, &[1; 12288]).unwrap();
+    assert!(!file.is_settled());
+    let lent = file.lend().unwrap().expect("it is one to be lent");
+    assert!(file.is_settled(), "what the kernel writes is durable, and the file is not");
+    drop(lent);
 }

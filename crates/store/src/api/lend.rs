@@ -41,14 +41,19 @@ impl File {
     /// not one to be lent, or cannot be; [`crate::Stats`] says why.
     ///
     /// # Errors
-    /// [`crate::Error::Detached`].
+    /// [`crate::Error::Detached`]; those of home, if the file's name cannot be made durable.
     ///
     /// # Durability
-    /// What was durable stays so. What the kernel writes to the plain file is durable when the write returns, except through a memory map: then
-    /// after `msync`.
+    /// What was durable stays so, and that there is such a file is durable. What the kernel writes to the plain file is durable
+    /// when the write returns, except through a memory map: then after `msync`.
     pub fn lend(&self) -> Result<Option<LentFile>> {
         self.writable("lend")?;
-        Ok(self.store.lender.lend(&self.state)?.map(|plain| LentFile { file: self.clone(), plain }))
+        let lent = self.store.lender.lend(&self.state)?.map(|plain| LentFile { file: self.clone(), plain });
+        if lent.is_some() {
+            // No write of the kernel comes here, so none could wait for the file's name.
+            self.store.names.settle(&self.state)?;
+        }
+        Ok(lent)
     }
 
     /// Ends the loan of the file, if nobody has its plain file: see [`AttachedHome::give_back`]. `false`: somebody does.
