@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod gate;
 mod place;
 
+use gate::Gate;
 use std::path::Path;
 use std::sync::Arc;
 use tiersmith_pmem::Mapping;
@@ -247,4 +249,50 @@ fn a_made_file_is_settled_before_the_kernel_writes_it() {
     let lent = file.lend().unwrap().expect("it is one to be lent");
     assert!(file.is_settled(), "what the kernel writes is durable, and the file is not");
     drop(lent);
+}
+
+fn gated(slots: u64) -> (Arc<Gate>, AttachedHome) {
+    let home = Arc::new(SimHome::new(None));
+    home.rebase();
+    let gate = Gate::new(home);
+    let bytes = 4 << 20;
+    let mapping = Arc::new(Mapping::in_memory(&vec![0; bytes], 0));
+    let spec = TierSpec { medium: Medium::Emulated, slots, ..place::small("fast".into(), bytes as u64) };
+    let tiers = vec![(spec, vec![mapping])];
+    let attached =
+        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options()).unwrap();
+    (gate, attached)
+}
+
+#[test]
+fn a_removed_file_that_cannot_be_held_open_waits_for_no_sync() {
+    let (gate, attached) = gated(32);
+    for n in 0..8 {
+        let file = make(&attached, &format!("{n}.d8"));
+        file.write(0, &[1; BLOCK]).unwrap();
+        file.sync().unwrap();
+    }
+    let before = dirty(&attached);
+    gate.refuse_open(Some(5));
+    remove(&attached, "0.d8");
+    assert_eq!(before - dirty(&attached), BLOCK as u64, "its inode number may be another file's by now");
+}
+
+#[test]
+fn who_gets_no_slot_because_home_syncs_no_removal_is_told_so() {
+    let (gate, attached) = gated(8);
+    drop(make(&attached, "removed.d8"));
+    remove(&attached, "removed.d8");
+    gate.refuse_sync_dir(Some(5));
+    let mut open = Vec::new();
+    let refused = loop {
+        let name = format!("{}.d8", open.len());
+        attached.home().open(Path::new(&name), OpenMode::CREATE_NEW).unwrap();
+        match attached.open_made(&name, OpenMode::WRITE) {
+            Ok(file) => open.push(file),
+            Err(e) => break e.to_string(),
+        }
+        assert!(open.len() < 10_000);
+    };
+    assert!(refused.contains("cannot sync the directory"), "{refused}");
 }

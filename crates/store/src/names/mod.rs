@@ -431,7 +431,7 @@ impl Namespace {
         self.may_name(&[path])?;
         let stat = at.stat(&*self.env.home).map_err(Error::io("cannot stat", path))?;
         let victim = self.find(&stat).filter(|_| stat.nlink <= 1);
-        self.hold_open(victim.as_ref())?;
+        let settled = self.hold_open(victim.as_ref(), settled)?;
         self.before_last_name_goes(victim.as_ref());
         let gone = at.unlink(&*self.env.home).map_err(Error::io("cannot unlink", path));
         if let Some(file) = self.find(&stat) {
@@ -441,14 +441,16 @@ impl Namespace {
     }
 
     /// Before step 1: what loses its last name cannot be opened any more, so it stays open for
-    /// those who use it.
-    pub(crate) fn hold_open(&self, victim: Option<&Arc<FileState>>) -> Result<()> {
-        let Some(file) = victim else { return Ok(()) };
+    /// those who use it. One that nobody uses and that cannot be opened must not wait for a sync with
+    /// its blocks: another file could have its inode number by then.
+    pub(crate) fn hold_open(&self, victim: Option<&Arc<FileState>>, settled: Settled) -> Result<Settled> {
+        let Some(file) = victim else { return Ok(settled) };
         // The removal could not be announced.
         file.placed.as_ref().map_or(Ok(()), |placed| placed.tier.sound())?;
         match file.home.keep(true) {
             Err(e) if file.handles.load(Ordering::Acquire) > 0 => Err(file.io("cannot open")(e)),
-            _ => Ok(()),
+            Err(_) => Ok(Settled::OnReturn),
+            Ok(()) => Ok(settled),
         }
     }
 

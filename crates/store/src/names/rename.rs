@@ -57,7 +57,7 @@ impl Namespace {
                 && stat.nlink <= 1
         });
         let victim = victim.and_then(|stat| self.find(&stat));
-        self.hold_open(victim.as_ref())?;
+        let settled = self.hold_open(victim.as_ref(), settled)?;
         self.before_last_name_goes(victim.as_ref());
         let mut new_paths = self.moved(&moved, from, to);
         let exchanged = target.filter(|_| flags == RenameFlags::Exchange);

@@ -150,7 +150,8 @@ impl Namespace {
                     break Ok(());
                 }
                 // Removed files keep theirs until they are durably so.
-                if self.settle_all().is_ok() && has_slot() {
+                let unsettled = self.settle_all().err();
+                if unsettled.is_none() && has_slot() {
                     break Ok(());
                 }
                 let (left, failed) = self.recycle(tier, AT_ONCE);
@@ -159,7 +160,7 @@ impl Namespace {
                 if has_slot() || (full && self.grow_table_in_turn(tier, wanted)) {
                     break Ok(());
                 }
-                failed.map(|e| e.to_string())
+                failed.or(unsettled).map(|e| e.to_string())
             };
             if began.elapsed() >= patience {
                 break Err(self.table_full(lacks, path, why));

@@ -28,6 +28,8 @@ struct Rules {
     refuse_open: Mutex<Option<i32>>,
     stats: AtomicU64,
     refuse_unlink: Mutex<Option<i32>>,
+    /// Every sync of a directory fails with this.
+    refuse_sync_dir: Mutex<Option<i32>>,
 }
 
 /// The home with its gate.
@@ -120,6 +122,11 @@ impl Gate {
     /// Removing a name fails with this error number; `None`: no longer.
     pub(crate) fn refuse_unlink(&self, errno: Option<i32>) {
         *locked(&self.rules.refuse_unlink) = errno;
+    }
+
+    /// No directory can be synced.
+    pub(crate) fn refuse_sync_dir(&self, errno: Option<i32>) {
+        *locked(&self.rules.refuse_sync_dir) = errno;
     }
 }
 
@@ -251,6 +258,9 @@ impl Home for Gate {
         self.home.remove_dir(path)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        if let Some(errno) = *locked(&self.rules.refuse_sync_dir) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
         self.home.sync_dir(path)
     }
     fn walk(&self, each: &mut dyn FnMut(&Path, &HomeStat) -> io::Result<()>) -> io::Result<()> {
