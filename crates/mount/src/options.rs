@@ -37,7 +37,8 @@ pub struct Options {
     pub passthrough: bool,
     /// Let the kernel write redo files of fixed size itself, where it can: the store lends them ([`tiersmith_store::File::lend`]).
     pub lend: bool,
-    /// Every change of every file and name is durable when its call returns; `fsync` then never leaves the kernel.
+    /// Every change of a file is durable when its call returns, and so is the name of one that is made, renamed or linked; `fsync` of a
+    /// file then never leaves the kernel. That a name is gone is durable after the sync of its directory.
     pub sync_on_write: bool,
     /// Have extended attributes and ACLs only if something in the home has one when it is mounted. Else the kernel need not ask for
     /// them before writes and changes of names, and setting one is refused, as on a file system that has none.
@@ -102,7 +103,7 @@ pub struct Report {
     pub lends_because: Option<String>,
     /// Threads that serve requests.
     pub threads: usize,
-    /// Whether `fsync` reaches this process. When it does not, every change is durable as its call returns.
+    /// Whether `fsync` reaches this process. When it does not, every change of a file is durable as its call returns.
     pub fsync_reaches_server: bool,
     /// Whether there are extended attributes and ACLs.
     pub xattrs: bool,

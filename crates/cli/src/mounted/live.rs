@@ -86,7 +86,7 @@ impl Door {
             format!(
                 "fsync:     {} ({})",
                 if self.sync_on_write {
-                    "every change is durable when it returns, so the kernel need not ask for a sync"
+                    "every change of a file is durable when it returns, so the kernel asks for syncs of directories only"
                 } else {
                     "reaches the daemon; then redo and data are durable in the tier, and pass files at home"
                 },
