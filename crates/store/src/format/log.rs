@@ -72,7 +72,7 @@ struct RecordBytes {
 
 /// A run's offset and length, or the three numbers of a block.
 const RUN: usize = 16;
-const BLOCK: usize = 24;
+pub(crate) const BLOCK: usize = 24;
 /// Bytes of a record in front of its first run.
 pub(crate) const RECORD: usize = size_of::<RecordBytes>();
 

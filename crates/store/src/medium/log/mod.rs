@@ -44,7 +44,7 @@ mod write;
 use super::hash_bytes;
 use crate::address::FRAME;
 use crate::error::{Error, Result};
-use crate::format::log::{HEADER, LINE, RING_AT};
+use crate::format::log::{BLOCK, HEADER, LINE, RING_AT};
 use crate::format::superblock::LANES_AT;
 use crate::planted::Planted;
 use crate::sync::Mutex;
@@ -69,8 +69,8 @@ impl Place {
         self.len - RING_AT
     }
 
-    /// Bytes of lines that one commit has at most, and a page more: with all that goes beside them less than the quarter of the ring that is
-    /// left to a commit which makes room.
+    /// Bytes of lines and of blocks' checksums that one commit has at most, and a page more: with all that goes beside them less than the
+    /// quarter of the ring that is left to a commit which makes room.
     fn longest(&self) -> u64 {
         self.ring() / 8
     }
@@ -111,6 +111,8 @@ struct State {
     blocks: BTreeMap<u64, (usize, u64)>,
     /// The frames of which the newest record has a checksum.
     newest: HashSet<u64>,
+    /// Those of the record before it, which counts until the newest one is durable.
+    before: HashSet<u64>,
     /// A record that does not count may lie behind the newest one: another must take its place before a block is
     /// written, since its blocks could come to look right.
     seal: bool,
@@ -208,11 +210,16 @@ impl Log {
             let is_metadata = {
                 let mut state = self.state.lock();
                 state.forget_blocks(at, len);
-                let must_seal = state.seal || pages(at, len).any(|page| state.newest.contains(&page));
+                let must_seal = state.seal || pages(at, len).any(|page| state.has_checksum(page));
                 let is_metadata = pages(at, len).any(|page| state.has_metadata(page));
                 let planted = self.place.get().map_or(Planted::None, |place| place.planted);
                 let must_seal = must_seal && !planted.is(Planted::LogBlockRewritten);
                 let is_metadata = is_metadata && !planted.is(Planted::LogPageOverBlock);
+                if self.place.get().is_some_and(|place| state.len() > place.longest()) {
+                    drop(state);
+                    self.commit(memory)?;
+                    continue;
+                }
                 if !must_seal && !is_metadata {
                     for page in pages(at, len) {
                         state.loaded.remove(&page);
@@ -258,6 +265,16 @@ impl State {
             || self.lines.range(lines).next().is_some()
     }
 
+    /// Bytes of what the next record says, without what goes beside it.
+    fn len(&self) -> u64 {
+        self.lines.len() as u64 * LINE + (self.blocks.len() * BLOCK) as u64
+    }
+
+    /// Whether a record that a power cut would leave as the newest one has a checksum of a frame.
+    fn has_checksum(&self, page: u64) -> bool {
+        self.newest.contains(&page) || self.before.contains(&page)
+    }
+
     /// What is in these bytes by now is no block, or another.
     fn forget_blocks(&mut self, at: u64, len: usize) {
         let end = at + len as u64;
@@ -286,7 +303,7 @@ impl Journal for Log {
     fn store(&self, memory: &dyn Bytes, at: u64, len: usize, store: &mut dyn FnMut()) {
         let mut state = self.state.lock();
         while let Some(place) = self.place.get()
-            && state.lines.len() as u64 * LINE > place.longest()
+            && state.len() > place.longest()
         {
             drop(state);
             let committed = self.commit(memory);

@@ -70,8 +70,8 @@ impl Log {
         let first = self.read_ring(place, at, sector)?;
         let lap = if place.planted.is(Planted::LogOldLap) { u64_at(&first, 16) } else { at };
         let Some(len) = Record::peek(&first, lap) else { return Ok(None) };
-        let Some(padded) = len.checked_next_multiple_of(sector).filter(|len| at + len <= head + place.ring())
-        else {
+        let fits = |len: &u64| *len <= place.ring() && at + len <= head + place.ring();
+        let Some(padded) = len.checked_next_multiple_of(sector).filter(fits) else {
             return Ok(None);
         };
         let bytes = self.read_ring(place, at, padded)?;

@@ -114,6 +114,65 @@ fn a_map_page_never_comes_back_over_a_block() {
     assert!(!a_block_survives_the_map_page_that_was_in_its_frame(Planted::LogPageOverBlock));
 }
 
+/// Who gave a block up gives its frame back at once, so nothing but this keeps the frame as the newest durable record has it.
+#[test]
+fn a_block_of_the_newest_durable_record_is_not_written_over_while_the_next_record_is_on_its_way() {
+    let (_machine, medium) = blank();
+    begin(&medium, Planted::None).unwrap();
+    assert!(medium.latch(FRAME_AT, FRAME));
+    write(&medium, FRAME_AT, 1);
+    medium.meta.store_word(WORD_AT, 1);
+    medium.sync().unwrap();
+    medium.meta.store_word(WORD_AT, 2);
+    let log = medium.log.as_ref().unwrap();
+    let writer = log.writing.lock();
+    let next = log.compose(medium.meta.mapping(), &writer, false, false).unwrap();
+    std::thread::scope(|scope| {
+        let over = scope.spawn(|| write(&medium, FRAME_AT, 2));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let waits = !over.is_finished();
+        log.write_commit(&next, writer, None).unwrap();
+        over.join().unwrap();
+        assert!(waits, "a cut now costs the record of an acknowledged sync");
+    });
+}
+
+#[test]
+fn a_commit_of_more_blocks_than_a_record_has_room_for_is_done_in_parts() {
+    const FRAMES: u64 = 4096;
+    let bytes = FRAME_AT + FRAMES * FRAME as u64;
+    let device = Simulator::new().device(vec![0; bytes as usize], 512);
+    let medium = OnSectors::with_log(Device::simulated(device), bytes).unwrap();
+    medium.meta.set_metadata_range(FRAME_AT);
+    medium.log.as_ref().unwrap().begin_anew(place(Planted::None)).unwrap();
+    begin(&medium, Planted::None).unwrap();
+    for n in 0..FRAMES {
+        let at = FRAME_AT + n * FRAME as u64;
+        assert!(medium.latch(at, FRAME));
+        write(&medium, at, n as u8);
+    }
+    medium.meta.store_word(WORD_AT, 1);
+    medium.sync().unwrap();
+}
+
+#[test]
+fn a_record_that_says_it_is_longer_than_any_address_does_not_count() {
+    let device = Simulator::new().device(vec![0; BYTES as usize], 512);
+    let first = medium(device.clone());
+    first.log.as_ref().unwrap().begin_anew(place(Planted::None)).unwrap();
+    begin(&first, Planted::None).unwrap();
+    first.meta.store_word(WORD_AT, 1);
+    first.sync().unwrap();
+    let mut sector = [0; 512];
+    sector[..8].copy_from_slice(b"TSLOGREC");
+    sector[16..24].copy_from_slice(&512_u64.to_le_bytes());
+    sector[24..32].copy_from_slice(&(u64::MAX - 511).to_le_bytes());
+    device.write(LOG_AT + RING_AT + 512, &sector).unwrap();
+    let again = medium(device);
+    begin(&again, Planted::None).unwrap();
+    assert_eq!(word(&again), 1);
+}
+
 #[test]
 fn words_stored_by_many_threads_are_durable_when_their_fence_returns_and_the_ring_laps() {
     let device = Simulator::new().device(vec![0; BYTES as usize], 512);

@@ -9,12 +9,14 @@ const STALE_MOST: usize = 2048;
 
 /// What one commit writes.
 #[derive(Default)]
-struct Composed {
+pub(super) struct Composed {
     /// The changes that it covers.
     number: u64,
     /// Pages that are written to their places at once.
     in_place: Vec<(u64, Vec<u8>)>,
     record: Option<Vec<u8>>,
+    /// It takes the place of one that does not count.
+    seals: bool,
     /// Pages that are written to theirs after the sync.
     checkpoint: Option<Vec<(u64, Vec<u8>)>>,
     /// There is something to sync.
@@ -79,7 +81,7 @@ impl Log {
         }
     }
 
-    fn write_commit(
+    pub(super) fn write_commit(
         &self,
         composed: &Composed,
         mut writer: MutexGuard<'_, Writer>,
@@ -90,6 +92,7 @@ impl Log {
         if written.is_ok() {
             self.durable.fetch_max(composed.number, Ordering::AcqRel);
             writer.generation += u64::from(composed.checkpoint.is_some());
+            self.forget_record_before(composed);
         }
         drop(writer);
         let ended = written.and_then(|()| match (&composed.checkpoint, self.place.get()) {
@@ -100,9 +103,16 @@ impl Log {
         ended.inspect_err(|e| self.fail(e))
     }
 
+    /// The record of a commit is durable: nothing depends on the blocks of those before it any more.
+    fn forget_record_before(&self, composed: &Composed) {
+        let mut state = self.state.lock();
+        state.before.clear();
+        state.seal &= !composed.seals;
+    }
+
     /// What a commit writes, as of one instant; `None`: the ring has no room for it. A quarter of the ring is left to who may checkpoint, and
     /// does so then.
-    fn compose(
+    pub(super) fn compose(
         &self,
         memory: &dyn Bytes,
         writer: &Writer,
@@ -136,8 +146,9 @@ impl Log {
         };
         let blocks = std::mem::take(&mut state.blocks);
         if !lines.is_empty() || must || state.seal {
-            state.newest = blocks.iter().flat_map(|(at, (len, _))| pages(*at, *len)).collect();
-            state.seal = false;
+            let named = blocks.iter().flat_map(|(at, (len, _))| pages(*at, *len)).collect();
+            state.before = std::mem::replace(&mut state.newest, named);
+            composed.seals = state.seal;
             let blocks = blocks.into_iter().map(|(at, (len, hash))| BlockSum { at, len, hash }).collect();
             let record = Record { runs: runs(memory, &lines), blocks };
             composed.record = Some(record.encode(writer.tail, self.device.sector_size().bytes(), place.seed));
