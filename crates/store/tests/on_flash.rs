@@ -15,7 +15,8 @@ use tiersmith_block::Device;
 use tiersmith_pmem::Mapping;
 use tiersmith_pmem::sim::{self, Simulator};
 use tiersmith_store::check::{CheckOptions, check};
-use tiersmith_store::testing::{TestMember, attach_simulated_at};
+use tiersmith_store::home::SimHome;
+use tiersmith_store::testing::{TestMember, attach_simulated, attach_simulated_at};
 use tiersmith_store::{AttachedHome, Durability, Error, File, Medium, OpenMode, TierSpec};
 
 const B: usize = 8192;
@@ -53,16 +54,19 @@ fn disk() -> sim::Device {
     Simulator::new().device(vec![0; (BYTES + LOG) as usize], 512)
 }
 
-fn attach_to(place: &Place, disk: &sim::Device) -> Result<AttachedHome, Error> {
+fn member(disk: &sim::Device) -> TestMember {
     let device = disk.clone();
-    let member = TestMember {
+    TestMember {
         mapping: Arc::new(Mapping::in_memory(&[0; 4096], 0)),
         blocks: Some(Arc::new(move || Device::simulated(device.clone()))),
         on_flash: Some(BYTES + LOG),
-    };
+    }
+}
+
+fn attach_to(place: &Place, disk: &sim::Device) -> Result<AttachedHome, Error> {
     attach_simulated_at(
         &place.home(),
-        vec![(flash(place), vec![member])],
+        vec![(flash(place), vec![member(disk)])],
         &place::profile(),
         place::options(),
     )
@@ -190,6 +194,24 @@ fn a_sync_that_fails_is_told_and_nothing_more_is_written_to_tier_or_home() {
         let plain = std::fs::read(place.home().join(name)).unwrap();
         assert!(plain[..B] == [6; B] && plain[B..2 * B] == [2; B], "{name}");
     }
+}
+
+#[test]
+fn home_gets_nothing_that_no_log_has_also_when_an_earlier_write_to_it_failed() {
+    let (place, disk, under) = (Place::in_memory(), disk(), Arc::new(SimHome::new(None)));
+    let tier = vec![(flash(&place), vec![member(&disk)])];
+    let home = attach_simulated(under.clone(), tier, &place::profile(), place::options()).unwrap();
+    let file = home.open("a.d8", OpenMode::CREATE).unwrap();
+    file.write(0, &[1; B]).unwrap();
+    file.sync().unwrap();
+    under.fail_nth_write(1);
+    assert!(home.destage(None).is_err());
+    // That home is being changed is known from then on. What goes there next is in the log first all the same.
+    file.write(0, &[2; B]).unwrap();
+    disk.fail_nth_sync(1);
+    assert!(home.destage(None).is_err(), "home got what a power cut may take from the tier");
+    let found = under.contents(Path::new("a.d8"));
+    assert!(found.is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0)), "home has got bytes");
 }
 
 #[test]

@@ -56,7 +56,11 @@ impl Homeward {
         let under_way = meta.line.flags & (DESTAGING | TRUNCATING) != 0;
         let goes_on = under_way && meta.line.mtime == word && still_holds(meta.line.since_ns, now);
         if goes_on && meta.line.flags & flag != 0 && size.is_none() {
-            return Ok(mtime);
+            if placed.tier.has_log {
+                // What goes home now may be half of a batch that nobody has synced.
+                placed.tier.fence();
+            }
+            return placed.tier.sound().map(|()| mtime);
         }
         if under_way && !goes_on {
             file.home.sync().map_err(file.io("cannot sync"))?;
