@@ -356,6 +356,8 @@ impl Server {
         (self.clients, self.next_id, touched) = self.crowd.borrow_mut().end();
         self.shared.clients = self.clients.len();
         for id in touched {
+            // What it sent behind what was answered is executed now.
+            self.resumed.push(id);
             if let Some(client) = self.clients.get_mut(&id).filter(|client| !client.pending) {
                 client.pending = true;
                 self.pending.push(id);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use mlua::{Lua, Table, Value};
 
-use super::library::{Failure, Given, Results, add, one, print, said};
+use super::library::{Failure, Given, Results, add, fits, one, print, said};
 use super::values::number;
 
 /// What scripts may set; as in Redis it stays for the scripts that follow.
@@ -148,6 +148,7 @@ fn array_len(settings: &Settings, table: &Table) -> Result<Option<i64>, Failure>
 }
 
 fn encode(settings: &Settings, value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
+    fits(out)?;
     match value {
         Value::String(text) => encode_text(&text.as_bytes(), out),
         Value::Integer(_) | Value::Number(_) => {

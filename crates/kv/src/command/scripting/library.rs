@@ -4,6 +4,10 @@ use mlua::{Function, Lua, MultiValue, Table, Value};
 
 use super::values::number;
 
+/// Bytes of what a library makes at one go: it is not in the interpreter's memory, which has its own
+/// limit, and tables that have the same table twice grow with every level.
+pub(super) const SIZE_MAX: usize = 512 << 20;
+
 /// Why a function of a library did nothing.
 pub(super) enum Failure {
     /// In words that a script's pcall gets.
@@ -23,6 +27,11 @@ pub(super) type Results = Result<MultiValue, Failure>;
 
 pub(super) fn said<T>(text: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Said(text.into()))
+}
+
+/// Whether what a library makes may grow further.
+pub(super) fn fits(out: &[u8]) -> Result<(), Failure> {
+    if out.len() > SIZE_MAX { said("the result is too large") } else { Ok(()) }
 }
 
 /// One result.

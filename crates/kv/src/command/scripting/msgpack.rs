@@ -2,7 +2,7 @@
 
 use mlua::{Lua, MultiValue, Table, Value};
 
-use super::library::{Failure, Given, Results, add, one, said};
+use super::library::{Failure, Given, Results, add, fits, one, said};
 
 /// Tables within tables; deeper ones are nil, as in lua-cmsgpack.
 const DEPTH: usize = 16;
@@ -101,6 +101,7 @@ fn pack_whole(number: i64, out: &mut Vec<u8>) {
 }
 
 fn pack(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
+    fits(out)?;
     match value {
         Value::String(text) => {
             let text = text.as_bytes();

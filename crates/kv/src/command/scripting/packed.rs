@@ -2,11 +2,9 @@
 
 use mlua::{Lua, MultiValue, Table, Value};
 
-use super::library::{Failure, Given, add, one, said};
+use super::library::{Failure, Given, SIZE_MAX, add, fits, one, said};
 use super::msgpack::RESULTS_MAX;
 
-/// Bytes of what is packed at one go.
-const SIZE_MAX: usize = 512 << 20;
 /// The alignment that a format may ask for at most.
 const ALIGN_MAX: usize = 16;
 
@@ -172,9 +170,7 @@ fn pack(given: &Given<'_>) -> Result<Vec<u8>, Failure> {
             }
         }
         arg += 1;
-        if out.len() > SIZE_MAX {
-            return said("the result is too large");
-        }
+        fits(&out)?;
     }
     Ok(out)
 }

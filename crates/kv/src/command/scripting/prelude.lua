@@ -63,16 +63,37 @@ for _, name in pairs({ "find", "match", "gmatch", "gfind", "gsub" }) do
     end
 end
 
+-- These write past `__newindex`.
+for _, name in pairs({ "insert", "remove", "sort", "setn" }) do
+    local f = table[name]
+    table[name] = function(...)
+        if protected[(...) or 0] then native.read_only() end
+        return f(...)
+    end
+end
+
+-- What Lua counts overflows, and then it writes behind its stack.
+local unpack_all = unpack
+local function unpack_some(list, from, to)
+    local first = tonumber(from or 1)
+    local last = tonumber(to or type(list) == "table" and #list)
+    if first and last and not (last - first < 8000) then
+        error("too many results to unpack", 2)
+    end
+    return unpack_all(list, from, to)
+end
+
 math.random, math.randomseed = native.libraries.random.random, native.seed
 native.libraries.random = nil
 
 local G = {}
 for _, name in pairs({
     "_VERSION", "assert", "error", "gcinfo", "ipairs", "next", "pairs", "rawequal", "rawget",
-    "select", "tonumber", "tostring", "type", "unpack",
+    "select", "tonumber", "tostring", "type",
 }) do
     G[name] = _G[name]
 end
+G.unpack = unpack_some
 
 G.pcall = protected_call
 function G.xpcall(f, handler)
