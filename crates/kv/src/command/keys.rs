@@ -288,7 +288,9 @@ fn expire(context: &mut Context<'_>, args: &Arguments<'_>, name: &str, unit: i64
         context.reply.integer(0);
         return Ok(());
     }
-    match u64::try_from(at).ok().filter(|at| *at > context.keys.now_ms()) {
+    // A primary says itself that a key is gone, maybe after it made it persist.
+    let to_come = |at: &u64| context.keys.for_primary || *at > context.keys.now_ms();
+    match u64::try_from(at).ok().filter(to_come) {
         Some(at) => context.keys.set_expiry(db, args[1], &found, Some(at)),
         None => {
             context.keys.remove(db, args[1]);

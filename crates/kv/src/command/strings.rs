@@ -104,7 +104,8 @@ pub(crate) fn set(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         expires = old.header.expires;
     }
     put(context, args[1], args[2], expires)?;
-    if expires.is_some_and(|at| at <= context.keys.now_ms()) {
+    // A primary says itself that a key is gone, maybe after it made it persist.
+    if !context.keys.for_primary && expires.is_some_and(|at| at <= context.keys.now_ms()) {
         context.keys.remove(context.session.db, args[1]);
     }
     if !get {
