@@ -228,15 +228,14 @@ impl Speaker {
             None => ask(&mut input, &["PSYNC", "?", "-1"])?,
         };
         let mut words = said.split_whitespace();
-        match (words.next(), words.next(), words.next()) {
-            (Some("+CONTINUE"), history, _) => {
+        match (words.next(), words.next(), words.next(), resume) {
+            (Some("+CONTINUE"), history, _, Some(Resume { position, .. })) => {
                 let history = history.map(str::to_owned);
-                let position = resume.map_or(0, |resume| resume.position);
                 if !self.say(Said::GoesOn { history, position, ack: out }) {
                     return Ok(());
                 }
             }
-            (Some("+FULLRESYNC"), Some(history), Some(position)) if history.len() == 40 => {
+            (Some("+FULLRESYNC"), Some(history), Some(position), _) if history.len() == 40 => {
                 let history = history.to_owned();
                 let position = position.parse::<u64>().map_err(|_| format!("no position: `{said}`"))?;
                 if !self.say(Said::Begin) {
@@ -285,6 +284,9 @@ impl Speaker {
             input.consume(len);
             let mut done = 0;
             loop {
+                if !matches!(bytes.get(done), None | Some(b'*' | b'\n')) {
+                    return Err("the primary sends no commands, but something else".to_owned());
+                }
                 let limits = Limits { bulk: LENGTH_MAX, allowed: true };
                 match request.read(&bytes[done..], limits) {
                     Next::Whole(len) => {

@@ -13,11 +13,11 @@
 //! that is refused here ends the following, with the reason in INFO: what comes behind it would not
 //! fit.
 
-use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::SendFlags;
 
 use super::Server;
 use super::link::{self, Address, Line, Place, Resume, Said};
@@ -237,8 +237,11 @@ impl Server {
         let Some(ack) = replica.ack.as_mut().filter(|_| due) else { return };
         let position = self.keys.position().to_string();
         let bytes = format!("*3\r\n$8\r\nREPLCONF\r\n$3\r\nACK\r\n${}\r\n{position}\r\n", position.len());
-        if ack.write_all(bytes.as_bytes()).is_err() {
-            // The thread that reads will notice, too.
+        // All clients wait for this thread, so it waits for no primary that does not read.
+        let sent = rustix::net::send(&*ack, bytes.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        if sent != Ok(bytes.len()) {
+            // The thread that reads notices that the connection is gone, and connects again.
+            let _ = ack.shutdown(std::net::Shutdown::Both);
             replica.ack = None;
         }
         (replica.asked, replica.acknowledged) = (false, Instant::now());

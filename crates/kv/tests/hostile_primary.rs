@@ -1,0 +1,135 @@
+//! A primary that does what no Redis does, or what one does rarely.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod served;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use served::{Client, Served, Value, request, serve_if_asked, text};
+
+const CHILD: &str = "serves_when_it_is_asked_to";
+
+#[test]
+fn serves_when_it_is_asked_to() {
+    serve_if_asked();
+}
+
+/// Answers the beginning of a conversation up to PSYNC, and that with `answer`.
+fn greet(listener: &TcpListener, answer: &[u8]) -> TcpStream {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut input = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let mut line = String::new();
+        assert!(input.read_line(&mut line).unwrap() > 0, "the replica is gone");
+        match line.trim_end() {
+            "PING" => stream.write_all(b"+PONG\r\n").unwrap(),
+            "REPLCONF" => stream.write_all(b"+OK\r\n").unwrap(),
+            "PSYNC" => break,
+            _ => {}
+        }
+    }
+    for _ in 0..4 {
+        input.read_line(&mut String::new()).unwrap();
+    }
+    stream.write_all(answer).unwrap();
+    stream
+}
+
+/// All of its data, which are none.
+fn nothing() -> Vec<u8> {
+    let mut bytes = format!("+FULLRESYNC {} 0\r\n$18\r\nREDIS0009", "a".repeat(40)).into_bytes();
+    bytes.extend([0xff, 0, 0, 0, 0, 0, 0, 0, 0]);
+    bytes
+}
+
+fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what} does not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn info(client: &mut Client, name: &str) -> String {
+    let Value::Text(all) = client.say("INFO replication") else { panic!("no text") };
+    let line = all.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
+    line.unwrap_or_default()
+}
+
+/// A replica that follows the listener; the answer to its PSYNC.
+fn followed(answer: &[u8], first: &str) -> (tempfile::TempDir, Served, Client, TcpListener, TcpStream) {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = Served::start(directory.path(), CHILD);
+    let mut client = server.connect();
+    client.say(first);
+    let port = listener.local_addr().unwrap().port();
+    assert_eq!(client.say(&format!("REPLICAOF 127.0.0.1 {port}")), text("OK"));
+    let stream = greet(&listener, answer);
+    (directory, server, client, listener, stream)
+}
+
+#[test]
+fn a_time_that_is_over_when_it_comes_takes_no_key_away() {
+    let (_directory, _server, mut client, _listener, mut stream) = followed(&nothing(), "PING");
+    for line in [
+        "SET expire v",
+        "PEXPIREAT expire 1000",
+        "PERSIST expire",
+        "SET set v PXAT 1000",
+        "INCRBY other 5",
+        "PERSIST set",
+        "SET gone v PXAT 1000",
+        "SET done 1",
+    ] {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        stream.write_all(&request(&words)).unwrap();
+    }
+    wait_for("the last command", || client.say("GET done") == text("1"));
+    assert_eq!(client.say("GET expire"), text("v"));
+    assert_eq!(client.say("GET set"), text("v"));
+    // That one is there until the primary says that it is not, and is not shown.
+    assert_eq!(client.say("GET gone"), Value::Nil);
+    assert_eq!(client.say("DBSIZE"), Value::Int(5));
+}
+
+#[test]
+fn a_primary_that_goes_on_with_what_nobody_has_is_not_followed() {
+    let (_directory, _server, mut client, _listener, mut stream) =
+        followed(b"+CONTINUE\r\n", "SET own value");
+    // The replica may have cut the connection already.
+    let _ = stream.write_all(&request(&[b"SET", b"theirs", b"value"]));
+    wait_for("the reason", || info(&mut client, "master_link_down_reason").contains("CONTINUE"));
+    assert_eq!(client.say("GET own"), text("value"));
+    assert_eq!(client.say("GET theirs"), Value::Nil);
+}
+
+#[test]
+fn lines_are_no_commands_of_a_primary() {
+    let (_directory, _server, mut client, _listener, mut stream) = followed(&nothing(), "PING");
+    stream.write_all(&request(&[b"SET", b"key", b"value"])).unwrap();
+    stream.write_all(b"\nFLUSHALL\r\n").unwrap();
+    wait_for("the reason", || info(&mut client, "master_link_down_reason").contains("no commands"));
+    assert_eq!(client.say("GET key"), text("value"));
+}
+
+#[test]
+fn a_transaction_that_is_cut_off_did_not_begin() {
+    let (_directory, _server, mut client, listener, mut stream) = followed(&nothing(), "PING");
+    let mut bytes = request(&[b"SET", b"key", b"1"]);
+    let position = bytes.len();
+    for words in [&[&b"MULTI"[..]][..], &[b"SELECT", b"3"], &[b"SET", b"key", b"2"]] {
+        bytes.extend(request(words));
+    }
+    stream.write_all(&bytes).unwrap();
+    wait_for("the command", || client.say("GET key") == text("1"));
+    std::thread::sleep(Duration::from_millis(200));
+    drop(stream);
+    let mut stream = greet(&listener, b"+CONTINUE\r\n");
+    assert_eq!(info(&mut client, "slave_repl_offset"), position.to_string());
+    stream.write_all(&request(&[b"SET", b"key", b"3"])).unwrap();
+    wait_for("the command", || client.say("GET key") == text("3"));
+}
