@@ -84,6 +84,14 @@ impl Local {
         self.commit();
     }
 
+    /// Puts a key that comes from elsewhere; nothing is durable before [`Local::commit`].
+    ///
+    /// # Errors
+    /// There is no space.
+    pub fn load(&mut self, item: &Item) -> Result<(), String> {
+        self.keys.load(item)
+    }
+
     /// Executes a primary's command, behind which its stream is at `position`.
     pub fn obey(&mut self, line: &str, position: u64) {
         self.shared.position = Some(position);

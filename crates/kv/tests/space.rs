@@ -4,6 +4,7 @@
 
 use tiersmith_kv::check::check;
 use tiersmith_kv::planted::Planted;
+use tiersmith_kv::rdb::{Content, Item};
 use tiersmith_kv::testing::Local;
 use tiersmith_pmem::Mapping;
 
@@ -127,4 +128,41 @@ fn used_again_at_once(planted: Planted) -> [String; 2] {
 fn what_a_commit_gave_back_is_the_next_ones_also_after_a_recovery() {
     assert_eq!(used_again_at_once(Planted::None), ["$1\r\n1\r\n", ":150000\r\n"]);
     assert_ne!(used_again_at_once(Planted::DeadWordsInRecord), ["$1\r\n1\r\n", ":150000\r\n"]);
+}
+
+#[test]
+fn a_key_of_a_copy_whose_record_finds_no_space_is_refused_and_leaves_nothing() {
+    let mut refused = 0;
+    for count in (1000..9000).step_by(53) {
+        let mut local = Local::create(tier(8), 4096, Planted::None).unwrap();
+        let all = (0..count).map(|n| format!("element {n}").into_bytes()).collect();
+        let item = Item { db: 0, key: b"list".to_vec(), content: Content::List(all), expires: None };
+        refused += usize::from(local.load(&item).is_err());
+        local.commit();
+        assert_sound(&local);
+    }
+    assert!(refused > 10, "{refused}");
+}
+
+#[test]
+fn a_script_that_waited_for_space_and_finds_none_for_its_record_leaves_nothing_of_it() {
+    for count in (100..1500).step_by(23) {
+        let mut local = Local::create(tier(8), 4096, Planted::None).unwrap();
+        let mut keys = 0;
+        while local.say(&format!("SET k{keys} {}", "v".repeat(300))) == "+OK\r\n" {
+            local.commit();
+            keys += 1;
+        }
+        // Space that is there only after a commit, and changes that are not committed.
+        for key in 0..keys {
+            local.say(&format!("DEL k{key}"));
+        }
+        let script =
+            format!("for n = 1, {count} do redis.call('set', 'x' .. n, string.rep('y', 300)) end return 1");
+        let said = String::from_utf8(local.run(&[b"EVAL", script.as_bytes(), b"0"])).unwrap();
+        local.commit();
+        assert_sound(&local);
+        let left = local.contents().len();
+        assert!(left == count || said.starts_with('-'), "{count}: {said}");
+    }
 }

@@ -60,6 +60,8 @@ enum Freed {
 /// A place in a transaction to go back to.
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
+    /// The commit before it.
+    number: u64,
     words: usize,
     ranges: usize,
     ranges_hash: u64,
@@ -265,6 +267,7 @@ impl Heap {
     /// A place to go back to.
     pub fn savepoint(&self) -> Savepoint {
         Savepoint {
+            number: self.number,
             words: self.overlay.savepoint(),
             ranges: self.ranges.len(),
             ranges_hash: self.ranges_hash,
@@ -274,8 +277,20 @@ impl Heap {
         }
     }
 
-    /// Takes back everything since `savepoint`.
+    /// Takes back everything since `savepoint`, or since the last commit if that is later.
     pub fn take_back(&mut self, savepoint: Savepoint) {
+        let savepoint = match savepoint.number == self.number {
+            true => savepoint,
+            false => Savepoint {
+                number: self.number,
+                words: 0,
+                ranges: 0,
+                ranges_hash: 0,
+                frees: 0,
+                taken: 0,
+                left: 0,
+            },
+        };
         self.overlay.take_back(savepoint.words);
         self.ranges.truncate(savepoint.ranges);
         self.ranges_hash = savepoint.ranges_hash;

@@ -95,18 +95,21 @@ impl Keyspace {
         let Some(db) = u8::try_from(item.db).ok().filter(|db| *db < DATABASE_COUNT) else {
             return Err(format!("database {} is there, and this server has 16 of them", item.db));
         };
-        let before = self.heap.savepoint();
+        let mut before = self.heap.savepoint();
         if self.put_loaded(db, item).is_err() {
             self.heap.take_back(before);
             self.make_space();
-            let before = self.heap.savepoint();
+            before = self.heap.savepoint();
             if self.put_loaded(db, item).is_err() {
                 self.heap.take_back(before);
-                return Err("the tier is full; give the server a larger one".to_owned());
+                return Err(FULL.to_owned());
             }
         }
         if self.heap.is_large() {
-            self.heap.make_room_for_record().map_err(|_| "the tier is full; give the server a larger one")?;
+            if self.heap.make_room_for_record().is_err() {
+                self.heap.take_back(before);
+                return Err(FULL.to_owned());
+            }
             self.heap.commit();
         }
         Ok(())
@@ -147,5 +150,6 @@ impl Keyspace {
     }
 }
 
+const FULL: &str = "the tier is full; give the server a larger one";
 /// Buckets of the trash that are emptied at one go when no space is found.
 const TRASH_STEP: u64 = 256;
