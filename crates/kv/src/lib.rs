@@ -47,6 +47,7 @@ pub mod format;
 pub mod heap;
 mod import;
 pub mod keyspace;
+mod number;
 pub mod planted;
 pub mod rdb;
 pub mod server;

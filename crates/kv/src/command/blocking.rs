@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::arguments::integer;
 use super::keys::{Words, counted_keys};
-use super::number::{long, strtod};
 use super::{Arguments, Context, Refusal, SYNTAX, Session, Shared, word};
 use crate::format::entry::kind;
 use crate::keyspace::{Found, Keyspace};
+use crate::number::{long, strtod};
 
 /// A command that waits.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Hashes.
 
 use super::arguments::{integer, integer_or_refusal};
-use super::number::{Extended, Long, long};
 use super::strings::{WRONG_TYPE, sum};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, glob, word, wrong_count};
 use crate::format::entry::kind;
 use crate::keyspace::Found;
+use crate::number::{Extended, Long, long};
 
 /// The most fields or members that HRANDFIELD and its sisters return when the same one may come again:
 /// Redis makes as many as are asked for, until its memory is full.

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use super::arguments::integer_or_refusal;
-use super::number::strtod_within_range;
 use super::strings::WRONG_TYPE;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, sets, word};
 use crate::format::entry::kind;
 use crate::keyspace::Found;
+use crate::number::strtod_within_range;
 
 /// What a command asks for.
 #[derive(Default)]

@@ -1,10 +1,10 @@
 //! Strings.
 
 use super::arguments::{expiry, integer_or_refusal};
-use super::number::{Extended, Long, long};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count};
 use crate::format::entry::{LENGTH_MAX, kind};
 use crate::keyspace::Found;
+use crate::number::{Extended, Long, long};
 
 pub(crate) const WRONG_TYPE: Refusal =
     Refusal::Said("WRONGTYPE Operation against a key holding the wrong kind of value");

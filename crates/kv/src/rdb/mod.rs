@@ -179,7 +179,7 @@ impl<R: Read> Source<'_, R> {
             255 => Ok(f64::NEG_INFINITY),
             len => {
                 let text = self.some(len.into())?;
-                crate::command::float(&text).map_or_else(|| self.damaged("a score is no number"), Ok)
+                crate::number::float(&text).map_or_else(|| self.damaged("a score is no number"), Ok)
             }
         }
     }
@@ -203,7 +203,7 @@ impl<R: Read> Source<'_, R> {
     }
 
     fn sorted(&self, all: Vec<Bytes>) -> Result<Content, Error> {
-        let scored = |(member, score): (Bytes, Bytes)| match crate::command::float(&score) {
+        let scored = |(member, score): (Bytes, Bytes)| match crate::number::float(&score) {
             Some(score) => Ok((member, score)),
             None => self.damaged("a score is no number"),
         };

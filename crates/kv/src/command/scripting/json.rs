@@ -330,7 +330,7 @@ impl Decoder<'_> {
         };
         let some = |text: &[u8]| match text.to_ascii_lowercase().as_slice() {
             b"nan" | b"-nan" | b"+nan" => Some(f64::NAN),
-            _ => super::super::number::strtod(text),
+            _ => crate::number::strtod(text),
         };
         for to in (1..=len.min(400)).rev() {
             let text = &rest[..to];

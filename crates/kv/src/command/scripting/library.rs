@@ -87,7 +87,7 @@ impl Given<'_> {
     /// A number, or a string that is one.
     pub(super) fn number(&self, at: usize) -> Result<f64, Failure> {
         let found = match self.args.get(at) {
-            Some(Value::String(text)) => super::super::number::float(text.as_bytes().trim_ascii()),
+            Some(Value::String(text)) => crate::number::float(text.as_bytes().trim_ascii()),
             Some(value) => number(value),
             None => None,
         };

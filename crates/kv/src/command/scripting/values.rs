@@ -46,7 +46,7 @@ pub(super) fn read_reply(lua: &Lua, bytes: &mut &[u8]) -> mlua::Result<Value> {
         b'-' => single(lua, "err", lua.create_string(text)?),
         b':' => Ok(Value::Number(count().ok_or_else(impossible)? as f64)),
         b',' => {
-            let double = super::super::number::float(text).unwrap_or(f64::NAN);
+            let double = crate::number::float(text).unwrap_or(f64::NAN);
             single(lua, "double", double)
         }
         b'#' => Ok(Value::Boolean(text == b"t")),

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use super::super::arguments::integer_or_refusal;
-use super::super::number::float;
 use super::super::sets::{limit_of, members};
 use super::super::strings::WRONG_TYPE;
 use super::super::{Arguments, Context, Done, Refusal, SYNTAX, keys, word};
 use super::reply_members;
 use crate::format::entry::kind;
 use crate::keyspace::{Found, Scored, order};
+use crate::number::float;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {

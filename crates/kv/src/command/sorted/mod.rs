@@ -6,11 +6,11 @@ pub(crate) mod pop;
 pub(crate) mod range;
 
 use super::arguments::{integer_or_refusal, print_score};
-use super::number::float;
 use super::strings::WRONG_TYPE;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, hashes, word};
 use crate::format::entry::kind;
 use crate::keyspace::{Found, Scored, order};
+use crate::number::float;
 
 const NOT_A_FLOAT: Refusal = Refusal::Said("ERR value is not a valid float");
 const NOT_A_NUMBER: Refusal = Refusal::Said("ERR resulting score is not a number (NaN)");

@@ -1,10 +1,10 @@
 //! Ranges of a sorted set: by rank, by score, by member.
 
 use super::super::arguments::integer_or_refusal;
-use super::super::number::strtod;
 use super::super::{Arguments, Context, Done, Refusal, SYNTAX, word};
 use super::{change, reply_members, sorted};
 use crate::keyspace::{Found, Scored};
+use crate::number::strtod;
 
 /// What a range counts by.
 #[derive(Clone, Copy, PartialEq, Eq)]
