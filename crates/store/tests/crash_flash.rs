@@ -1,6 +1,8 @@
 //! Power cuts under a tier on flash: metadata and blocks on one device of sectors, of which what was not synced is lost,
 //! reordered and torn at sectors.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 mod crash_support;
 

@@ -204,7 +204,10 @@ pub fn check(
     if let Opened::Tier { layout, order } = superblock::open(&sources, options, &mut report)? {
         let home = home.map(|path| find_home(path, layout.home)).transpose()?;
         let view = home.as_ref().map(|h| h as &dyn HomeView);
-        let tier = Tier { sources: order.iter().filter_map(|n| sources.get(*n).copied()).collect(), layout };
+        let tier = Tier {
+            sources: order.iter().filter_map(|n| sources.get(*n).copied()).collect(),
+            layout: *layout,
+        };
         let first = order.first().and_then(|n| members.get(*n));
         let logged = apply_log(&tier, options, &mut report);
         let tier = with_log(tier, logged.as_ref());
@@ -285,7 +288,7 @@ fn check_sources(
             Ok(Opened::Nothing) => return report,
             Ok(Opened::Tier { layout, order }) => {
                 let sources = order.iter().filter_map(|n| sources.get(*n).copied()).collect();
-                let tier = Tier { sources, layout };
+                let tier = Tier { sources, layout: *layout };
                 let logged = apply_log(&tier, options, &mut report);
                 return Checker::new(&with_log(tier, logged.as_ref()), home, options, report).run();
             }

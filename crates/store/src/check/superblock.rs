@@ -308,7 +308,7 @@ impl Layout {
 /// What the superblocks say.
 pub(super) enum Opened {
     /// A tier; `order[n]` is the place of member `n` among the sources.
-    Tier { layout: Layout, order: Vec<usize> },
+    Tier { layout: Box<Layout>, order: Vec<usize> },
     /// Nothing to look at further; the report says why.
     Nothing,
 }
@@ -653,5 +653,5 @@ fn lay_out(
     };
     report.summary.units = layout.units;
     report.summary.frames_total = layout.frames();
-    Opened::Tier { layout, order: order.to_vec() }
+    Opened::Tier { layout: Box::new(layout), order: order.to_vec() }
 }

@@ -162,9 +162,10 @@ impl Tier {
         let Some(log) = self.members[0].medium.log() else { return false };
         let durable = log.durable();
         let mut retired = self.retired.lock();
-        while let Some(Retired { purpose, frame, .. }) =
-            retired.pop_front_if(|retired| retired.change <= durable)
+        while let Some(&Retired { purpose, frame, .. }) =
+            retired.front().filter(|retired| retired.change <= durable)
         {
+            retired.pop_front();
             self.allocator.give(purpose, [frame]);
         }
         !retired.is_empty()
