@@ -162,8 +162,6 @@ fn what_is_no_home_or_no_tier_is_refused() {
         ([&["attach", "/proc"][..], &tier].concat(), "is a mount point"),
         ([&["attach", "/"][..], &tier].concat(), "no parent"),
         (vec!["attach", home], "--fast"),
-        (vec!["attach", home, "--fast", missing, "--size", "24M"], "emulate"),
-        (vec!["attach", home, "--fast", fast, "--size", "24M"], "--emulate"),
         (vec!["attach", home, "--fast", home, "--emulate", "--size", "24M"], "inside the home"),
         (vec!["attach", home, "--fast", "/nowhere/at/all", "--emulate"], "there is no"),
         ([&["attach", home][..], &tier, &["--profile", "oracle"]].concat(), "oracle"),

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tiersmith_store::crash::{Budget, Recorder, explore_one_by_one};
-use tiersmith_store::{AttachedHome, OpenMode, Planted, testing};
+use tiersmith_store::{AttachedHome, Durability, OpenMode, Planted, testing};
 
 const NAMES: [&str; 4] = ["a.db", "b.big", "r.redo", "w.redo"];
 /// The one that may be lent.
@@ -215,6 +215,12 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
                 }
             }
             Action::PowerCut { image } => {
+                for name in model.keys() {
+                    let file = world.home().open(name, OpenMode::READ).unwrap();
+                    if file.durability() != Durability::OnReturn {
+                        file.sync().unwrap();
+                    }
+                }
                 world.cut(*image);
                 compare = true;
             }

@@ -99,7 +99,11 @@ fn promise_1_durable_what_was_acknowledged_survives_every_power_cut() {
         |attached, recorder| {
             attached.open("a.d8", OpenMode::WRITE).unwrap().write(BLOCK, &data).unwrap();
             recorder.acked();
-            attached.open("a.redo", OpenMode::WRITE).unwrap().write(0, &redo).unwrap();
+            let file = attached.open("a.redo", OpenMode::WRITE).unwrap();
+            file.write(0, &redo).unwrap();
+            if file.durability() != Durability::OnReturn {
+                file.sync().unwrap();
+            }
             recorder.acked();
             attached.destage(None).unwrap();
             attached.evict(None, u64::MAX).unwrap();

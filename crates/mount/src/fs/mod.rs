@@ -1,7 +1,7 @@
 //! The file system: what each request does to the attached home. It knows nothing of transports and of the layout of messages.
 //!
 //! - [`table`]: which node number is which file of the home.
-//! - [`attr`]: attributes, as home has them with what the tier knows better.
+//! - [`crate::attr`]: attributes, as home has them with what the tier knows better.
 //! - `names`: look up, create, rename, link, remove. `dir`: reading directories.
 //! - `io`: open files: read, write, sync. `space`: holes, allocation. `change`: modes, owners, times, sizes. `xattr`: extended attributes.
 //!
