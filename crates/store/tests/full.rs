@@ -462,6 +462,25 @@ fn a_tier_full_of_pinned_blocks_is_a_clear_error_and_unpinning_ends_it() {
 }
 
 #[test]
+fn a_block_that_is_at_home_can_be_cut_in_two_while_the_tier_is_full() {
+    let simulated = Simulated::new(MIB);
+    let attached = simulated.attach();
+    let cut = attached.open("o.d8", OpenMode::CREATE).unwrap();
+    cut.write(0, &place::pattern(1, 0, 16384)).unwrap();
+    attached.flush_all().unwrap();
+    attached.evict(None, u64::MAX).unwrap();
+    let pinned = attached.open("p.d8", OpenMode::CREATE).unwrap();
+    pinned.write(0, &place::pattern(0, 0, 8192)).unwrap();
+    attached.pin("p.d8").unwrap();
+    write_until_refused(&pinned, 0, 1000).1.expect("8 MiB fitted into a tier of 1");
+    cut.truncate(100).unwrap();
+    cut.extend(16384).unwrap();
+    let mut expected = place::pattern(1, 0, 100);
+    expected.resize(16384, 0);
+    assert!(place::contents(&cut) == expected);
+}
+
+#[test]
 fn a_pin_beyond_the_limit_is_refused_and_changes_nothing() {
     let simulated = Simulated::new(MIB);
     simulated.home.put(Path::new("large.d8"), &vec![7; MIB as usize]).unwrap();

@@ -128,19 +128,18 @@ impl FileIo {
             } else {
                 let mut whole = vec![0; placed.block_size.bytes()];
                 let zeros = vec![0; whole.len() - within];
-                loop {
+                // At home its bytes past the end go with home's; whether there is a free frame does not matter then.
+                while spot.entry() != Entry::HOME {
                     let version = Version::Part { inner: within, part: &zeros, whole: &mut whole };
                     match tier.replace(spot, version, &mut spare, || spot.entry() != Entry::HOME)? {
                         Outcome::Done => break,
-                        Outcome::Moved if spot.entry() == Entry::HOME => break,
                         Outcome::Moved => {}
+                        // The block was at home when the spare frame was looked for. Admitted since, it goes home
+                        // again; written since, it needs one.
                         Outcome::NoPiece => {
-                            // The block was at home when the spare frame was looked for. Admitted since, it goes home again; written
-                            // since, it needs one.
                             if placed.drop_copies(&[block]) == 0 && spot.entry() != Entry::HOME {
                                 return Ok(false);
                             }
-                            return self.finish_cut(file, placed, size, None, recovering);
                         }
                     }
                 }
