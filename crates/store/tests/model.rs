@@ -89,13 +89,15 @@ struct World {
     recorder: Recorder,
     members: Vec<Media>,
     attached: Option<AttachedHome>,
+    /// A tier that is made again after a detach is another one: a log must not take the old one's records for its own.
+    next_seed: u64,
 }
 
 impl World {
     fn new(shape: Shape) -> Self {
         let recorder = Recorder::new();
         let members = shape.blank(recorder.simulator());
-        let mut world = Self { shape, recorder, members, attached: None };
+        let mut world = Self { shape, recorder, members, attached: None, next_seed: 0 };
         world.attach();
         for name in NAMES {
             drop(world.home().open(name, OpenMode::CREATE).unwrap());
@@ -109,12 +111,10 @@ impl World {
     }
 
     fn attach(&mut self) {
-        let attached = self.shape.attach_lending(
-            self.recorder.home(),
-            self.recorder.lent(),
-            self.members.clone(),
-            Planted::None,
-        );
+        let (home, lent) = (self.recorder.home(), self.recorder.lent());
+        let members = self.members.clone();
+        self.next_seed += 1;
+        let attached = self.shape.attach_with(home, Some(lent), members, Planted::None, self.next_seed);
         self.attached = Some(attached.expect("it attaches"));
         self.recorder.rebase();
     }
