@@ -43,6 +43,8 @@ pub struct Report {
     pub size: u64,
     /// Whether a record of the log was still to be applied.
     pub commits: u64,
+    /// The data are a copy, of a primary's or a dump, of which a part is missing.
+    pub incomplete: bool,
 }
 
 impl Report {
@@ -69,6 +71,13 @@ impl fmt::Display for Report {
         }
         if self.more > 0 {
             writeln!(f, "  and {} more", self.more)?;
+        }
+        if self.incomplete {
+            writeln!(
+                f,
+                "the data are a copy of which a part is missing, and a server does not show them: let it \
+                 follow its primary again, import the dump again, or say FLUSHALL to begin with nothing"
+            )?;
         }
         match self.is_sound() {
             true => write!(f, "every invariant holds"),
@@ -101,6 +110,8 @@ pub fn check(map: &Mapping) -> Result<Report, Error> {
     let mut reader = Reader { map, changed: HashMap::new(), plan };
     report.commits = reader.apply_log();
     report.size = plan.units * UNIT;
+    // 0 the server's own, 2 a whole copy.
+    report.incomplete = !matches!(reader.word(8192 + 16), 0 | 2);
     let mut heap = reader.heap(&mut report);
     for db in 0..16_u64 {
         let base = 12288 + db * 256;

@@ -362,6 +362,8 @@ fn half_of_a_copy_is_never_taken_for_a_whole() {
     pair.ours.kill();
     pair.redis.kill();
     assert_sound(pair.directory.path());
+    let report = tiersmith_kv::check::check_file(&pair.directory.path().join("tier")).unwrap();
+    assert!(report.incomplete && report.to_string().contains("a part is missing"), "{report}");
     pair.ours = server(pair.directory.path(), "");
     let mut ours = pair.ours.connect();
     for line in ["GET mine", "GET key:1", "DBSIZE", "SET a 1", "EVAL return(redis.call('get','a')) 0"] {
@@ -371,4 +373,7 @@ fn half_of_a_copy_is_never_taken_for_a_whole() {
     assert_eq!(ours.say("FLUSHALL"), text("OK"));
     assert_eq!(ours.say("DBSIZE"), Value::Int(0));
     assert_eq!(ours.say("SET a 1"), text("OK"));
+    pair.ours.kill();
+    let report = tiersmith_kv::check::check_file(&pair.directory.path().join("tier")).unwrap();
+    assert!(!report.incomplete, "{report}");
 }

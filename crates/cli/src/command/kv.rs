@@ -116,7 +116,7 @@ Examples:
   tiersmith kv check /mnt/pmem0/kv.tier
   tiersmith kv check /dev/dax0.0 --json
 
-Exit codes: 0 every invariant holds; 1 findings; 2 error.")]
+Exit codes: 0 every invariant holds; 1 findings, or a copy that is not whole; 2 error.")]
 struct Check {
     /// The tier
     #[arg(value_name = "FILE")]
@@ -234,12 +234,13 @@ impl Check {
         if self.json {
             print_json(&json!({
                 "sound": report.is_sound(), "keys": report.keys, "used": report.used,
-                "size": report.size, "commits": report.commits, "findings": report.findings,
+                "size": report.size, "commits": report.commits, "incomplete": report.incomplete,
+                "findings": report.findings,
                 "more": report.more,
             }))?;
         } else {
             print(&format!("{}: {report}\n", self.tier.display()))?;
         }
-        Ok(if report.is_sound() { Outcome::Good } else { Outcome::Findings })
+        Ok(if report.is_sound() && !report.incomplete { Outcome::Good } else { Outcome::Findings })
     }
 }
