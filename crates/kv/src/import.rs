@@ -46,7 +46,8 @@ pub fn import(map: Mapping, from: &mut impl Read) -> Result<Imported, Error> {
     keys.begin_copy();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let mut expired = 0;
-    let done = rdb::read(from, |item| {
+    let limits = rdb::Limits::of_tier(keys.heap().size());
+    let done = rdb::read(from, limits, |item| {
         if item.expires.is_some_and(|at| at <= now) {
             expired += 1;
             return Ok(());

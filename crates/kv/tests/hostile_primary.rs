@@ -133,3 +133,112 @@ fn a_transaction_that_is_cut_off_did_not_begin() {
     stream.write_all(&request(&[b"SET", b"key", b"3"])).unwrap();
     wait_for("the command", || client.say("GET key") == text("3"));
 }
+
+/// The position that the next connection asks for; it is answered with `answer`.
+fn asked(listener: &TcpListener, answer: &[u8]) -> (u64, TcpStream) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut input = BufReader::new(stream.try_clone().unwrap());
+    let mut words = Vec::new();
+    loop {
+        let mut line = String::new();
+        assert!(input.read_line(&mut line).unwrap() > 0, "the replica is gone");
+        match line.trim_end() {
+            "PING" => stream.write_all(b"+PONG\r\n").unwrap(),
+            "REPLCONF" => stream.write_all(b"+OK\r\n").unwrap(),
+            word if !words.is_empty() || word == "PSYNC" => words.push(word.to_owned()),
+            _ => {}
+        }
+        if words.len() == 5 {
+            break;
+        }
+    }
+    stream.write_all(answer).unwrap();
+    (words[4].parse().unwrap(), stream)
+}
+
+#[test]
+fn a_question_for_the_position_within_a_transaction_is_no_place_to_go_on_from() {
+    let (_directory, _server, mut client, listener, mut stream) = followed(&nothing(), "PING");
+    let mut bytes = request(&[b"SET", b"key", b"1"]);
+    let position = bytes.len() as u64;
+    for words in [&[&b"MULTI"[..]][..], &[b"SET", b"key", b"2"], &[b"REPLCONF", b"GETACK", b"*"]] {
+        bytes.extend(request(words));
+    }
+    stream.write_all(&bytes).unwrap();
+    wait_for("the command", || client.say("GET key") == text("1"));
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(info(&mut client, "slave_repl_offset"), position.to_string());
+    drop(stream);
+    let (from, mut stream) = asked(&listener, b"+CONTINUE\r\n");
+    assert_eq!(from, position + 1);
+    stream.write_all(&request(&[b"SET", b"key", b"3"])).unwrap();
+    wait_for("the command", || client.say("GET key") == text("3"));
+}
+
+#[test]
+fn a_transaction_that_finds_no_space_did_not_happen_and_the_data_before_it_are_read() {
+    let (_directory, _server, mut client, _listener, mut stream) = followed(&nothing(), "PING");
+    stream.write_all(&request(&[b"SET", b"key", b"1"])).unwrap();
+    stream.write_all(&request(&[b"MULTI"])).unwrap();
+    stream.write_all(&request(&[b"SET", b"key", b"2"])).unwrap();
+    // So many words that the record is a large one, and then more bytes than the tier has.
+    for n in 0..20_000 {
+        stream.write_all(&request(&[b"SET", format!("k{n}").as_bytes(), b"v"])).unwrap();
+    }
+    for n in 0..30 {
+        let value = vec![b'v'; 4 << 20];
+        stream.write_all(&request(&[b"SET", format!("large{n}").as_bytes(), &value])).unwrap();
+    }
+    stream.write_all(&request(&[b"EXEC"])).unwrap();
+    wait_for("the reason", || info(&mut client, "master_link_down_reason").contains("EXEC"));
+    let why = info(&mut client, "master_link_down_reason");
+    assert!(why.contains("OOM"), "{why}");
+    assert_eq!(client.say("GET key"), text("1"));
+    assert_eq!(client.say("DBSIZE"), Value::Int(1));
+}
+
+#[test]
+fn what_a_primary_sends_faster_than_it_is_applied_waits_in_its_socket() {
+    let (_directory, server, mut client, _listener, mut stream) = followed(&nothing(), "PING");
+    stream.write_all(&request(&[b"SET", b"key", b"1"])).unwrap();
+    wait_for("the command", || client.say("GET key") == text("1"));
+    let memory = || {
+        let all = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+        let line = all.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() >> 10
+    };
+    let before = memory();
+    // The server's thread is busy, and the primary sends 1 GB of commands.
+    client.send(&[b"EVAL", b"while true do end", b"0"]).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let command = request(&[b"SET", b"key", &vec![b'v'; 4 << 20]]);
+    let sent = (0..250).take_while(|_| stream.write_all(&command).is_ok()).count();
+    assert!(sent < 60, "{sent} commands of 4 MiB were taken");
+    assert!(memory() < before + 300, "{} MiB", memory());
+    drop(server);
+}
+
+#[test]
+fn a_command_of_a_primary_has_a_limit() {
+    let (_directory, server, mut client, _listener, mut stream) = followed(&nothing(), "PING");
+    client.say("CONFIG SET client-query-buffer-limit 1mb");
+    let port = info(&mut client, "master_port");
+    drop(stream.write_all(&request(&[b"SET", b"key", b"1"])));
+    wait_for("the command", || client.say("GET key") == text("1"));
+    // The limit of a connection is that of its begin.
+    client.say("REPLICAOF NO ONE");
+    assert_eq!(client.say(&format!("REPLICAOF 127.0.0.1 {port}")), text("OK"));
+    let mut stream = greet(&_listener, &nothing());
+    let mut bytes = b"*1000000\r\n".to_vec();
+    bytes.extend(b"$1048576\r\n");
+    bytes.extend(vec![b'x'; 1 << 20]);
+    bytes.extend(b"\r\n$1048576\r\n");
+    for _ in 0..4 {
+        // It may be cut already.
+        let _ = stream.write_all(&bytes);
+    }
+    wait_for("the reason", || {
+        info(&mut client, "master_link_down_reason").contains("client-query-buffer-limit")
+    });
+    drop(server);
+}

@@ -420,6 +420,27 @@ fn replies_and_messages_beyond_the_limits_are_not_collected() {
 }
 
 #[test]
+fn what_follows_replicaof_no_one_in_a_pipeline_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(&directory, "replicaof 127.0.0.1 1\n");
+    let mut client = server.connect();
+    assert!(error(&client.say("SET a 1")).starts_with("READONLY"));
+    let line = |line: &str| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+    let lines = ["REPLICAOF NO ONE", "SET a 1", "REPLICAOF 127.0.0.1 1", "SET a 2"];
+    client.out.write_all(&lines.map(line).concat()).unwrap();
+    assert_eq!(client.read().unwrap(), text("OK"));
+    assert_eq!(client.read().unwrap(), text("OK"));
+    assert_eq!(client.read().unwrap(), text("OK"));
+    assert!(error(&client.read().unwrap()).starts_with("READONLY"));
+    // Sentinel says it within a transaction.
+    for part in ["MULTI", "SLAVEOF NO ONE", "SET a 3"] {
+        client.say(part);
+    }
+    assert_eq!(client.say("EXEC"), Value::List(vec![text("OK"), text("OK")]));
+    assert_eq!(client.say("GET a"), text("3"));
+}
+
+#[test]
 fn a_browser_that_is_sent_here_executes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let served = server(&directory, "");

@@ -18,6 +18,8 @@ enum Takes {
     /// A number of bytes.
     Bytes,
     YesNo,
+    /// `class hard soft seconds`, several times; classes that are not named stay as they are.
+    OutputLimits,
     /// Any text.
     Text,
     /// One of these, whatever is said: what this server does.
@@ -41,8 +43,7 @@ const SETTINGS: &[Setting] = &[
     setting("appendonly", "yes", Takes::Fixed(&["yes"]), true),
     setting("bind", "127.0.0.1 -::1", Takes::Text, false),
     setting("busy-reply-threshold", "5000", Takes::Number(0, 1 << 40), true),
-    setting("client-output-buffer-limit-normal", "0", Takes::Bytes, true),
-    setting("client-output-buffer-limit-pubsub", "33554432", Takes::Bytes, true),
+    setting("client-output-buffer-limit", OUTPUT_LIMITS, Takes::OutputLimits, true),
     setting("client-query-buffer-limit", "1073741824", Takes::Bytes, true),
     setting("databases", "16", Takes::Fixed(&["16"]), false),
     setting("masterauth", "", Takes::Text, true),
@@ -68,6 +69,11 @@ const SETTINGS: &[Setting] = &[
     setting("unixsocketperm", "0", Takes::Text, false),
 ];
 
+/// As in Redis.
+const OUTPUT_LIMITS: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
+/// The classes in it.
+const OUTPUT_CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
+
 /// All settings with their values.
 #[derive(Clone, Debug)]
 pub struct Configuration {
@@ -80,8 +86,18 @@ pub struct Configuration {
 pub(crate) struct Hot {
     pub(crate) bulk: u64,
     pub(crate) query_buffer: u64,
-    pub(crate) output: u64,
-    pub(crate) output_subscribed: u64,
+    pub(crate) output: OutputLimit,
+    pub(crate) output_subscribed: OutputLimit,
+}
+
+/// Bytes that may wait for a client to take them; 0: any number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OutputLimit {
+    /// Beyond this it is cut at once.
+    pub(crate) hard: u64,
+    /// Beyond this it is cut after so many seconds.
+    pub(crate) soft: u64,
+    pub(crate) seconds: u64,
 }
 
 impl Default for Configuration {
@@ -119,6 +135,28 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
+/// `old` with what `value` says of some classes.
+fn output_limits(old: &str, value: &str) -> Result<String, String> {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let wrong = || {
+        "`client-output-buffer-limit` takes a class (normal, replica, pubsub), two sizes and seconds"
+            .to_owned()
+    };
+    if words.is_empty() || !words.len().is_multiple_of(4) {
+        return Err(wrong());
+    }
+    let mut all: Vec<String> = old.split_whitespace().map(str::to_owned).collect();
+    for limit in words.chunks_exact(4) {
+        let class = if limit[0] == "replica" { "slave" } else { limit[0] };
+        let place = OUTPUT_CLASSES.iter().position(|known| *known == class).ok_or_else(wrong)?;
+        let numbers = [bytes(limit[1]), bytes(limit[2]), limit[3].parse().ok()];
+        for (at, number) in numbers.into_iter().enumerate() {
+            all[place * 4 + 1 + at] = number.ok_or_else(wrong)?.to_string();
+        }
+    }
+    Ok(all.join(" "))
+}
+
 impl Configuration {
     /// Reads a file of lines `name value`; `#` begins a comment.
     ///
@@ -144,9 +182,6 @@ impl Configuration {
     /// # Errors
     /// Why the name or the value means nothing.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        if name == "client-output-buffer-limit" {
-            return self.set_output_limits(value);
-        }
         let name = current_name(name);
         let setting = find(name)
             .ok_or_else(|| format!("`{name}` is no setting of this server; see `tiersmith kv --help`"))?;
@@ -160,6 +195,7 @@ impl Configuration {
                 .to_string(),
             Takes::YesNo if matches!(value, "yes" | "no") => value.to_owned(),
             Takes::YesNo => return Err(format!("`{name}` takes yes or no")),
+            Takes::OutputLimits => output_limits(self.text(name), value)?,
             Takes::Text => value.to_owned(),
             Takes::Fixed(only) if only.contains(&value) => value.to_owned(),
             Takes::Fixed(only) => {
@@ -174,23 +210,12 @@ impl Configuration {
         Ok(())
     }
 
-    /// `class hard soft seconds`, several times; of the limits the hard one counts here.
-    fn set_output_limits(&mut self, value: &str) -> Result<(), String> {
-        let words: Vec<&str> = value.split_whitespace().collect();
-        let wrong = || "`client-output-buffer-limit` takes a class, two sizes and seconds".to_owned();
-        if words.is_empty() || !words.len().is_multiple_of(4) {
-            return Err(wrong());
-        }
-        for limit in words.chunks_exact(4) {
-            let name = match limit[0] {
-                "normal" => "client-output-buffer-limit-normal",
-                "pubsub" => "client-output-buffer-limit-pubsub",
-                "replica" | "slave" => continue,
-                _ => return Err(wrong()),
-            };
-            self.set(name, limit[1])?;
-        }
-        Ok(())
+    /// The limits of a class of clients.
+    fn output_limit(&self, class: &str) -> OutputLimit {
+        let words: Vec<&str> = self.text("client-output-buffer-limit").split_whitespace().collect();
+        let of = words.chunks_exact(4).find(|limit| limit[0] == class);
+        let number = |at: usize| of.and_then(|limit| limit[at].parse().ok()).unwrap_or(0);
+        OutputLimit { hard: number(1), soft: number(2), seconds: number(3) }
     }
 
     fn heat(&mut self) {
@@ -198,8 +223,8 @@ impl Configuration {
             // No entry holds more, also where the setting says so.
             bulk: self.number("proto-max-bulk-len").min(LENGTH_MAX),
             query_buffer: self.number("client-query-buffer-limit"),
-            output: self.number("client-output-buffer-limit-normal"),
-            output_subscribed: self.number("client-output-buffer-limit-pubsub"),
+            output: self.output_limit("normal"),
+            output_subscribed: self.output_limit("pubsub"),
         };
     }
 
@@ -244,7 +269,7 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                 if fixed {
                     return Err(failed("can't set immutable config".to_owned()));
                 }
-                if find(&name).is_none() && name != "client-output-buffer-limit" {
+                if find(&name).is_none() {
                     return Err(Refusal::Words(format!(
                         "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
                     )));
@@ -291,7 +316,8 @@ mod tests {
         )
         .expect("it is right");
         assert_eq!((all.number("port"), all.text("requirepass")), (7000, "a b"));
-        assert_eq!(all.number("client-output-buffer-limit-pubsub"), 32 << 20);
+        let limit = all.hot.output_subscribed;
+        assert_eq!((limit.hard, limit.soft, limit.seconds), (32 << 20, 8 << 20, 60));
         for (text, part) in [
             ("port x", "line 1: `port` takes a number"),
             ("\nappendfsync no", "line 2: `appendfsync` is always `always`"),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::session::Delivery;
+use super::deliveries::Delivery;
 use super::{Arguments, Context, Done, Refusal, glob, word};
 
 /// Channels, or patterns.
@@ -79,22 +79,20 @@ pub(crate) fn punsubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> D
 pub(crate) fn publish(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let (channel, payload): (Rc<[u8]>, Rc<[u8]>) = (args[1].into(), args[2].into());
     let shared = &mut *context.shared;
-    let before = shared.deliveries.len();
+    let (mut count, limit) = (0, shared.configuration.hot.output_subscribed.hard);
     for client in shared.channels.get(args[1]).into_iter().flatten() {
         let (channel, payload) = (channel.clone(), payload.clone());
-        shared.deliveries.push(Delivery { client: *client, pattern: None, channel, payload });
+        shared.deliveries.push(Delivery { client: *client, pattern: None, channel, payload }, limit);
+        count += 1;
     }
     for (pattern, clients) in &shared.patterns {
         for client in clients.iter().filter(|_| glob(pattern, &channel, false)) {
-            shared.deliveries.push(Delivery {
-                client: *client,
-                pattern: Some(pattern.clone()),
-                channel: channel.clone(),
-                payload: payload.clone(),
-            });
+            let (pattern, channel, payload) = (Some(pattern.clone()), channel.clone(), payload.clone());
+            shared.deliveries.push(Delivery { client: *client, pattern, channel, payload }, limit);
+            count += 1;
         }
     }
-    context.reply.count((shared.deliveries.len() - before) as u64);
+    context.reply.count(count);
     Ok(())
 }
 

@@ -66,6 +66,11 @@ pub(crate) fn replicaof(context: &mut Context<'_>, args: &Arguments<'_>) -> Done
              or say FLUSHALL to begin with nothing",
         ));
     }
+    // What follows it in a transaction is for the new state already.
+    context.keys.follows = wanted != Wanted::NoOne;
+    if wanted == Wanted::NoOne && context.keys.copied() == Copied::Whole {
+        context.keys.set_copied(Copied::Own);
+    }
     context.shared.wanted = Some(wanted);
     context.reply.ok();
     Ok(())

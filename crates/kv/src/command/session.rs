@@ -1,13 +1,13 @@
 //! A client's session, and what all sessions share.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::rc::Rc;
 use std::time::Instant;
 
 use tiersmith_events::Registry;
 
 use super::Configuration;
 use super::blocking::Waiting;
+use super::deliveries::Deliveries;
 use super::replication::{Following, Wanted};
 use super::scripting::{Bystanders, Scripts};
 use crate::keyspace::Keyspace;
@@ -98,15 +98,6 @@ impl Session {
     }
 }
 
-/// A message for a client; all of its subscribers share the bytes.
-#[derive(Debug)]
-pub(crate) struct Delivery {
-    pub(crate) client: u64,
-    pub(crate) pattern: Option<Vec<u8>>,
-    pub(crate) channel: Rc<[u8]>,
-    pub(crate) payload: Rc<[u8]>,
-}
-
 /// What all sessions share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -150,7 +141,7 @@ pub(crate) struct Shared {
     pub(crate) waking: Option<Vec<u8>>,
     pub(crate) channels: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) patterns: HashMap<Vec<u8>, Vec<u64>>,
-    pub(crate) deliveries: Vec<Delivery>,
+    pub(crate) deliveries: Deliveries,
     /// The interpreter of scripts, once there was one.
     pub(crate) scripts: Option<Box<Scripts>>,
     /// A script ran, whose command must not be executed a second time to look for space.
@@ -198,7 +189,7 @@ impl Shared {
             waking: None,
             channels: HashMap::new(),
             patterns: HashMap::new(),
-            deliveries: Vec::new(),
+            deliveries: Deliveries::default(),
             scripts: None,
             not_again: false,
             bystanders: None,

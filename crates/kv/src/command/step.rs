@@ -4,32 +4,45 @@ use super::{Arguments, Refusal, Session, Shared, execute};
 use crate::keyspace::Keyspace;
 use crate::planted::Planted;
 
-/// Executes a command. Its reply is in `out`, and must not be sent before the next commit.
+/// Executes a command. Its reply is in `out`, and must not be sent before the next commit. Returns
+/// whether all of it was done, which counts for a primary's commands: of those that were refused,
+/// nothing is left, also not of an EXEC of which only a part was refused.
 pub(crate) fn step(
     keys: &mut Keyspace,
     shared: &mut Shared,
     session: &mut Session,
     arguments: &Arguments<'_>,
     out: &mut Vec<u8>,
-) {
+) -> bool {
     let sent = out.len();
     // An EXEC says of each of its commands what became of it, and is not done twice.
     let once = session.multi.is_some();
     let messages = shared.deliveries.len();
+    let exec = arguments.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
     let mut before = keys.heap().savepoint();
+    let mut refused = shared.refused;
     execute(keys, shared, session, arguments, out);
     if shared.shutdown_now {
-        return;
+        return false;
     }
     let once = std::mem::take(&mut shared.not_again) || once;
     if std::mem::take(&mut shared.full) && !once {
         keys.make_space();
         out.truncate(sent);
         before = keys.heap().savepoint();
+        refused = shared.refused;
         execute(keys, shared, session, arguments, out);
         shared.full = false;
     }
-    if let Some(position) = shared.position.take() {
+    let position = shared.position.take();
+    if keys.for_primary && (out.get(sent) == Some(&b'-') || exec && shared.refused != refused) {
+        keys.heap_mut().take_back(before);
+        shared.deliveries.truncate(messages);
+        // What was taken back may have been noted as changed, which does no harm.
+        shared.break_watches(keys);
+        return false;
+    }
+    if let Some(position) = position {
         if keys.heap().planted().is(Planted::PositionLater) {
             keys.heap_mut().commit();
         }
@@ -38,9 +51,10 @@ pub(crate) fn step(
     }
     shared.break_watches(keys);
     if !keys.heap().is_large() {
-        return;
+        return true;
     }
-    if keys.heap_mut().make_room_for_record().is_err() {
+    let fits = keys.heap_mut().make_room_for_record().is_ok();
+    if !fits {
         keys.heap_mut().take_back(before);
         shared.deliveries.truncate(messages);
         out.truncate(sent);
@@ -48,4 +62,5 @@ pub(crate) fn step(
         reply.error(&Refusal::Full.text());
     }
     keys.heap_mut().commit();
+    fits
 }

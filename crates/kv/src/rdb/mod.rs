@@ -2,12 +2,16 @@
 //! what a primary sends first.
 //!
 //! The bytes are somebody else's: every length is checked before it is believed, memory is taken as
-//! bytes arrive, and what cannot be kept here (streams, modules, functions) is an error that names
-//! the key, never left out. The caller gets keys one by one, before the checksum at the end is known.
+//! bytes arrive, up to a budget ([`Limits`]), because a few bytes can unpack to gigabytes; and what
+//! cannot be kept here (streams, modules, functions) is an error that names the key, never left
+//! out. The caller gets keys one by one, before the checksum at the end is known.
 //!
 //! Deliberately absent: writing, and what is older than Redis 2.6 (zipmaps).
 
+mod budget;
 mod packed;
+
+pub use budget::Limits;
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -15,6 +19,7 @@ use std::io::Read;
 use crc::{CRC_64_REDIS, Crc, Digest};
 
 use crate::format::entry::LENGTH_MAX;
+use budget::Budget;
 
 static CRC: Crc<u64> = Crc::<u64>::new(&CRC_64_REDIS);
 
@@ -80,6 +85,26 @@ pub enum Error {
         /// What.
         what: String,
     },
+    /// A value takes too much memory.
+    #[error(
+        "the value of key \"{key}\" takes more than {limit} bytes of memory while it is read, which is the \
+         most for this tier; take a larger tier (--size), or remove the key first"
+    )]
+    LargeValue {
+        /// The key.
+        key: String,
+        /// The most.
+        limit: u64,
+    },
+    /// All values together take too much.
+    #[error(
+        "the dump unpacks to more than {limit} bytes, several times what the tier holds; take a larger tier \
+         (--size)"
+    )]
+    LargeDump {
+        /// The most.
+        limit: u64,
+    },
     /// Who takes the keys wants no more.
     #[error("{0}")]
     Refused(String),
@@ -89,6 +114,7 @@ struct Source<'a, R> {
     from: &'a mut R,
     at: u64,
     digest: Digest<'static, u64>,
+    budget: Budget,
 }
 
 impl<R: Read> Source<'_, R> {
@@ -158,6 +184,9 @@ impl<R: Read> Source<'_, R> {
                 if len > LENGTH_MAX {
                     return self.damaged("a string is longer than 512 MiB");
                 }
+                if self.budget.unpack(len).is_none() {
+                    return self.damaged("a value takes too much memory");
+                }
                 match packed::lzf(&packed, len as usize) {
                     Some(bytes) => Ok(bytes),
                     None => self.damaged("a compressed string does not unpack"),
@@ -167,8 +196,17 @@ impl<R: Read> Source<'_, R> {
         }
     }
 
+    /// A string that is an element of a value.
+    fn element(&mut self) -> Result<Bytes, Error> {
+        let bytes = self.string()?;
+        match self.budget.element(bytes.len()) {
+            Some(()) => Ok(bytes),
+            None => self.damaged("a value takes too much memory"),
+        }
+    }
+
     fn strings(&mut self) -> Result<Vec<Bytes>, Error> {
-        (0..self.length()?).map(|_| self.string()).collect()
+        (0..self.length()?).map(|_| self.element()).collect()
     }
 
     /// A score as text.
@@ -185,9 +223,9 @@ impl<R: Read> Source<'_, R> {
     }
 
     /// What `read` makes of a string that holds a whole value.
-    fn unpacked(&mut self, read: fn(&[u8]) -> Option<Vec<Bytes>>) -> Result<Vec<Bytes>, Error> {
+    fn unpacked(&mut self, read: fn(&[u8], &mut Budget) -> Option<Vec<Bytes>>) -> Result<Vec<Bytes>, Error> {
         let bytes = self.string()?;
-        read(&bytes).map_or_else(|| self.damaged("a packed value contradicts itself"), Ok)
+        read(&bytes, &mut self.budget).map_or_else(|| self.damaged("a packed value contradicts itself"), Ok)
     }
 
     fn pairs(&self, all: Vec<Bytes>) -> Result<Vec<(Bytes, Bytes)>, Error> {
@@ -218,7 +256,7 @@ impl<R: Read> Source<'_, R> {
             3 | 5 => {
                 let mut all = Vec::new();
                 for _ in 0..self.length()? {
-                    let member = self.string()?;
+                    let member = self.element()?;
                     let score = if kind == 5 { f64::from_le_bytes(self.bytes()?) } else { self.score()? };
                     all.push((member, score));
                 }
@@ -227,7 +265,7 @@ impl<R: Read> Source<'_, R> {
             4 => {
                 let mut all = Vec::new();
                 for _ in 0..self.length()? {
-                    all.push((self.string()?, self.string()?));
+                    all.push((self.element()?, self.element()?));
                 }
                 Content::Hash(all)
             }
@@ -316,8 +354,12 @@ fn number(bytes: &[u8]) -> u64 {
 ///
 /// # Errors
 /// What is wrong with the bytes, or what `each` says. Keys may have been given before.
-pub fn read<R: Read>(from: &mut R, mut each: impl FnMut(Item) -> Result<(), String>) -> Result<u64, Error> {
-    let mut source = Source { from, at: 0, digest: CRC.digest() };
+pub fn read<R: Read>(
+    from: &mut R,
+    limits: Limits,
+    mut each: impl FnMut(Item) -> Result<(), String>,
+) -> Result<u64, Error> {
+    let mut source = Source { from, at: 0, digest: CRC.digest(), budget: Budget::new(limits) };
     let head = source.bytes::<9>()?;
     let version = head.strip_prefix(b"REDIS").and_then(|digits| std::str::from_utf8(digits).ok());
     let Some(version) = version.and_then(|digits| digits.parse::<u32>().ok()) else {
@@ -353,7 +395,10 @@ pub fn read<R: Read>(from: &mut R, mut each: impl FnMut(Item) -> Result<(), Stri
             0xff => break,
             kind => {
                 let key = source.string()?;
-                let content = source.content(kind, &key)?;
+                source.budget.next_value();
+                let content = source.content(kind, &key);
+                source.budget.within(&key)?;
+                let content = content?;
                 let item = Item { db, key, content, expires: expires.take() };
                 each(item).map_err(Error::Refused)?;
                 count += 1;

@@ -2,6 +2,7 @@
 //! compression of strings, LZF. Nothing: the bytes contradict themselves.
 
 use super::Bytes;
+use super::budget::Budget;
 
 /// Takes bytes from the front.
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
@@ -25,7 +26,7 @@ fn text(number: i64) -> Bytes {
 }
 
 /// The elements of a listpack.
-pub(super) fn listpack(bytes: &[u8]) -> Option<Vec<Bytes>> {
+pub(super) fn listpack(bytes: &[u8], budget: &mut Budget) -> Option<Vec<Bytes>> {
     let mut rest = bytes;
     let (len, count) = (unsigned(&mut rest, 4)?, unsigned(&mut rest, 2)?);
     if len != bytes.len() as u64 {
@@ -56,6 +57,7 @@ pub(super) fn listpack(bytes: &[u8]) -> Option<Vec<Bytes>> {
             0xf4 => text(signed(&mut rest, 8)?),
             _ => return None,
         };
+        budget.element(element.len())?;
         all.push(element);
         // Behind each element is its own length, for who reads backwards.
         let back = match before - rest.len() {
@@ -72,7 +74,7 @@ pub(super) fn listpack(bytes: &[u8]) -> Option<Vec<Bytes>> {
 }
 
 /// The elements of a ziplist.
-pub(super) fn ziplist(bytes: &[u8]) -> Option<Vec<Bytes>> {
+pub(super) fn ziplist(bytes: &[u8], budget: &mut Budget) -> Option<Vec<Bytes>> {
     let mut rest = bytes;
     let (len, _, count) = (unsigned(&mut rest, 4)?, unsigned(&mut rest, 4)?, unsigned(&mut rest, 2)?);
     if len != bytes.len() as u64 {
@@ -90,7 +92,7 @@ pub(super) fn ziplist(bytes: &[u8]) -> Option<Vec<Bytes>> {
         }
         let first = *take(&mut rest, 1)?.first()?;
         let long = usize::from(first);
-        all.push(match first {
+        let element = match first {
             0..=0x3f => take(&mut rest, long)?.to_vec(),
             0x40..=0x7f => {
                 let len = (long & 63) << 8 | unsigned(&mut rest, 1)? as usize;
@@ -107,19 +109,27 @@ pub(super) fn ziplist(bytes: &[u8]) -> Option<Vec<Bytes>> {
             0xfe => text(signed(&mut rest, 1)?),
             0xf1..=0xfd => text(i64::from(first & 15) - 1),
             _ => return None,
-        });
+        };
+        budget.element(element.len())?;
+        all.push(element);
     }
     (rest.is_empty() && (count == 0xffff || count == all.len() as u64)).then_some(all)
 }
 
 /// The members of a set of whole numbers.
-pub(super) fn intset(bytes: &[u8]) -> Option<Vec<Bytes>> {
+pub(super) fn intset(bytes: &[u8], budget: &mut Budget) -> Option<Vec<Bytes>> {
     let mut rest = bytes;
     let (size, count) = (unsigned(&mut rest, 4)? as usize, unsigned(&mut rest, 4)?);
     if !matches!(size, 2 | 4 | 8) || rest.len() as u64 != count.checked_mul(size as u64)? {
         return None;
     }
-    (0..count).map(|_| signed(&mut rest, size).map(text)).collect()
+    (0..count)
+        .map(|_| {
+            let member = text(signed(&mut rest, size)?);
+            budget.element(member.len())?;
+            Some(member)
+        })
+        .collect()
 }
 
 /// Unpacks `len` bytes of LZF.
@@ -156,14 +166,15 @@ mod tests {
     fn random_bytes_are_refused_or_read() {
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..20_000 {
+            let mut budget = Budget::new(crate::rdb::Limits { value: 1 << 20, file: 1 << 20 });
             let mut bytes: Vec<u8> = (0..random.usize(..40)).map(|_| random.u8(..)).collect();
             if random.bool() && bytes.len() >= 4 {
                 let len = bytes.len() as u32;
                 bytes[..4].copy_from_slice(&len.to_le_bytes());
             }
-            listpack(&bytes);
-            ziplist(&bytes);
-            intset(&bytes);
+            listpack(&bytes, &mut budget);
+            ziplist(&bytes, &mut budget);
+            intset(&bytes, &mut budget);
             lzf(&bytes, random.usize(..100));
         }
     }

@@ -41,6 +41,7 @@ pub(super) struct Crowd {
     listeners: Rc<[Listener]>,
     door: Door,
     bulk: u64,
+    query_buffer: u64,
 }
 
 impl std::fmt::Debug for Crowd {
@@ -52,7 +53,7 @@ impl std::fmt::Debug for Crowd {
 impl Crowd {
     pub(super) fn new(epoll: Rc<OwnedFd>, listeners: Rc<[Listener]>) -> Crowd {
         let (clients, touched, door) = (HashMap::new(), Vec::new(), Door::default());
-        Crowd { clients, next_id: 0, touched, epoll, listeners, door, bulk: 0 }
+        Crowd { clients, next_id: 0, touched, epoll, listeners, door, bulk: 0, query_buffer: 0 }
     }
 
     /// Takes the clients over.
@@ -65,6 +66,7 @@ impl Crowd {
         (self.clients, self.next_id) = (clients, next_id);
         self.door = Door::of(configuration);
         self.bulk = configuration.hot.bulk;
+        self.query_buffer = configuration.hot.query_buffer;
     }
 
     /// Gives them back, with those that their server has to look at.
@@ -116,6 +118,7 @@ impl Crowd {
         }
         client.input = input;
         client.consume(done);
+        client.session.closing |= client.input.len() as u64 > self.query_buffer;
         // Whatever is left is the server's.
         client.send();
         self.touched.push(id);

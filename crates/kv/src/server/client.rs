@@ -1,6 +1,7 @@
 //! One connection: what has come, what is to go.
 
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -23,6 +24,10 @@ pub(super) struct Client {
     sent: usize,
     /// Waits for the socket to take more.
     pub(super) blocked: bool,
+    /// Nothing more is executed until it has taken what there is.
+    pub(super) paused: bool,
+    /// Since when it has more to take than the soft limit.
+    pub(super) over_since: Option<Instant>,
     /// Is among those that get their replies after the commit.
     pub(super) pending: bool,
 }
@@ -48,8 +53,15 @@ impl Client {
             output: Vec::new(),
             sent: 0,
             blocked: false,
+            paused: false,
+            over_since: None,
             pending: false,
         }
+    }
+
+    /// Whether its next request may be executed.
+    pub(super) fn may_execute(&self) -> bool {
+        !self.session.closing && self.session.waiting.is_none() && self.unsent() <= super::OUTPUT_PAUSE
     }
 
     /// Reads what has come.

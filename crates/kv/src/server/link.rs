@@ -1,7 +1,8 @@
 //! The connection to a primary: a thread that reads what the primary sends, and no more.
 //!
-//! It knows neither keys nor tier. What it has read goes through a channel of bounded length to the
-//! server's thread, which applies it; so a primary that is faster than the tier waits in its socket.
+//! It knows neither keys nor tier. What it has read goes through a channel to the server's thread,
+//! which applies it; messages and bytes on their way are limited ([`Quota`]), so a primary that is
+//! faster than the tier waits in its socket.
 //! When the connection is lost it connects again, and says from which position to go on.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,12 +15,15 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::quota::Quota;
 use super::request::{Limits, Next, Request};
 use crate::format::entry::LENGTH_MAX;
 use crate::rdb;
 
 /// Messages that may wait for the server.
 const QUEUE: usize = 512;
+/// Bytes of messages that may wait for the server; a larger message waits alone.
+const QUEUE_BYTES: u64 = 64 << 20;
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_secs(1);
 const CONNECT: Duration = Duration::from_secs(5);
@@ -39,6 +43,26 @@ pub(super) enum Said {
     Command { words: Vec<Vec<u8>>, bytes: u64 },
     /// The connection is lost.
     Lost(String),
+}
+
+impl Said {
+    /// Bytes of memory that it takes, more or less.
+    fn bytes(&self) -> u64 {
+        let each = |all: &mut dyn Iterator<Item = usize>| all.map(|len| len as u64 + 48).sum::<u64>();
+        match self {
+            Said::Command { words, .. } => each(&mut words.iter().map(Vec::len)),
+            Said::Key(item) => {
+                let content = match &item.content {
+                    rdb::Content::String(value) => value.len() as u64,
+                    rdb::Content::List(all) | rdb::Content::Set(all) => each(&mut all.iter().map(Vec::len)),
+                    rdb::Content::Hash(all) => each(&mut all.iter().map(|(f, v)| f.len() + v.len() + 48)),
+                    rdb::Content::Sorted(all) => each(&mut all.iter().map(|(member, _)| member.len() + 8)),
+                };
+                content + item.key.len() as u64
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// Where to go on.
@@ -66,11 +90,16 @@ pub(super) struct Address {
     /// What the primary is told of this server.
     pub(super) own_ip: String,
     pub(super) own_port: u64,
+    /// What its data may take of the memory.
+    pub(super) limits: rdb::Limits,
+    /// Bytes of one of its commands.
+    pub(super) command_max: u64,
 }
 
 /// The thread, as the server has it.
 pub(super) struct Line {
-    pub(super) said: Receiver<Said>,
+    said: Receiver<Said>,
+    quota: Arc<Quota>,
     /// Readable when something was said.
     pub(super) bell: Arc<OwnedFd>,
     /// Where the next connection goes on; nothing: with all of the data.
@@ -79,9 +108,19 @@ pub(super) struct Line {
     socket: Arc<Mutex<Option<TcpStream>>>,
 }
 
+impl Line {
+    /// What was said next, if something was.
+    pub(super) fn next(&self) -> Option<Said> {
+        let said = self.said.try_recv().ok()?;
+        self.quota.give(said.bytes());
+        Some(said)
+    }
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.quota.close();
         if let Some(socket) = self.socket.lock().ok().as_deref_mut().and_then(Option::take) {
             // One that is gone already needs no end.
             let _ = socket.shutdown(std::net::Shutdown::Both);
@@ -92,6 +131,7 @@ impl Drop for Line {
 struct Speaker {
     address: Address,
     out: SyncSender<Said>,
+    quota: Arc<Quota>,
     bell: Arc<OwnedFd>,
     place: Arc<Mutex<Place>>,
     stop: Arc<AtomicBool>,
@@ -110,9 +150,11 @@ pub(super) fn ring(bell: &OwnedFd) {
 /// There is no descriptor or thread.
 pub(super) fn follow(address: Address, resume: Option<Resume>) -> std::io::Result<Line> {
     let (out, said) = sync_channel(QUEUE);
+    let quota = Arc::new(Quota::new(QUEUE_BYTES));
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let line = Line {
         said,
+        quota: Arc::clone(&quota),
         bell: Arc::clone(&bell),
         place: Arc::new(Mutex::new(Place::Known(resume))),
         stop: Arc::default(),
@@ -121,6 +163,7 @@ pub(super) fn follow(address: Address, resume: Option<Resume>) -> std::io::Resul
     let speaker = Speaker {
         address,
         out,
+        quota,
         bell,
         place: Arc::clone(&line.place),
         stop: Arc::clone(&line.stop),
@@ -160,7 +203,7 @@ impl Speaker {
 
     /// Whether somebody listens.
     fn say(&self, said: Said) -> bool {
-        let heard = self.out.send(said).is_ok();
+        let heard = self.quota.take(said.bytes()) && self.out.send(said).is_ok();
         ring(&self.bell);
         heard && !self.stop.load(Ordering::Relaxed)
     }
@@ -261,14 +304,14 @@ impl Speaker {
         let said = said.strip_prefix('$').ok_or_else(|| format!("no data come, but `{said}`"))?;
         if let Some(mark) = said.strip_prefix("EOF:") {
             let mark = mark.as_bytes().to_owned();
-            rdb::read(input, each).map_err(|error| error.to_string())?;
+            rdb::read(input, self.address.limits, each).map_err(|error| error.to_string())?;
             let mut end = [0; 40];
             input.read_exact(&mut end).map_err(io("read the end of the data"))?;
             return if end == mark[..] { Ok(()) } else { Err("the data end in the wrong place".to_owned()) };
         }
         let len = said.parse::<u64>().map_err(|_| format!("no length of the data: `{said}`"))?;
         let mut part = input.take(len);
-        rdb::read(&mut part, each).map_err(|error| error.to_string())?;
+        rdb::read(&mut part, self.address.limits, each).map_err(|error| error.to_string())?;
         if part.limit() == 0 { Ok(()) } else { Err("the data end in the wrong place".to_owned()) }
     }
 
@@ -305,6 +348,13 @@ impl Speaker {
                 }
             }
             bytes.drain(..done);
+            let most = self.address.command_max;
+            if bytes.len() as u64 > most {
+                return Err(format!(
+                    "the primary sends a command of more than {most} bytes; raise client-query-buffer-limit \
+                     if that is wanted, and say REPLICAOF again"
+                ));
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ mod busy;
 mod client;
 mod link;
 mod listen;
+mod quota;
 mod replica;
 mod request;
 mod waits;
@@ -35,7 +36,7 @@ use smallvec::SmallVec;
 use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
-use crate::command::{Configuration, Reply, Session, Shared, Wanted, step, wanted};
+use crate::command::{Configuration, OutputLimit, Reply, Session, Shared, Wanted, step, wanted};
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
 use crate::heap::Heap;
@@ -53,6 +54,8 @@ use waits::EVENTS;
 pub(crate) const LOG_BYTES: u64 = 1 << 20;
 /// How often what is not urgent is done.
 const TICK: Duration = Duration::from_millis(100);
+/// How often clients are looked for that take their replies too slowly.
+const SLOW_LOOK: Duration = Duration::from_millis(500);
 /// How long expired keys are looked for at a tick.
 const EXPIRY_TIME: Duration = Duration::from_micros(500);
 /// How long while there are many.
@@ -61,6 +64,9 @@ const EXPIRY_TIME_MOST: Duration = Duration::from_millis(10);
 const TRASH_STEP: u64 = 32;
 /// Connections that are taken at one go.
 const ACCEPT_MAX: usize = 256;
+/// Bytes of replies that a client has not taken, beyond which nothing more of it is executed: without
+/// a limit of its own (Redis's default) a pipeline of large reads would fill the memory.
+const OUTPUT_PAUSE: usize = 64 << 20;
 /// Bytes of replies that are kept for a client that has not given the password.
 const OUTPUT_UNKNOWN: u64 = 64 << 10;
 /// Descriptors that are not clients'.
@@ -77,6 +83,8 @@ pub struct Server {
     next_id: u64,
     pending: Vec<u64>,
     ticked: Instant,
+    /// When slow clients were looked for last.
+    looked: Instant,
     /// No descriptor is left: the listeners are not watched until a client goes.
     deaf: bool,
     /// Clients that have got what they waited for, and may have sent more.
@@ -144,6 +152,7 @@ impl Server {
             clients: HashMap::new(),
             pending: Vec::new(),
             ticked: Instant::now(),
+            looked: Instant::now(),
             deaf: false,
             resumed: Vec::new(),
             replica: None,
@@ -167,7 +176,8 @@ impl Server {
     pub fn serve(&mut self, stop: &AtomicI32) -> Result<(), Error> {
         let mut ready = Vec::with_capacity(1024);
         while !self.shared.shutdown && !self.shared.shutdown_now && stop.load(Ordering::Relaxed) == 0 {
-            let wait = if self.keys.has_trash() { Duration::ZERO } else { self.patience() };
+            let busy = self.keys.has_trash() || !self.resumed.is_empty();
+            let wait = if busy { Duration::ZERO } else { self.patience() };
             let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
             let start = self.shared.events.start();
             ready.clear();
@@ -295,7 +305,7 @@ impl Server {
         if client.session.closing {
             done = input.len();
         }
-        while !client.session.closing && client.session.waiting.is_none() {
+        while client.may_execute() {
             let limits = Limits { bulk: hot.bulk, allowed: client.session.allowed };
             match client.request.read(&input[done..], limits) {
                 Next::Whole(bytes) => {
@@ -322,6 +332,7 @@ impl Server {
         client.input = input;
         client.consume(done);
         client.session.closing |= client.input.len() as u64 > hot.query_buffer;
+        client.paused = client.unsent() > OUTPUT_PAUSE;
         if !client.pending && (client.unsent() > 0 || client.session.closing) {
             client.pending = true;
             self.pending.push(client.session.id);
@@ -340,6 +351,10 @@ impl Server {
         }
         self.shared.line_up(session, &mut self.keys);
         self.wake();
+        if self.shared.wanted.is_some() {
+            // What follows in a pipeline is for the new state.
+            self.change_primary();
+        }
     }
 
     /// Executes a command that may take long; the crowd of the others is answered meanwhile.
@@ -392,6 +407,10 @@ impl Server {
                 self.shared.bytes_out += bytes as u64;
             }
             let slow = client.unsent() as u64 > self.output_limit(&client);
+            if client.paused && client.unsent() == 0 && !client.session.closing {
+                client.paused = false;
+                self.resumed.push(id);
+            }
             let done = client.session.closing && client.unsent() == 0;
             if sent == Io::Gone || slow || done || !self.watch(&mut client) {
                 self.close(client);
@@ -401,14 +420,41 @@ impl Server {
         }
     }
 
+    /// What may wait for a client to take it.
+    fn output_limits(&self, client: &Client) -> OutputLimit {
+        let hot = &self.shared.configuration.hot;
+        if client.session.subscriptions() > 0 { hot.output_subscribed } else { hot.output }
+    }
+
     /// Bytes of replies that may wait for a client to take them.
     fn output_limit(&self, client: &Client) -> u64 {
-        let hot = self.shared.configuration.hot;
-        let subscribed = client.session.subscriptions() > 0;
-        match if subscribed { hot.output_subscribed } else { hot.output } {
+        match self.output_limits(client).hard {
             _ if !client.session.allowed => OUTPUT_UNKNOWN,
             0 => u64::MAX,
             limit => limit,
+        }
+    }
+
+    /// Ends the clients that had more to take than the soft limit for longer than they may.
+    fn cut_slow_clients(&mut self) {
+        let mut slow = Vec::new();
+        let mut clients = std::mem::take(&mut self.clients);
+        for (id, client) in &mut clients {
+            let OutputLimit { soft, seconds, .. } = self.output_limits(client);
+            if soft == 0 || client.unsent() as u64 <= soft {
+                client.over_since = None;
+                continue;
+            }
+            let since = *client.over_since.get_or_insert_with(Instant::now);
+            if since.elapsed().as_secs() >= seconds {
+                slow.push(*id);
+            }
+        }
+        self.clients = clients;
+        for id in slow {
+            if let Some(client) = self.clients.remove(&id) {
+                self.close(client);
+            }
         }
     }
 
@@ -426,7 +472,9 @@ impl Server {
 
     /// Messages go to their subscribers' buffers.
     fn deliver(&mut self) {
-        for delivery in std::mem::take(&mut self.shared.deliveries) {
+        let (deliveries, over) = self.shared.deliveries.take();
+        self.shared.kill.extend(over);
+        for delivery in deliveries {
             let Some(client) = self.clients.get(&delivery.client) else { continue };
             let limit = self.output_limit(client);
             let Some(client) = self.clients.get_mut(&delivery.client) else { continue };
@@ -479,6 +527,10 @@ impl Server {
             }
         }
         self.commit();
+        if self.looked.elapsed() >= SLOW_LOOK {
+            self.looked = self.ticked;
+            self.cut_slow_clients();
+        }
         let patience = self.shared.configuration.number("timeout");
         if patience > 0 {
             let idle = |client: &Client| {

@@ -93,6 +93,8 @@ impl Server {
             timeout: Duration::from_secs(configuration.number("repl-timeout")),
             own_ip: configuration.text("replica-announce-ip").to_owned(),
             own_port,
+            limits: crate::rdb::Limits::of_tier(self.keys.heap().size()),
+            command_max: configuration.hot.query_buffer,
         };
         let line = link::follow(address, self.resume_at())?;
         epoll::add(&self.epoll, &line.bell, EventData::new_u64(BELL), EventFlags::IN)?;
@@ -118,7 +120,7 @@ impl Server {
         let Some(mut replica) = self.replica.take() else { return };
         let _ = rustix::io::read(&*replica.line.bell, &mut [0; 8]);
         let mut count = 0;
-        while let Ok(said) = replica.line.said.try_recv() {
+        while let Some(said) = replica.line.next() {
             if let Some(following) = &mut self.shared.following {
                 following.heard = Instant::now();
             }
@@ -195,7 +197,10 @@ impl Server {
         let Some(name) = words.first() else { return Ok(()) };
         if name.eq_ignore_ascii_case(b"replconf") {
             replica.asked |= words.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"getack"));
-            self.keys.set_position(replica.position, replica.session.db);
+            // The middle of a transaction is not a place to go on from.
+            if replica.session.multi.is_none() {
+                self.keys.set_position(replica.position, replica.session.db);
+            }
             return Ok(());
         }
         // Half of an EXEC is not a place to go on from.
@@ -205,27 +210,17 @@ impl Server {
             // It cannot look for space in its middle.
             self.keys.make_space();
         }
-        let (before, commits) = (self.keys.heap().savepoint(), self.keys.heap().commits());
-        let (old, refused) = ((self.keys.position(), self.keys.position_db()), self.shared.refused);
         self.shared.position = ends.then_some(replica.position);
         let mut out = Vec::new();
         self.keys.for_primary = true;
-        step(&mut self.keys, &mut self.shared, &mut replica.session, &words, &mut out);
+        let done = step(&mut self.keys, &mut self.shared, &mut replica.session, &words, &mut out);
         self.keys.for_primary = false;
         self.wake();
-        if out.first() != Some(&b'-') && !(exec && self.shared.refused != refused) {
+        if done {
             return Ok(());
         }
-        // What was refused did not happen, and its position is not reached.
-        if self.keys.heap().commits() == commits {
-            self.keys.heap_mut().take_back(before);
-        } else if exec {
-            self.keys.set_copied(Copied::Part);
-        } else {
-            self.keys.set_position(old.0, old.1);
-        }
-        let said = String::from_utf8_lossy(&out).trim_end().replace("\r\n", " ");
-        let said: String = said.chars().take(200).collect();
+        // What was refused was taken back, and its position is not reached.
+        let said = refusals(&out);
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
         Err(format!("this server cannot follow the primary's {name}: {said}; its data are those before that"))
     }
@@ -261,4 +256,11 @@ fn primary_session(db: u8) -> Session {
     let mut session = Session::new(0, "primary".to_owned(), "primary".to_owned(), true);
     session.db = db;
     session
+}
+
+/// The first error of a reply, which may be that of an EXEC.
+fn refusals(out: &[u8]) -> String {
+    let mut lines = out.split(|byte| *byte == b'\n');
+    let first = lines.find_map(|line| line.strip_prefix(b"-")).unwrap_or_default();
+    String::from_utf8_lossy(first).trim_end().chars().take(200).collect()
 }

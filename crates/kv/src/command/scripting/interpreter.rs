@@ -1,7 +1,7 @@
 //! The interpreter: what it may use, the scripts it knows, how one runs.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,6 +21,13 @@ use crate::planted::Planted;
 const MEMORY: usize = 512 << 20;
 /// Scripts that are kept: a client that makes a new one for every call must not fill the memory.
 const KEPT: usize = 10_000;
+/// Of those, scripts that came with EVAL, which nobody expects to be there later (Redis 7.4 keeps as
+/// many).
+const KEPT_OF_EVAL: usize = 500;
+/// Bytes of memory of scripts that are kept: less than what the collector leaves alone.
+const KEPT_BYTES: usize = MEMORY / 8;
+/// Bytes of memory beyond which what nobody uses any more is collected.
+const COLLECT: usize = MEMORY / 4;
 /// Bytes of a pattern: a match needs some of the stack for each.
 const PATTERN_MAX: i64 = 4096;
 /// Instructions between two looks at the clock.
@@ -32,7 +39,14 @@ const KILLED: &str = "ERR Error running script. Script killed by user with SCRIP
 struct Script {
     function: Function,
     flags: Flags,
+    /// What it takes of the interpreter's memory, more or less.
+    bytes: usize,
+    /// Its place in the order.
+    turn: Turn,
 }
+
+/// When a script goes: those of EVAL before those of SCRIPT LOAD, the one used longest ago first.
+type Turn = (bool, u64);
 
 /// A run of a script.
 pub(super) struct Ran<'a> {
@@ -70,6 +84,12 @@ pub(crate) struct Scripts {
     run: Function,
     handler: Function,
     known: HashMap<String, Script>,
+    order: BTreeMap<Turn, String>,
+    /// Scripts that came with EVAL.
+    of_eval: usize,
+    known_bytes: usize,
+    /// How many turns there were.
+    turns: u64,
     state: Rc<State>,
     watchdog: Rc<Watchdog>,
 }
@@ -281,7 +301,9 @@ impl Scripts {
             Ok(VmState::Continue)
         })?;
         lua.set_memory_limit(MEMORY)?;
-        Ok(Scripts { lua, globals, run, handler, known: HashMap::new(), state, watchdog })
+        let (known, order) = (HashMap::new(), BTreeMap::new());
+        let (of_eval, known_bytes, turns) = (0, 0, 0);
+        Ok(Scripts { lua, globals, run, handler, known, order, of_eval, known_bytes, turns, state, watchdog })
     }
 
     /// How many scripts there are.
@@ -298,20 +320,54 @@ impl Scripts {
         self.known.contains_key(name)
     }
 
-    pub(super) fn load(&mut self, name: &str, text: &[u8]) -> Result<(), Refusal> {
+    /// Makes a script known; `loaded`: by SCRIPT LOAD, so that it stays when those of EVAL go.
+    pub(super) fn load(&mut self, name: &str, text: &[u8], loaded: bool) -> Result<(), Refusal> {
         if self.has(name) {
+            self.use_now(name, loaded);
             return Ok(());
         }
         let (flags, text) = first_line(text)?;
-        if self.known.len() >= KEPT {
-            // Clients send a script again when it is not known.
-            self.known.clear();
-        }
-        let function = compile(&self.lua, text, CHUNK, &self.globals).map_err(|error| {
+        let before = self.lua.used_memory();
+        let function = compile(&self.lua, text, CHUNK, &self.globals);
+        let bytes = self.lua.used_memory().saturating_sub(before).max(text.len());
+        self.collect();
+        let function = function.map_err(|error| {
             Refusal::Words(format!("ERR Error compiling script (new function): {}", message(&error)))
         })?;
-        self.known.insert(name.to_owned(), Script { function, flags });
+        while self.known.len() >= KEPT
+            || !loaded && self.of_eval >= KEPT_OF_EVAL
+            || self.known_bytes + bytes > KEPT_BYTES
+        {
+            // Clients send a script again when it is not known.
+            let Some((turn, name)) = self.order.pop_first() else { break };
+            let gone = self.known.remove(&name);
+            self.known_bytes -= gone.map_or(0, |script| script.bytes);
+            self.of_eval -= usize::from(!turn.0);
+        }
+        self.turns += 1;
+        let turn = (loaded, self.turns);
+        self.order.insert(turn, name.to_owned());
+        self.of_eval += usize::from(!loaded);
+        self.known_bytes += bytes;
+        self.known.insert(name.to_owned(), Script { function, flags, bytes, turn });
         Ok(())
+    }
+
+    /// Puts a script behind all others in their order.
+    pub(super) fn use_now(&mut self, name: &str, loaded: bool) {
+        let Some(script) = self.known.get_mut(name) else { return };
+        let Some(name) = self.order.remove(&script.turn) else { return };
+        self.turns += 1;
+        self.of_eval -= usize::from(loaded && !script.turn.0);
+        script.turn = (loaded || script.turn.0, self.turns);
+        self.order.insert(script.turn, name);
+    }
+
+    /// Collects what nobody uses any more if there is much. If this fails, so will the next script.
+    fn collect(&self) {
+        if self.lua.used_memory() > COLLECT {
+            let _ = self.lua.gc_collect();
+        }
     }
 
     /// Runs a script and writes its reply. What it changed stays, also if it ends with an error.
@@ -334,10 +390,7 @@ impl Scripts {
             context.reply.out.truncate(before);
             context.reply.error(&format!("ERR {}", message(&error)));
         }
-        if self.lua.used_memory() > MEMORY / 4 {
-            // What filled the memory is nobody's any more. If this fails, so will the next script.
-            let _ = self.lua.gc_collect();
-        }
+        self.collect();
     }
 
     fn within(

@@ -99,11 +99,10 @@ fn run(context: &mut Context<'_>, args: &Arguments<'_>, by_name: bool, read_only
     let (keys, argv) = split(&args[2..])?;
     let name = if by_name { word(args[1]) } else { digest(args[1]) };
     with(context, |context, scripts| {
-        if !scripts.has(&name) {
-            if by_name {
-                return Err(NO_SCRIPT);
-            }
-            scripts.load(&name, args[1])?;
+        match scripts.has(&name) {
+            true => scripts.use_now(&name, false),
+            false if by_name => return Err(NO_SCRIPT),
+            false => scripts.load(&name, args[1], false)?,
         }
         // A second time would do twice what the first one did.
         context.shared.not_again = true;
@@ -133,7 +132,7 @@ pub(crate) fn script(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     match (word(args[1]).as_str(), &args[2..]) {
         ("load", [text]) => {
             let name = digest(text);
-            with(context, |_, scripts| scripts.load(&name, text))?;
+            with(context, |_, scripts| scripts.load(&name, text, true))?;
             context.reply.bulk(name.as_bytes());
         }
         ("exists", names @ [_, ..]) => {
