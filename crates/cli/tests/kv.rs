@@ -121,6 +121,30 @@ fn a_dump_is_imported_into_an_empty_tier_and_into_no_other() {
     let again = import();
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("1 keys, and an import would mix"));
+    // And back.
+    let back = directory.path().join("back.rdb");
+    let arguments = ["kv", "export", back.to_str().unwrap(), "--emulate", "--tier", tier.to_str().unwrap()];
+    let done = tiersmith(&arguments);
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(String::from_utf8_lossy(&done.stdout).contains("1 keys exported"));
+    let bytes = std::fs::read(&back).unwrap();
+    assert!(bytes.starts_with(b"REDIS0009\xfe\x00\x00\x03key\x05value\xff"), "{bytes:?}");
+    let again = tiersmith(&arguments);
+    assert_eq!(again.status.code(), Some(2), "a file that is there is left alone");
+    assert!(std::fs::read(&back).unwrap() == bytes);
+    // A copy of which a part is missing is no export, and no part of it stays.
+    let mut image = std::fs::read(&tier).unwrap();
+    image[8192 + 16] = 1;
+    let part = directory.path().join("part");
+    std::fs::write(&part, &image).unwrap();
+    let named = part.to_str().unwrap();
+    let nothing = directory.path().join("nothing.rdb");
+    let refused = tiersmith(&["kv", "export", nothing.to_str().unwrap(), "--emulate", "--tier", named]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("a part is missing") && !nothing.exists());
+    let checked = tiersmith(&["kv", "check", named]);
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("a part is missing"));
     let socket = directory.path().join("socket");
     let _served = serve(&tier, &socket);
     assert!(ask(&socket, "GET key").contains("value"));

@@ -69,6 +69,16 @@ pub enum Error {
         /// How many.
         keys: u64,
     },
+    /// Not all data are there.
+    #[error(
+        "{} holds a copy of which a part is missing: let a server follow the primary again, or import the dump \
+         again, before this",
+        path.display()
+    )]
+    Incomplete {
+        /// Which.
+        path: PathBuf,
+    },
     /// A dump cannot be read.
     #[error(transparent)]
     Dump(#[from] crate::rdb::Error),

@@ -35,7 +35,7 @@
 //!   (`redis-protocol`) start over when a part is missing, which is quadratic in that size, know no
 //!   limits and no inline commands.
 //!
-//! Deliberately absent: replicas of its own, writing RDB and AOF, streams, functions, ACL and TLS,
+//! Deliberately absent: replicas of its own, AOF, streams, functions, ACL and TLS,
 //! cluster mode.
 
 #![forbid(unsafe_code)]
@@ -43,6 +43,7 @@
 pub mod check;
 mod command;
 mod error;
+mod export;
 pub mod format;
 pub mod heap;
 mod import;
@@ -56,5 +57,6 @@ pub mod testing;
 
 pub use command::{Configuration, table_for_people};
 pub use error::Error;
+pub use export::export;
 pub use import::{Imported, import};
 pub use server::Server;

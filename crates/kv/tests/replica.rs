@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use served::{Client, Served, TIER, Value, assert_sound, contents, free_port, serve_if_asked, text};
-use tiersmith_kv::import;
+use tiersmith_kv::{export, import};
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
 const CHILD: &str = "serves_when_it_is_asked_to";
@@ -152,6 +152,95 @@ fn a_dump_of_redis_is_read_whole_or_refused() {
     let dump = std::fs::read(directory.path().join("dump.rdb")).unwrap();
     let said = import(Mapping::in_memory(&vec![0; 2 << 20], 0), &mut dump.as_slice());
     assert!(said.unwrap_err().to_string().contains("a stream (key \"stream\")"));
+}
+
+#[test]
+fn a_real_redis_reads_what_is_exported_and_dumped_and_so_do_we() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut redis) = Served::redis(directory.path()) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let mut theirs = redis.connect();
+    let mut ours_served = server(directory.path(), "");
+    let mut ours = ours_served.connect();
+    fill(&mut ours);
+    ours.say("SET gone 1 PX 1");
+    // Single values, from here to there, in every type; and back under another name.
+    for db in [0, 3] {
+        ours.say(&format!("SELECT {db}"));
+        theirs.say(&format!("SELECT {db}"));
+        let Value::List(keys) = ours.say("KEYS *") else { panic!("no keys") };
+        for key in keys {
+            let Value::Text(key) = key else { panic!("no key") };
+            let time = match ours.say(&format!("PEXPIRETIME {key}")) {
+                Value::Int(time @ 1..) => time.to_string(),
+                _ => "0".to_owned(),
+            };
+            let restore = |from: &mut Client, to: &mut Client, as_key: &str| {
+                let Some(bytes) = from.ask_bytes(&[b"DUMP", key.as_bytes()]) else { return };
+                let words = [b"RESTORE", as_key.as_bytes(), time.as_bytes(), &bytes, b"ABSTTL", b"REPLACE"];
+                assert_eq!(to.ask(&words), text("OK"), "{key}");
+            };
+            restore(&mut ours, &mut theirs, &key);
+            restore(&mut theirs, &mut ours, &key);
+        }
+    }
+    assert!(contents(&mut ours) == contents(&mut theirs), "a value differs");
+    for (line, said) in
+        [("RESTORE s:x 0 x", "BUSYKEY"), ("RESTORE new 0 nonsense-nonsense", "ERR DUMP payload")]
+    {
+        assert!(error(&ours.say(line)).starts_with(said), "{line}");
+        assert!(error(&theirs.say(line)).starts_with(said), "{line}");
+    }
+    let mine = contents(&mut ours);
+    // All of it: a Redis loads the file, and so does a new tier.
+    ours_served.kill();
+    let mut options = OpenOptions::new(Access::Emulated, 0);
+    options.preallocate = false;
+    let map = Mapping::open(&directory.path().join("tier"), &options).unwrap();
+    let mut dump = Vec::new();
+    assert_eq!(export(map, &mut dump).unwrap() as usize, mine.len());
+    assert_sound(directory.path());
+    redis.kill();
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("dump.rdb"), &dump).unwrap();
+    let redis = Served::redis(other.path()).unwrap();
+    assert!(contents(&mut redis.connect()) == mine, "what Redis loaded differs");
+    let imported = import(tier(&other.path().join("tier")), &mut dump.as_slice()).unwrap();
+    assert_eq!(imported.keys as usize, mine.len());
+    let again = server(other.path(), "");
+    assert!(contents(&mut again.connect()) == mine, "what was imported differs");
+}
+
+#[test]
+fn a_value_that_is_no_dump_makes_no_key_and_ends_no_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = server(directory.path(), "");
+    let mut client = server.connect();
+    client.say("ZADD z 1 a 2.5 b");
+    client.say("HSET h f v");
+    client.say("RPUSH l 1 2 3");
+    let mut random = fastrand::Rng::with_seed(9);
+    for key in ["z", "h", "l"] {
+        let sound = client.ask_bytes(&[b"DUMP", key.as_bytes()]).unwrap();
+        for _ in 0..400 {
+            let mut bytes = sound.clone();
+            let at = random.usize(..bytes.len() - 10);
+            bytes[at] = random.u8(..);
+            if random.bool() {
+                bytes.truncate(random.usize(..bytes.len()));
+            } else {
+                // No checksum.
+                let end = bytes.len();
+                bytes[end - 8..].fill(0);
+            }
+            client.ask(&[b"RESTORE", b"new", b"0", &bytes, b"REPLACE"]);
+        }
+    }
+    assert!(server.is_running());
+    server.kill();
+    assert_sound(directory.path());
 }
 
 struct Pair {

@@ -1,11 +1,11 @@
-//! `tiersmith kv`: the key-value server, the check of its tier, and the import of a dump.
+//! `tiersmith kv`: the key-value server, the check of its tier, import and export of dumps.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tiersmith_dir::Dir;
+use tiersmith_dir::{Dir, Found};
 use tiersmith_kv::check::check_file;
 use tiersmith_kv::{Configuration, Server};
 use tiersmith_lab::ByteSize;
@@ -32,6 +32,7 @@ Examples:
   tiersmith kv --tier /mnt/pmem0/kv.tier --unixsocket /run/kv/kv.sock --port 0
   tiersmith kv --tier /mnt/pmem0/kv.tier --set replicaof=\"10.0.0.5 6379\"   follow a running Redis or Valkey
   tiersmith kv import dump.rdb --tier /mnt/pmem0/kv.tier
+  tiersmith kv export dump.rdb --tier /mnt/pmem0/kv.tier
   tiersmith kv check /mnt/pmem0/kv.tier
   redis-cli -p 7000 set greeting hello
 
@@ -73,6 +74,7 @@ pub(crate) struct Kv {
 enum What {
     Check(Check),
     Import(Import),
+    Export(Export),
 }
 
 /// Import a dump file of Redis or Valkey (RDB) into a key-value tier that has no keys
@@ -106,6 +108,32 @@ struct Import {
     json: bool,
 }
 
+/// Export a key-value tier that nobody uses as a dump file of Redis or Valkey (RDB)
+///
+/// The file has every key that has not expired, with its expiry time, in version 9 of the format, which Redis reads from 5.0 on. The tier
+/// keeps its data. A file that is there already is not overwritten, and one that could not be finished is removed.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tiersmith kv export /var/lib/redis/dump.rdb --tier /mnt/pmem0/kv.tier
+  tiersmith kv export dump.rdb --tier /dev/shm/kv.tier --emulate --json
+
+Exit codes: 0 all keys are in the file; 2 error.")]
+struct Export {
+    /// The dump, which must not exist; it is for this account only
+    #[arg(value_name = "DUMP")]
+    dump: PathBuf,
+    /// The tier
+    #[arg(long, value_name = "FILE")]
+    tier: PathBuf,
+    /// Let any file stand for persistent memory
+    #[arg(long)]
+    emulate: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Check a key-value tier that nobody uses: every invariant of its format
 ///
 /// The check is a second reader of the format, apart from the server's. It writes nothing: what the log of a killed server has is applied
@@ -131,6 +159,7 @@ impl Kv {
         match &self.check {
             Some(What::Check(check)) => return check.run(),
             Some(What::Import(import)) => return import.run(),
+            Some(What::Export(export)) => return export.run(),
             None => {}
         }
         let Some(tier) = &self.tier else {
@@ -225,6 +254,37 @@ impl Import {
             print(&format!("{}: {keys} keys imported{left_out}\n", self.tier.display()))?;
         }
         Ok(Outcome::Good)
+    }
+}
+
+impl Export {
+    fn run(&self) -> Result<Outcome> {
+        let io = |what| move |source| Error::Io { what, path: self.dump.clone(), source };
+        let access = if self.emulate { Access::Emulated } else { Access::Dax };
+        let mut options = OpenOptions::new(access, 0);
+        options.preallocate = false;
+        let _explained = tiersmith_pmem::watch_sigbus(Arc::new(|_: &Path, _| None)).ok();
+        let tier = Mapping::open(&self.tier, &options)?;
+        let (dir, name) = Dir::holding(&self.dump).map_err(io("open"))?;
+        let file = dir.make_file(&name, 0o600, None).map_err(io("make"))?;
+        let made = Found::of(&file).map_err(io("look at"))?;
+        let keys = self.write(tier, &file).inspect_err(|_| {
+            // What is left of a dump that failed is of no use; if it stays, the error says why.
+            let _ = dir.remove_file_that_is(&name, &made);
+        })?;
+        dir.sync().map_err(io("sync the directory of"))?;
+        if self.json {
+            print_json(&json!({"tier": self.tier, "dump": self.dump, "keys": keys}))?;
+        } else {
+            print(&format!("{}: {keys} keys exported\n", self.dump.display()))?;
+        }
+        Ok(Outcome::Good)
+    }
+
+    fn write(&self, tier: Mapping, file: &std::fs::File) -> Result<u64> {
+        let keys = tiersmith_kv::export(tier, std::io::BufWriter::with_capacity(1 << 20, file))?;
+        file.sync_all().map_err(|source| Error::Io { what: "sync", path: self.dump.clone(), source })?;
+        Ok(keys)
     }
 }
 

@@ -11,6 +11,7 @@ mod blocking;
 mod configuration;
 mod connection;
 mod deliveries;
+mod dumps;
 mod hashes;
 mod information;
 mod keys;

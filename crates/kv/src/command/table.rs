@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use super::{Arguments, Context, Done};
 use super::{
-    bits as b, configuration as cf, connection as c, hashes as h, information as i, keys as k, lists as l,
-    pubsub as p, replication as r, scripting as g, sets as e, sorted as z, sorting as o, strings as s,
-    transactions as t,
+    bits as b, configuration as cf, connection as c, dumps as d, hashes as h, information as i, keys as k,
+    lists as l, pubsub as p, replication as r, scripting as g, sets as e, sorted as z, sorting as o,
+    strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -249,6 +249,7 @@ rows! {
     "generic" {
         "copy" -3 W, [1 2 1], k::copy, "Copy a key";
         "del" -2 WX, [1 -1 1], k::del, "Remove keys";
+        "dump" 2 R, [1 1 1], d::dump, "A value as bytes, for RESTORE";
         "exists" -2 RF, [1 -1 1], k::exists, "How many of some keys are there";
         "expire" -3 WFX, [1 1 1], k::expire_in, "Let a key expire in some seconds";
         "expireat" -3 WFX, [1 1 1], k::expireat, "Let a key expire at a time in seconds";
@@ -264,6 +265,7 @@ rows! {
         "randomkey" 1 R, [0 0 0], k::randomkey, "Some key";
         "rename" 3 W, [1 2 1], k::rename, "Rename a key";
         "renamenx" 3 WF, [1 2 1], k::renamenx, "Rename a key if the new name is free";
+        "restore" -4 W, [1 1 1], d::restore, "Make a key of what DUMP said";
         "scan" -2 R, [0 0 0], k::scan, "Walk over the keys";
         "sort" -2 W, [1 1 1], o::sort, "Elements in another order, which may be stored";
         "sort_ro" -2 R, [1 1 1], o::sort_ro, "Elements in another order";

@@ -1,10 +1,10 @@
-//! Keys that come from elsewhere, and what is known of the primary whose data these are.
+//! Keys that come from elsewhere or go there, and what is known of the primary whose data these are.
 //!
 //! A data set that is being copied is marked as incomplete, durably, before its first key: a server
 //! that is killed in between does not take the half for a whole. The position in the primary's
 //! stream of commands is part of the same commit as what it says, so that nothing is applied twice.
 
-use super::{Keyspace, order};
+use super::{Found, Keyspace, order};
 use crate::format::entry::kind;
 use crate::format::{COPY, COPY_DB, COPY_ID, COPY_POSITION, DATABASE_COUNT};
 use crate::heap::Full;
@@ -115,7 +115,24 @@ impl Keyspace {
         Ok(())
     }
 
-    fn put_loaded(&mut self, db: u8, item: &Item) -> Result<(), Full> {
+    /// The value of an entry, as it goes elsewhere; damage is noted.
+    pub(crate) fn content(&self, found: &Found) -> Content {
+        match found.header.kind {
+            kind::STRING => Content::String(self.value(found)),
+            kind::LIST | kind::LIST_NODE => Content::List(self.elements(found, 0, u64::MAX)),
+            kind::SET | kind::SET_NODE => {
+                Content::Set(self.fields(found).into_iter().map(|(member, _)| member).collect())
+            }
+            kind::ZSET | kind::ZSET_NODE => Content::Sorted(self.scored(found, 0, u64::MAX)),
+            _ => Content::Hash(self.fields(found)),
+        }
+    }
+
+    /// Puts a key that comes from elsewhere, in place of whatever is there.
+    ///
+    /// # Errors
+    /// There is no space.
+    pub(crate) fn put_loaded(&mut self, db: u8, item: &Item) -> Result<(), Full> {
         let (key, expires) = (item.key.as_slice(), item.expires);
         match &item.content {
             Content::String(value) => return self.put(db, key, kind::STRING, value, expires),

@@ -1,17 +1,20 @@
 //! Redis's dump files (RDB), as versions 5 to 11 have them: what `tiersmith kv import` reads, and
-//! what a primary sends first.
+//! what a primary sends first. `write.rs` writes them, for `tiersmith kv export`. DUMP and RESTORE
+//! have one value in the same form.
 //!
 //! The bytes are somebody else's: every length is checked before it is believed, memory is taken as
 //! bytes arrive, up to a budget ([`Limits`]), because a few bytes can unpack to gigabytes; and what
 //! cannot be kept here (streams, modules, functions) is an error that names the key, never left
 //! out. The caller gets keys one by one, before the checksum at the end is known.
 //!
-//! Deliberately absent: writing, and what is older than Redis 2.6 (zipmaps).
+//! Deliberately absent: what is older than Redis 2.6 (zipmaps).
 
 mod budget;
 mod packed;
+mod write;
 
 pub use budget::Limits;
+pub use write::{Writer, dump};
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -412,4 +415,31 @@ pub fn read<R: Read>(
         return source.damaged("its checksum is another one");
     }
     Ok(count)
+}
+
+/// Reads a value as DUMP gives it; its key is for messages.
+///
+/// # Errors
+/// What is wrong with the bytes.
+pub fn restore(bytes: &[u8], key: &[u8], limits: Limits) -> Result<Content, Error> {
+    let short = Error::Damaged { at: 0, what: "it is too short" };
+    let Some((signed, sum)) = bytes.split_last_chunk::<8>() else { return Err(short) };
+    let Some((mut value, version)) = signed.split_last_chunk::<2>() else { return Err(short) };
+    let version = u16::from_le_bytes(*version);
+    if !VERSIONS.contains(&version.into()) {
+        return Err(Error::Damaged { at: 0, what: "its version is not known" });
+    }
+    let sum = u64::from_le_bytes(*sum);
+    if sum != 0 && sum != CRC.checksum(signed) {
+        return Err(Error::Damaged { at: signed.len() as u64, what: "its checksum is another one" });
+    }
+    let mut source = Source { from: &mut value, at: 0, digest: CRC.digest(), budget: Budget::new(limits) };
+    let kind = source.byte()?;
+    let content = source.content(kind, key);
+    source.budget.within(key)?;
+    let content = content?;
+    match source.at == signed.len() as u64 - 2 {
+        true => Ok(content),
+        false => source.damaged("something follows the value"),
+    }
 }

@@ -167,6 +167,18 @@ impl Client {
         self.read().unwrap()
     }
 
+    /// The bytes of a bulk string; nothing if there is none.
+    pub(crate) fn ask_bytes(&mut self, words: &[&[u8]]) -> Option<Vec<u8>> {
+        self.send(words).unwrap();
+        let mut line = String::new();
+        self.input.read_line(&mut line).unwrap();
+        let len: usize = line.trim_end().strip_prefix('$')?.parse().ok()?;
+        let mut bytes = vec![0; len + 2];
+        self.input.read_exact(&mut bytes).unwrap();
+        bytes.truncate(len);
+        Some(bytes)
+    }
+
     pub(crate) fn read(&mut self) -> std::io::Result<Value> {
         let mut line = String::new();
         let gone = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
