@@ -2,8 +2,6 @@
 //!
 //! Deliberately absent: studies (`database_studies.rs`).
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,6 @@
 //! The same calls give the same results on a file and on a simulated device, whatever the size of a
 //! sector, and on a `Vec<u8>` that is the definition.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use tiersmith_block::{Device, Error, OpenOptions, Sector, SectorSize, Sectors};
 use tiersmith_dir::Dir;
 use tiersmith_pmem::sim::Simulator;

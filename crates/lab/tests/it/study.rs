@@ -1,9 +1,6 @@
 //! A whole study, small: every default case on a real tier that stands for persistent memory, in a temporary directory.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
-
 use std::path::Path;
-use std::sync::Mutex;
 
 use tiersmith_lab::case::{self, Case, JournalMode};
 use tiersmith_lab::place::Leftovers;
@@ -11,9 +8,6 @@ use tiersmith_lab::study::result::{RunResult, StudyResult};
 use tiersmith_lab::study::trust::Warning;
 use tiersmith_lab::study::{self, Options, Progress, Silent, html, text};
 use tiersmith_lab::{ByteSize, Error};
-
-/// Studies in one process take turns: the directories of a study have the process's number in their names.
-static TURN: Mutex<()> = Mutex::new(());
 
 fn places(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
     let (home, fast) = (dir.join("home"), dir.join("fast"));
@@ -42,7 +36,6 @@ fn nothing_left(dir: &Path) {
 }
 
 fn run(options: &Options) -> StudyResult {
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     study::run(options, Leftovers::default(), &Silent).unwrap()
 }
 
@@ -217,7 +210,6 @@ fn a_study_that_is_interrupted_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let options = small(case::choose(&["redo-on-tier".into()], false).unwrap(), dir.path());
     let leftovers = Leftovers::default();
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let error = study::run(&options, leftovers.clone(), &StopAfterOne(leftovers)).unwrap_err();
     assert!(matches!(error, Error::Interrupted), "{error}");
     nothing_left(dir.path());

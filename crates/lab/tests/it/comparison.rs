@@ -1,7 +1,5 @@
 //! What a study says of known figures: ratios, medians of rounds, marks, warnings.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
-
 use std::path::PathBuf;
 
 use tiersmith_awr::{Snapshot, Source, statistic};

@@ -3,8 +3,6 @@
 //! The program is a small write-ahead log: a payload, a record that says that it counts, then the
 //! payload's place, then an empty record. Done right it loses nothing and mixes nothing in any image.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

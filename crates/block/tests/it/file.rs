@@ -1,7 +1,5 @@
 //! A file as a device: how it is made, opened, locked, refused and grown, and what an error says.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;

@@ -2,10 +2,7 @@
 //!
 //! Deliberately absent: servers by themselves (`servers.rs`), figures.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
-
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use tiersmith_awr::Snapshot;
@@ -18,9 +15,6 @@ use tiersmith_lab::study::{self, Options, Progress, Silent, html, text};
 use tiersmith_lab::target::{self, Ground};
 use tiersmith_lab::workload::keys::Instead;
 use tiersmith_lab::{ByteSize, Error, server};
-
-/// Studies in one process take turns: the directories of a study have the process's number in their names.
-static TURN: Mutex<()> = Mutex::new(());
 
 /// A directory that servers can reach; nothing, and a line that says why, if the product is not here.
 fn ground(name: &str) -> Option<tempfile::TempDir> {
@@ -70,7 +64,6 @@ fn nothing_left(dir: &Path) {
 }
 
 fn run(options: &Options) -> StudyResult {
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     study::run(options, Leftovers::default(), &Silent).unwrap()
 }
 
@@ -168,7 +161,6 @@ fn the_databases_own_load_programs_run_and_their_transactions_are_timed() {
         options.keys = Instead { pipeline: Some(4), ..Instead::default() };
         options.load = Some(load);
         options.clients = Some(2);
-        let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let result = match study::run(&options, Leftovers::default(), &Silent) {
             Err(Error::Case { reason, .. }) if reason.contains("is not installed") => {
                 eprintln!("skipped: {name} under {}, because {reason}", load.title());
@@ -257,7 +249,6 @@ fn a_modelled_home_is_labelled_wherever_its_figures_are() {
     let mut options =
         small(case::choose_for("redis", &["server-redo-on-mount".into()], false).unwrap(), dir.path());
     options.home_model = Some("all-flash-array".into());
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let result = match study::run(&options, Leftovers::default(), &Silent) {
         Err(Error::Case { reason, .. }) => {
             eprintln!("skipped: a modelled home, because {reason}");
@@ -306,7 +297,6 @@ fn a_model_that_is_not_there_and_a_load_of_another_product_are_refused() {
 }
 
 fn run_to_error(options: &Options) -> String {
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     study::run(options, Leftovers::default(), &Silent).unwrap_err().to_string()
 }
 
@@ -325,7 +315,6 @@ fn a_study_of_a_server_that_is_interrupted_leaves_nothing() {
     let Some(dir) = ground("redis") else { return };
     let options = small(case::choose_for("redis", &["redo".into()], false).unwrap(), dir.path());
     let leftovers = Leftovers::default();
-    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let error = study::run(&options, leftovers.clone(), &StopAfterOne(leftovers)).unwrap_err();
     assert!(matches!(error, Error::Interrupted), "{error}");
     nothing_left(dir.path());

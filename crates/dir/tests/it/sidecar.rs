@@ -1,7 +1,5 @@
 //! Sidecars: what is written is read, and anything else is refused in words.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;

@@ -1,0 +1,7 @@
+//! The integration tests of this crate: one program, a module for each subject.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod conformance;
+mod file;
+mod planted;

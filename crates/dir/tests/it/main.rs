@@ -1,0 +1,6 @@
+//! The integration tests of this crate: one program, a module for each subject.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod attacks;
+mod sidecar;

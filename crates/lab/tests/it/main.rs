@@ -1,0 +1,8 @@
+//! The integration tests of this crate: one program, a module for each subject.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod comparison;
+mod database_studies;
+mod servers;
+mod study;
