@@ -104,7 +104,7 @@ mod tests {
             cpus: Some(cpus),
             layers,
         };
-        Point { at_s: 0, activity: Some(activity) }
+        Point { at_s: 0, activity: Some(activity), view: None }
     }
 
     fn drawn(points: &[Point], columns: usize, rows: usize) -> Vec<String> {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn classes_are_stacked_gaps_are_marks_and_little_is_a_dot() {
-        let gap = Point { at_s: 0, activity: None };
+        let gap = Point::gap(0);
         let points = [point(&[(0, 2.0), (1, 2.0)], 2), gap, point(&[(0, 0.1)], 2), point(&[(0, 1.0)], 2)];
         assert_eq!(drawn(&points, 5, 4), [" U   ", " U   ", "-C---", " C!.C"]);
     }

@@ -16,6 +16,10 @@ pub(super) enum Action {
     Next,
     Previous,
     Pane(usize),
+    /// To an interval before (1) or after (-1) the one that is shown.
+    Back(i64),
+    /// To the newest interval, and on with it.
+    Newest,
     /// Rows to scroll; pages are counted where the size is known.
     Scroll(i32),
     Page(i32),
@@ -24,14 +28,16 @@ pub(super) enum Action {
 }
 
 /// What the help says: keys, and what they do.
-pub(super) const HELP: [(&str, &str); 11] = [
-    ("q, Esc, Ctrl-C", "end"),
+pub(super) const HELP: [(&str, &str); 13] = [
+    ("q, Esc, Ctrl-C, Ctrl-D", "end"),
     ("p, Space", "pause the screen; the source is asked on"),
     ("+  -", "longer and shorter interval"),
-    ("1 to 5", "pane: events, statements, files, tiers, host"),
+    ("1 to 6", "pane: events, statements, files, tiers, host, sessions"),
     ("Tab, Shift-Tab", "next and previous pane"),
     ("s", "sort by the next column"),
-    ("Up Down", "scroll by a row"),
+    ("Left Right", "the interval before, and after: chart and panes"),
+    ("n", "the newest interval, and on with it"),
+    ("Up Down, k j", "scroll by a row"),
     ("PageUp PageDown", "scroll by a page"),
     ("Home End", "first and last row"),
     ("Ctrl-L, Ctrl-Z", "draw anew; suspend"),
@@ -58,9 +64,12 @@ pub(super) fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('+' | '=') => Action::Longer,
         KeyCode::Char('-' | '_') => Action::Shorter,
         KeyCode::Char('s') => Action::Sort,
-        KeyCode::Char(c @ '1'..='5') => Action::Pane(c as usize - '1' as usize),
-        KeyCode::Tab | KeyCode::Right => Action::Next,
-        KeyCode::BackTab | KeyCode::Left => Action::Previous,
+        KeyCode::Char(c @ '1'..='6') => Action::Pane(c as usize - '1' as usize),
+        KeyCode::Tab => Action::Next,
+        KeyCode::BackTab => Action::Previous,
+        KeyCode::Left => Action::Back(1),
+        KeyCode::Right => Action::Back(-1),
+        KeyCode::Char('n') => Action::Newest,
         KeyCode::Up | KeyCode::Char('k') => Action::Scroll(-1),
         KeyCode::Down | KeyCode::Char('j') => Action::Scroll(1),
         KeyCode::PageUp => Action::Page(-1),

@@ -6,18 +6,22 @@ use tiersmith_awr::figure;
 
 use super::plain::sessions;
 use super::sheet::{Sheet, left, right};
-use super::view::{Event, Statement, View};
+use super::view::{Event, SeenRow, Statement, View};
 
 /// Panes by the number of their key, less one.
-pub(super) const NAMES: [&str; 5] = ["Events", "Statements", "Files", "Tiers", "Host"];
+pub(super) const NAMES: [&str; 6] = ["Events", "Statements", "Files", "Tiers", "Host", "Sessions"];
+
+/// The pane that also says what is missing.
+pub(super) const HOST: usize = 4;
 
 /// What each pane can be sorted by; `s` goes to the next.
-pub(super) const ORDERS: [&[&str]; 5] = [
+pub(super) const ORDERS: [&[&str]; 6] = [
     &["time", "average", "rate", "name"],
     &["time", "average", "calls"],
     &["bytes", "requests", "latency"],
     &["name", "value", "change"],
     &["busy", "name"],
+    &["time", "name"],
 ];
 
 /// The tables of a pane.
@@ -33,7 +37,8 @@ pub(super) fn sheets(view: &View, pane: usize, order: usize) -> Vec<Sheet> {
             by_class.into_iter().chain(tables).collect()
         }
         3 => tiers(view, order),
-        _ => vec![host(view, order)],
+        HOST => vec![host(view, order)],
+        _ => seen(view, order),
     }
 }
 
@@ -299,6 +304,46 @@ fn tiers(view: &View, order: &str) -> Vec<Sheet> {
             .collect(),
         notes: Vec::new(),
     });
+    sheets
+}
+
+/// Sessions that hold others up, where there are any; sessions; and statements by what they wait for.
+fn seen(view: &View, order: &str) -> Vec<Sheet> {
+    let sheet = |title: &str, [id, time, what]: [&'static str; 3], rows: &[SeenRow]| {
+        let mut rows: Vec<&SeenRow> = rows.iter().collect();
+        if order == "name" {
+            rows.sort_by(|a, b| (&a.text, &a.id).cmp(&(&b.text, &b.id)));
+        }
+        let cells = |row: &&SeenRow| {
+            let text = if row.text.is_empty() { "(text not kept)" } else { &row.text };
+            vec![row.id.clone(), sessions(row.sessions), row.wait.clone(), text.to_owned()]
+        };
+        Sheet {
+            title: format!("{title} by {order}"),
+            columns: vec![left(id, 1), right(time, 1), left("Waits most for", 2), left(what, 0)],
+            rows: rows.iter().map(cells).collect(),
+            notes: Vec::new(),
+        }
+    };
+    let Some(of) = &view.seen else {
+        let mut none = sheet("Sessions", ["Session", "AAS", "User"], &[]);
+        none.notes.push("this source is not sampled: nobody looked who was active".to_owned());
+        return vec![none];
+    };
+    let mut sheets = Vec::new();
+    if !of.blockers.is_empty() {
+        let columns = ["Session", "Held up", "What it does"];
+        sheets.push(sheet("Sessions that hold others up", columns, &of.blockers));
+    }
+    let mut active = sheet("Sessions", ["Session", "AAS", "User"], &of.sessions);
+    active.notes.push(match of.sessions.is_empty() {
+        true => "nobody was seen at work".to_owned(),
+        false => "sampled: an estimate".to_owned(),
+    });
+    sheets.push(active);
+    if !of.statements.is_empty() {
+        sheets.push(sheet("Statements seen", ["Query id", "AAS", "Statement"], &of.statements));
+    }
     sheets
 }
 

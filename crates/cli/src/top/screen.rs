@@ -11,6 +11,7 @@
 //!
 //! Invariant: drawing panics at no size and writes no cell outside its part.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ratatui::Frame;
@@ -22,9 +23,9 @@ use tiersmith_awr::figure;
 use super::activity::KINDS;
 use super::chart::{Cell, chart};
 use super::feed::News;
-use super::history::{History, Point};
+use super::history::{History, Point, VIEWS};
 use super::keys::{Action, HELP};
-use super::panes::{NAMES, ORDERS, sheets};
+use super::panes::{HOST, NAMES, ORDERS, sheets};
 use super::plain;
 use super::sheet::{fit, width};
 use super::shown::Alphabet;
@@ -64,16 +65,18 @@ pub(crate) struct Screen {
     alphabet: Alphabet,
     colour: bool,
     history: History,
-    view: Option<View>,
+    view: Option<Arc<View>>,
+    /// How many intervals before the newest one is shown.
+    back: usize,
     /// What was there when it was paused.
-    paused: Option<(History, Option<View>)>,
+    paused: Option<(History, Option<Arc<View>>)>,
     trouble: Option<Trouble>,
     gap: Option<String>,
     /// When the source last answered, in seconds since 1970.
     heard_s: u64,
     pane: usize,
-    scroll: [usize; 5],
-    order: [usize; 5],
+    scroll: [usize; NAMES.len()],
+    order: [usize; NAMES.len()],
     /// Rows that the first pane had when it was last drawn.
     page: usize,
     help: bool,
@@ -97,13 +100,14 @@ impl Screen {
             colour,
             history: History::default(),
             view: None,
+            back: 0,
             paused: None,
             trouble: None,
             gap: None,
             heard_s: now_s,
             pane: 0,
-            scroll: [0; 5],
-            order: [0; 5],
+            scroll: [0; NAMES.len()],
+            order: [0; NAMES.len()],
             page: 1,
             help: false,
         }
@@ -115,24 +119,33 @@ impl Screen {
             News::Silent(reason) => {
                 let since_s = self.trouble.as_ref().map_or(self.heard_s, |trouble| trouble.since_s);
                 self.trouble = Some(Trouble { since_s, reason });
-                self.history.add(Point { at_s: now_s, activity: None });
+                self.add(Point::gap(now_s));
                 return;
             }
             News::Begins => None,
             News::Gap(reason) => {
                 self.gap = Some(reason);
-                Some(Point { at_s: now_s, activity: None })
+                Some(Point::gap(now_s))
             }
             News::Interval(interval) => {
-                let view = View::of(&interval);
-                let point = Point { at_s: now_s, activity: Some(view.activity.clone()) };
+                let view = Arc::new(View::of(&interval));
+                let activity = Some(view.activity.clone());
+                let point = Point { at_s: now_s, activity, view: Some(Arc::clone(&view)) };
                 self.gap = None;
                 self.view = Some(view);
                 Some(point)
             }
         };
         (self.trouble, self.heard_s) = (None, now_s);
-        point.into_iter().for_each(|point| self.history.add(point));
+        point.into_iter().for_each(|point| self.add(point));
+    }
+
+    /// Keeps an interval; whoever looks at one of the past goes on looking at that.
+    fn add(&mut self, point: Point) {
+        self.history.add(point);
+        if self.back > 0 && self.paused.is_none() {
+            self.back = (self.back + 1).min(self.history.len() - 1);
+        }
     }
 
     /// Does what a key asks for.
@@ -165,7 +178,12 @@ impl Screen {
             }
             Action::Pause => {
                 self.paused = match self.paused.take() {
-                    Some(_) => None,
+                    Some((then, _)) => {
+                        // The same interval is further from the newest by what came meanwhile.
+                        let more = if self.back > 0 { self.history.len() - then.len() } else { 0 };
+                        self.back += more;
+                        None
+                    }
                     None => Some((self.history.clone(), self.view.clone())),
                 };
                 0
@@ -184,6 +202,17 @@ impl Screen {
             }
             Action::Pane(pane) => {
                 self.pane = pane.min(NAMES.len() - 1);
+                0
+            }
+            Action::Newest => {
+                self.back = 0;
+                0
+            }
+            Action::Back(by) => {
+                let history = self.paused.as_ref().map_or(&self.history, |(history, _)| history);
+                let oldest = history.len().saturating_sub(1);
+                let back = i64::try_from(self.back).unwrap_or(i64::MAX).saturating_add(by);
+                self.back = usize::try_from(back).unwrap_or(0).min(oldest);
                 0
             }
             Action::Scroll(rows) => scrolled(rows),
@@ -211,10 +240,16 @@ impl Screen {
             self.draw_help(buffer, area);
             return;
         }
-        let (history, view) = match &self.paused {
-            Some((history, view)) => (history, view.as_ref()),
-            None => (&self.history, self.view.as_ref()),
+        let (history, newest) = match &self.paused {
+            Some((history, view)) => (history, view),
+            None => (&self.history, &self.view),
         };
+        let past = history.at(self.back).filter(|_| self.back > 0);
+        let view = match past {
+            Some(point) => point.view.clone(),
+            None => newest.clone(),
+        };
+        let view = view.as_deref();
         let bold = Style::default().add_modifier(Modifier::BOLD);
         let mut top = 0;
         let mut line = |text: &str, style: Style| {
@@ -233,6 +268,8 @@ impl Screen {
         }
         let alarm = Style::default().add_modifier(Modifier::BOLD | Modifier::REVERSED);
         match (&self.trouble, view) {
+            (_, None) if past.is_some() => line(past.map_or("", no_figures), Style::default()),
+            (_, Some(view)) if past.is_some() => line(&plain::rates(view), Style::default()),
             (Some(trouble), _) => line(&self.trouble_text(trouble, now_s), alarm),
             (None, _) if self.is_late(now_s) => {
                 let late = now_s.saturating_sub(self.heard_s);
@@ -245,7 +282,7 @@ impl Screen {
             (None, None) => line("the first interval is under way", Style::default()),
         }
         if area.height >= 8 {
-            match (&self.gap, view) {
+            match (self.gap.as_ref().filter(|_| past.is_none()), view) {
                 (Some(gap), _) => line(&format!("gap: {}", self.alphabet.shown(gap)), alarm),
                 (None, Some(view)) => line(&plain::host(view), Style::default()),
                 (None, None) => line("", Style::default()),
@@ -273,8 +310,8 @@ impl Screen {
                 Style::default().add_modifier(Modifier::REVERSED),
             );
         }
-        if let Some(view) = view.cloned() {
-            self.draw_panes(buffer, rest, &view);
+        if let Some(view) = view {
+            self.draw_panes(buffer, rest, view);
         }
     }
 
@@ -291,9 +328,13 @@ impl Screen {
 
     fn keys_line(&self) -> String {
         let every = figure::number(self.every.as_secs_f64());
-        let pause = if self.paused.is_some() { "PAUSED, p goes on" } else { "p pause" };
+        let pause = match (self.back, &self.paused) {
+            (0, Some(_)) => "PAUSED, p goes on".to_owned(),
+            (0, None) => "p pause".to_owned(),
+            (back, _) => format!("PAST: {back} BACK, n newest"),
+        };
         let order = ORDERS[self.pane][self.order[self.pane]];
-        format!(" q quit  ? help  {pause}  1-5 pane  s sort: {order}  +- every {every} s")
+        format!(" q quit  ? help  {pause}  1-6 pane  s sort: {order}  +- every {every} s")
     }
 
     fn style(&self, cell: Cell) -> Style {
@@ -311,7 +352,7 @@ impl Screen {
         // Seven cells for the scale, one row each for title and time.
         let columns = area.width.saturating_sub(legend + 8);
         let rows = area.height.saturating_sub(2);
-        let points: Vec<&Point> = history.last(usize::from(columns)).collect();
+        let points: Vec<&Point> = history.last(usize::from(columns), self.back).collect();
         let drawn = chart(&points, usize::from(columns), usize::from(rows));
         for (row, cells) in drawn.rows.iter().enumerate() {
             let y = area.y + 1 + row as u16;
@@ -445,8 +486,8 @@ impl Screen {
                 );
             }
         }
-        // What is missing has no pane of its own; the last one has room.
-        for note in view.notes.iter().filter(|_| pane == NAMES.len() - 1) {
+        // What is missing has no pane of its own; that of the host has room.
+        for note in view.notes.iter().filter(|_| pane == HOST) {
             lines.extend(
                 wrapped(&format!("Note: {}", self.alphabet.shown(note)), cells)
                     .into_iter()
@@ -511,6 +552,15 @@ fn wrapped(text: &str, cells: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Why an interval of the past has no figures.
+fn no_figures(of: &Point) -> &'static str {
+    const { assert!(VIEWS == 120, "the sentence below says how many are kept") };
+    match of.activity {
+        Some(_) => "figures of this interval are not kept any more, only those of the last 120",
+        None => "no figures: no answer, a restart or a reset",
+    }
 }
 
 fn time_of_day(unix_s: u64) -> String {

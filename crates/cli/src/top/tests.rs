@@ -14,7 +14,8 @@ use ratatui::style::Color;
 use tiersmith_awr::events::WaitClass;
 use tiersmith_awr::host::HostStat;
 use tiersmith_awr::{
-    Interval, IoStat, MediumStat, ON_CPU, Sampling, Snapshot, Source, StatementStat, WaitStat, statistic,
+    Interval, IoStat, MediumStat, ON_CPU, Sampling, Seen, Snapshot, Source, StatementStat, WaitStat, Who,
+    statistic,
 };
 
 use super::keys::Action;
@@ -89,7 +90,13 @@ fn server(tick: u64) -> Snapshot {
         for _ in 0..3 {
             sampling.saw("IO: DataFileRead", Some(WaitClass::UserIo));
         }
-        sampling.saw(HOSTILE, Some(WaitClass::Application));
+        sampling.saw_session(&Seen {
+            event: HOSTILE,
+            class: Some(WaitClass::Application),
+            session: Who { id: "42", text: HOSTILE },
+            statement: Who { id: "7", text: HOSTILE },
+            blocker: Some(Who { id: "17", text: "idle in transaction" }),
+        });
     }
     of.sampling = Some(sampling);
     for (id, words, ms) in
@@ -283,7 +290,7 @@ fn hostile_names_reach_no_cell() {
     for of in [server as fn(u64) -> Snapshot, home] {
         let mut screen = filled(of, true);
         screen.hear(News::Gap(HOSTILE.to_owned()), BEGAN_S + 45);
-        for pane in 0..5 {
+        for pane in 0..6 {
             screen.act(Action::Pane(pane));
             let shown = lines(&drawn(&mut screen, 120, 50, BEGAN_S + 40));
             assert_harmless(&shown);
@@ -337,7 +344,7 @@ fn keys_choose_sort_scroll_and_pause() {
     let mut screen = filled(server, false);
     let shown = |screen: &mut Screen| lines(&drawn(screen, 80, 24, BEGAN_S + 40));
     screen.act(Action::Previous);
-    assert!(shown(&mut screen).contains("[5 Host]"));
+    assert!(shown(&mut screen).contains("[6 Sessions]"));
     screen.act(Action::Next);
     screen.act(Action::Sort);
     assert!(shown(&mut screen).contains("sort: average"));
@@ -419,4 +426,104 @@ fn the_machine_that_asks_is_not_shown_as_that_of_a_database_elsewhere() {
     assert!(!said.contains("of 2 processors"), "no line of processors: {said}");
     let json = serde_json::to_value(&view).unwrap();
     assert_eq!((json["remote"].as_bool(), json["activity"]["cpus"].is_null()), (Some(true), true));
+}
+
+#[test]
+fn sessions_have_a_pane_with_those_that_hold_others_up_first() {
+    let mut screen = filled(server, true);
+    screen.act(Action::Pane(5));
+    let shown = lines(&drawn(&mut screen, 120, 50, BEGAN_S + 40));
+    let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text} in {shown}"));
+    assert!(at("[6 Sessions]") < at("Sessions that hold others up"), "{shown}");
+    assert!(at("idle in transaction") < at("Statements seen"), "{shown}");
+    let mut screen = filled(home, true);
+    screen.act(Action::Pane(5));
+    let shown = lines(&drawn(&mut screen, 120, 50, BEGAN_S + 40));
+    assert!(shown.contains("this source is not sampled"), "{shown}");
+    let json = serde_json::to_value(View::of(&interval(server, 0))).unwrap();
+    assert_eq!(json["seen"]["blockers"][0]["id"], "17");
+    assert!(serde_json::to_value(View::of(&interval(self::home, 0))).unwrap()["seen"].is_null());
+}
+
+#[test]
+fn the_past_is_scrolled_to_and_stays_on_the_screen_until_the_newest_is_asked_for() {
+    let mut screen = filled(server, false);
+    let shown = |screen: &mut Screen| lines(&drawn(screen, 80, 24, BEGAN_S + 40));
+    let newest = shown(&mut screen);
+    screen.hear(News::Gap("restarted".to_owned()), BEGAN_S + 45);
+    screen.hear(News::Begins, BEGAN_S + 50);
+    screen.act(Action::Back(1));
+    let past = shown(&mut screen);
+    assert!(past.contains("PAST: 1 BACK") && past.contains("8 intervals, 35 s, to 10:00:40"), "{past}");
+    let below = |screen: &str| screen.lines().skip(1).take(20).map(str::to_owned).collect::<Vec<_>>();
+    screen.hear(News::Interval(Box::new(interval(home, 20))), BEGAN_S + 55);
+    screen.hear(News::Silent("away".to_owned()), BEGAN_S + 60);
+    assert_eq!(below(&shown(&mut screen)), below(&past), "what comes meanwhile moves nothing");
+    // The gap after it, then what came.
+    for (presses, text) in [(1, "no figures: no answer, a restart"), (1, "a mounted home")] {
+        (0..presses).for_each(|_| drop(screen.act(Action::Back(-1))));
+        assert!(shown(&mut screen).contains(text), "{text}: {}", shown(&mut screen));
+    }
+    screen.act(Action::Back(i64::MAX));
+    assert!(shown(&mut screen).contains("1 intervals, 0 s, to 10:00:05"), "{}", shown(&mut screen));
+    screen.act(Action::Newest);
+    assert!(shown(&mut screen).contains("no answer since"), "{}", shown(&mut screen));
+    assert!(newest.contains("p pause"), "{newest}");
+}
+
+#[test]
+fn an_interval_whose_figures_are_not_kept_says_so_and_pausing_keeps_its_place() {
+    let mut screen = screen(false);
+    screen.hear(News::Begins, BEGAN_S);
+    for tick in 0..130 {
+        screen.hear(News::Interval(Box::new(interval(server, tick))), BEGAN_S + 5 * tick + 5);
+    }
+    let shown = |screen: &mut Screen| lines(&drawn(screen, 80, 24, BEGAN_S + 650));
+    screen.act(Action::Back(119));
+    let kept = shown(&mut screen);
+    assert!(kept.contains("AAS 2.80"), "{kept}");
+    screen.act(Action::Back(1));
+    assert!(shown(&mut screen).contains("are not kept any more"), "{}", shown(&mut screen));
+    screen.act(Action::Back(-1));
+    screen.act(Action::Pause);
+    screen.hear(News::Interval(Box::new(interval(server, 130))), BEGAN_S + 655);
+    assert_eq!(shown(&mut screen), kept);
+    screen.act(Action::Pause);
+    assert!(shown(&mut screen).contains("PAST: 120 BACK"), "{}", shown(&mut screen));
+}
+
+#[test]
+fn the_help_lists_every_key_that_does_something() {
+    use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+    let help: Vec<&str> = super::keys::HELP.iter().flat_map(|(keys, _)| keys.split([' ', ','])).collect();
+    let lists = |name: &str| help.contains(&name);
+    for c in ' '..='~' {
+        let name = match c {
+            ' ' => "Space".to_owned(),
+            '=' => "+".to_owned(),
+            '_' => "-".to_owned(),
+            '2'..='6' => "1".to_owned(),
+            c => c.to_ascii_lowercase().to_string(),
+        };
+        let plain = super::keys::action(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        assert!(plain.is_none() || lists(&name), "{c:?}");
+        let control = super::keys::action(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL));
+        assert!(control.is_none() || lists(&format!("Ctrl-{}", c.to_ascii_uppercase())), "{c:?}");
+    }
+    for (code, name) in [
+        (KeyCode::Esc, "Esc"),
+        (KeyCode::Tab, "Tab"),
+        (KeyCode::BackTab, "Shift-Tab"),
+        (KeyCode::Left, "Left"),
+        (KeyCode::Right, "Right"),
+        (KeyCode::Up, "Up"),
+        (KeyCode::Down, "Down"),
+        (KeyCode::PageUp, "PageUp"),
+        (KeyCode::PageDown, "PageDown"),
+        (KeyCode::Home, "Home"),
+        (KeyCode::End, "End"),
+    ] {
+        assert!(super::keys::action(KeyEvent::new(code, KeyModifiers::NONE)).is_some() && lists(name));
+    }
+    assert!(help.contains(&super::panes::NAMES.len().to_string().as_str()), "1 to the last pane");
 }

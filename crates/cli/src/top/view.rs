@@ -3,7 +3,7 @@
 //! Invariant: what the source does not tell is absent here, never zero. What was sampled says so.
 
 use serde::Serialize;
-use tiersmith_awr::{CPU, Interval, WaitDelta, statistic};
+use tiersmith_awr::{CPU, Interval, OfOne, SampledWho, WaitDelta, by_who, statistic};
 
 use super::activity::{Activity, activity};
 
@@ -30,6 +30,8 @@ pub(crate) struct View {
     /// Statements that could not be followed through the interval.
     pub(super) statements_left_out: usize,
     pub(super) io: Vec<Io>,
+    /// Who was seen active, where the source is sampled.
+    pub(super) seen: Option<Seen>,
     /// Tables or files that were read, most bytes first, as far as the source tells.
     pub(super) files: Vec<File>,
     pub(super) tiers: Tiers,
@@ -37,6 +39,9 @@ pub(crate) struct View {
     /// What is doubtful or missing, in sentences.
     pub(super) notes: Vec<String>,
 }
+
+/// How many sessions, statements and blockers are kept of an interval.
+const SEEN: usize = 100;
 
 /// How many tables or files are kept of an interval.
 const FILES: usize = 50;
@@ -50,6 +55,25 @@ pub(super) struct Rate {
     pub(super) short: &'static str,
     pub(super) unit: &'static str,
     pub(super) per_s: f64,
+}
+
+/// Who was seen active.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Seen {
+    pub(super) sessions: Vec<SeenRow>,
+    pub(super) blockers: Vec<SeenRow>,
+    pub(super) statements: Vec<SeenRow>,
+}
+
+/// One of them; of a blocker, those that it held up.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SeenRow {
+    pub(super) id: String,
+    pub(super) text: String,
+    /// Sessions on average.
+    pub(super) sessions: f64,
+    /// What was waited for most.
+    pub(super) wait: String,
 }
 
 /// A wait event, or work on a processor.
@@ -210,6 +234,7 @@ impl View {
             events: events(of),
             statements: statements(of),
             statements_left_out: of.statements.lost,
+            seen: seen(of),
             io: io(of),
             files: files(of),
             tiers: tiers(of),
@@ -308,6 +333,24 @@ fn statements(of: &Interval) -> Vec<Statement> {
             .and_then(|(hit, read)| share(hit as f64, hit as f64 + read as f64)),
     };
     of.statements.rows.iter().map(row).collect()
+}
+
+fn seen(of: &Interval) -> Option<Seen> {
+    let sampling = of.sampling.as_ref().filter(|sampling| sampling.looks > 0)?;
+    let rows = |rows: &[SampledWho]| {
+        let row = |one: &OfOne<'_>| SeenRow {
+            id: one.id.to_owned(),
+            text: one.text.to_owned(),
+            sessions: one.seen as f64 / sampling.looks as f64,
+            wait: one.events.first().map_or(String::new(), |first| first.event.clone()),
+        };
+        by_who(rows).iter().take(SEEN).map(row).collect()
+    };
+    Some(Seen {
+        sessions: rows(&sampling.sessions),
+        blockers: rows(&sampling.blockers),
+        statements: rows(&sampling.statements),
+    })
 }
 
 fn io(of: &Interval) -> Vec<Io> {
