@@ -3,7 +3,8 @@
 //! For tests of the mount by programs of others (`.ci/mount_suite.sh`). It is not the product's daemon, which is `tiersmith attach`: no profile
 //! is looked for, nothing is told to a status command, and the tier is always an emulated one.
 //!
-//!     serve HOME TIER MIB [--class redo|data|pass] [--block BYTES] [--transport classic|uring] [--sync-on-write] [--no-passthrough] [--detach]
+//!     serve HOME TIER MIB [--class redo|data|pass] [--block BYTES] [--transport classic|uring] [--sync-on-write] [--no-passthrough]
+//!           [--no-atomic-pages] [--detach]
 //!
 //! All files are of one class (data unless said otherwise). `--detach` writes everything home and leaves a plain directory instead.
 
@@ -45,6 +46,7 @@ fn asked() -> Result<Asked, Box<dyn Error>> {
                     if value()? == "uring" { Transport::Uring } else { Transport::Classic };
             }
             "--sync-on-write" => asked.mount.sync_on_write = true,
+            "--no-atomic-pages" => asked.mount.atomic_pages = false,
             "--no-passthrough" => asked.mount.passthrough = false,
             "--detach" => asked.detach = true,
             _ => places.push(argument),

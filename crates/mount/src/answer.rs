@@ -167,6 +167,9 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
             let x: &FallocateIn = r.fixed()?;
             fs.fallocate(x.fh.get(), x.offset.get(), x.length.get(), x.mode.get(), r.uid != 0)?;
         }
+        // Pages that the kernel has not written yet are no holes. Once refused, it asks no more, and
+        // takes the whole file for data.
+        op::LSEEK if fs.write_back => return Err(Errno::NOSYS),
         op::LSEEK => {
             let x: &LseekIn = r.fixed()?;
             out.put(&LseekOut { offset: fs.lseek(x.fh.get(), x.offset.get(), x.whence.get())? })?;

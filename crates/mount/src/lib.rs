@@ -16,7 +16,8 @@
 //! Start reading at [`mounted`](crate), then `session` (how requests come), `wire` (what they are) and `fs` (what is done).
 //!
 //! **Invariants**
-//! - A write is answered when the store has it: nothing is kept back here or in the kernel's page cache.
+//! - A write is answered when the store has it: nothing is kept back here, and in the kernel's page cache only without
+//!   [`Options::atomic_pages`]: then a sync is answered when the store has what it is about.
 //! - An aligned write of whole blocks reaches the store whole, up to 1 MiB at a time.
 //! - A panic while a request is served ends in an error for the one who asked, never in the end of the mount.
 //! - Nobody gets more rights than the home gives; nothing outside the home is touched, whatever is in it.
@@ -34,6 +35,7 @@ mod header;
 pub mod messages;
 mod mounted;
 mod options;
+mod pages;
 mod point;
 mod requests;
 pub mod ring;

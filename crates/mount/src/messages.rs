@@ -5,7 +5,7 @@
 
 use crate::Options;
 use crate::answer::answer_or_panic;
-use crate::fs::Fs;
+use crate::fs::{Fs, Part};
 use crate::wire::{MAX_IO, Request};
 use rustix::io::Errno;
 use tiersmith_store::AttachedHome;
@@ -24,7 +24,7 @@ impl Messages {
     /// If home's directory cannot be opened.
     pub fn new(home: AttachedHome, sync_on_write: bool) -> std::io::Result<Self> {
         let options = Options { sync_on_write, ..Options::default() };
-        Ok(Self { fs: Fs::new(home, &options)?, into: vec![0; MAX_IO + 4096] })
+        Ok(Self { fs: Fs::new(home, &options, &Part::default())?, into: vec![0; MAX_IO + 4096] })
     }
 
     /// The answer to one message, without its header; `None` if none is due.

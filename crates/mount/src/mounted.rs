@@ -6,8 +6,9 @@
 use crate::answer::Door;
 use crate::device::Backings;
 use crate::error::Error;
-use crate::fs::Fs;
+use crate::fs::{Fs, Part, part_of};
 use crate::options::{Options, Report, Transport};
+use crate::pages::{self, Writer};
 use crate::point::{Made, Point, by_descriptor};
 use crate::ring::{self, Ring};
 use crate::session::{self, Serving};
@@ -54,6 +55,7 @@ struct Agreed {
 #[derive(Debug)]
 struct Negotiator {
     passthrough: bool,
+    write_back: bool,
     ring: bool,
     agreed: Arc<Mutex<Agreed>>,
 }
@@ -68,6 +70,10 @@ impl Filesystem for Negotiator {
         let _ = config.set_max_background(64);
         if self.passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
             self.agreed.lock().passthrough = config.set_max_stack_depth(1).is_ok();
+        }
+        if self.write_back {
+            // Without it each write reaches this process at once, as with atomic pages.
+            let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
         }
         if self.ring && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok() {
             self.agreed.lock().ring = true;
@@ -88,6 +94,9 @@ pub struct Mounted {
     serving: Arc<Serving>,
     threads: Vec<JoinHandle<()>>,
     ring: Option<Ring>,
+    /// The connection for the directory of lent redo, mounted in this one.
+    redo: Option<Box<Mounted>>,
+    options: Options,
     /// It is unmounted, though it may be in use by who was there before.
     gone: bool,
     report: Report,
@@ -105,25 +114,59 @@ pub struct Mounted {
 pub fn mount(home: AttachedHome, at: &Path, options: &Options) -> Result<Mounted, Error> {
     let at = std::path::absolute(at).map_err(|source| Error::MountPoint { at: at.into(), source })?;
     check(&home, &at, options)?;
+    let point = || Point::find(&home, &at);
+    if options.atomic_pages {
+        let connection = Connection { at: &at, part: Part::default(), point: &point };
+        return connect(&home, options, &connection);
+    }
+    let redo = redo_directory(&home, options);
+    let part = Part { without: redo.clone(), write_back: true, ..Part::default() };
+    let rest = Options { sync_on_write: false, passthrough: false, lend: false, ..options.clone() };
+    let mut mounted = connect(&home, &rest, &Connection { at: &at, part, point: &point })?;
+    mounted.options = options.clone();
+    mounted.report.redo_at = redo;
+    mounted.mount_redo()?;
+    Ok(mounted)
+}
+
+/// The directory of the redo that can be lent, if it is to have a connection of its own: passthrough and pages that the kernel writes back
+/// exclude each other on one.
+fn redo_directory(home: &AttachedHome, options: &Options) -> Option<PathBuf> {
+    let may = options.lend && rustix::process::geteuid().is_root();
+    let directory = home.profile().lent_directory().filter(|_| may)?.to_path_buf();
+    let top = home.directory()?.try_clone_to_owned().ok()?;
+    // A link leads out of the home, and is followed by the program that meets it.
+    part_of(&top, &directory).is_ok().then_some(directory)
+}
+
+/// What is mounted where.
+struct Connection<'a> {
+    at: &'a Path,
+    part: Part,
+    point: &'a dyn Fn() -> Result<Point, Error>,
+}
+
+/// Mounts a part of a home over the best transport that there is.
+fn connect(home: &AttachedHome, options: &Options, connection: &Connection<'_>) -> Result<Mounted, Error> {
+    let at = connection.at;
     let ring = match options.transport {
         Transport::Classic => Err("another transport was not asked for".into()),
         _ => ring::available(),
     };
     let mounted = match ring {
-        Ok(()) => match mount_over(home.clone(), &at, options, Ok(())) {
-            Err(Attempt::NoRing(why)) => mount_over(home, &at, options, Err(why)),
+        Ok(()) => match mount_over(home.clone(), connection, options, Ok(())) {
+            Err(Attempt::NoRing(why)) => mount_over(home.clone(), connection, options, Err(why)),
             other => other,
         },
-        Err(why) => mount_over(home, &at, options, Err(why)),
+        Err(why) => mount_over(home.clone(), connection, options, Err(why)),
     };
+    let transport = |reason| Error::Transport { at: at.into(), transport: options.transport, reason };
     let mounted = mounted.map_err(|e| match e {
         Attempt::Failed(e) => e,
-        Attempt::NoRing(reason) => Error::Transport { at: at.clone(), transport: options.transport, reason },
+        Attempt::NoRing(reason) => transport(reason),
     })?;
     match (options.transport, &mounted.report.transport_because) {
-        (Transport::Uring, Some(reason)) => {
-            Err(Error::Transport { at, transport: options.transport, reason: reason.clone() })
-        }
+        (Transport::Uring, Some(reason)) => Err(transport(reason.clone())),
         _ => Ok(mounted),
     }
 }
@@ -138,21 +181,27 @@ enum Attempt {
 /// Mounts, with io_uring or knowing why not.
 fn mount_over(
     home: AttachedHome,
-    at: &Path,
+    connection: &Connection<'_>,
     options: &Options,
     ring: Result<(), String>,
 ) -> Result<Mounted, Attempt> {
+    let (at, part) = (connection.at, &connection.part);
     let io = |what| move |source| Attempt::Failed(Error::Io { what, at: at.to_path_buf(), source });
     let is_root = rustix::process::geteuid().is_root();
-    let fs = Arc::new(Fs::new(home.clone(), options).map_err(io("open the home for the mount at"))?);
+    let fs = Arc::new(Fs::new(home.clone(), options, part).map_err(io("open the home for the mount at"))?);
     let stats = home.stats();
     let is_modelled = stats.home_model.is_some();
-    let (wanted_pass, mut because) = passthrough_wanted(options, is_root, is_modelled);
+    let (wanted_pass, mut because) = passthrough_wanted(options, part, is_root, is_modelled);
     let (wanted_lent, mut lends_because) = lending_wanted(options, is_root, stats.lending.refused);
     let wanted = wanted_pass || wanted_lent;
     let agreed = Arc::new(Mutex::new(Agreed::default()));
-    let negotiator = Negotiator { passthrough: wanted, ring: ring.is_ok(), agreed: agreed.clone() };
-    let point = Point::find(&home, at).map_err(Attempt::Failed)?;
+    let negotiator = Negotiator {
+        passthrough: wanted,
+        write_back: part.write_back,
+        ring: ring.is_ok(),
+        agreed: agreed.clone(),
+    };
+    let point = (connection.point)().map_err(Attempt::Failed)?;
     let refused = |e: String| Attempt::Failed(Error::Mount { at: at.to_path_buf(), reason: e });
     let (made, session) = match point.mount(options).map_err(Attempt::Failed)? {
         Some((made, device)) => {
@@ -180,6 +229,14 @@ fn mount_over(
         let device = session.as_fd().try_clone_to_owned().map_err(io("open the device of the mount at"))?;
         fs.set_passthrough(Some(Box::new(Backings { device: Arc::new(device) })));
     }
+    let limits_because = match (&made, part.write_back) {
+        (_, false) => None,
+        (None, true) => Some("only root may lift them".to_owned()),
+        (Some(made), true) => {
+            let top = made.top().ok_or_else(|| "the directory was moved away".to_owned());
+            top.and_then(|top| pages::lift_limits(&top)).err()
+        }
+    };
     let has_xattrs = fs.xattrs;
     let mut mounted = Mounted {
         at: at.to_path_buf(),
@@ -190,6 +247,8 @@ fn mount_over(
         serving: Arc::default(),
         threads: Vec::new(),
         ring: None,
+        redo: None,
+        options: options.clone(),
         gone: false,
         report: Report {
             transport: Transport::Classic,
@@ -200,11 +259,16 @@ fn mount_over(
             lends_because,
             threads: options.threads.max(1),
             fsync_reaches_server: !options.sync_on_write,
+            atomic_pages: !part.write_back,
+            redo_at: None,
+            redo_gone: false,
+            limits_because,
             xattrs: has_xattrs,
             allow_other: options.allow_other,
             requests: Vec::new(),
         },
     };
+    let _writer = if part.write_back { Writer::begin() } else { None };
     let ring = match ring {
         Ok(()) if agreed.ring => mounted.start_ring(&device),
         Ok(()) => Err("the kernel did not offer it".into()),
@@ -279,8 +343,15 @@ fn check(home: &AttachedHome, at: &Path, options: &Options) -> Result<(), Error>
         .map_err(|e| Error::NoFuse { at: at.into(), source: e.into() })
 }
 
-fn passthrough_wanted(options: &Options, is_root: bool, is_modelled: bool) -> (bool, Option<String>) {
-    let because = if !options.passthrough {
+fn passthrough_wanted(
+    options: &Options,
+    part: &Part,
+    is_root: bool,
+    is_modelled: bool,
+) -> (bool, Option<String>) {
+    let because = if part.write_back {
+        "the kernel keeps their pages and writes them back, which excludes it"
+    } else if !options.passthrough {
         "not asked for"
     } else if is_modelled {
         "the home is modelled slow, and the kernel would go past the model"
@@ -311,13 +382,31 @@ fn lending_wanted(options: &Options, is_root: bool, nowhere: Option<String>) -> 
 pub struct Reporter {
     report: Report,
     fs: Weak<Fs>,
+    serving: Arc<Serving>,
+    /// Of the redo's directory.
+    redo: Option<Box<Reporter>>,
 }
 
 impl Reporter {
     /// What the mount is now; after its end what it was at its beginning.
     #[must_use]
     pub fn report(&self) -> Report {
-        self.fs.upgrade().map_or_else(|| self.report.clone(), |fs| now(&self.report, &fs))
+        let mut report = self.fs.upgrade().map_or_else(|| self.report.clone(), |fs| now(&self.report, &fs));
+        if report.redo_at.is_none() {
+            return report;
+        }
+        let Some(redo) = &self.redo else { return Report { redo_gone: true, ..report } };
+        let of_redo = redo.report();
+        report.redo_gone = redo.serving.is_over();
+        report.lends = of_redo.lends;
+        report.lends_because = of_redo.lends_because;
+        for (kind, count) in of_redo.requests {
+            match report.requests.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, sum)) => *sum += count,
+                None => report.requests.push((kind, count)),
+            }
+        }
+        report
     }
 }
 
@@ -352,13 +441,63 @@ impl Mounted {
     /// What the mount turned out to be.
     #[must_use]
     pub fn report(&self) -> Report {
-        now(&self.report, &self.fs)
+        self.reporter().report()
     }
 
     /// The same from elsewhere, at any time until the mount ends.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
-        Reporter { report: self.report.clone(), fs: Arc::downgrade(&self.fs) }
+        Reporter {
+            report: self.report.clone(),
+            fs: Arc::downgrade(&self.fs),
+            serving: self.serving.clone(),
+            redo: self.redo.as_ref().map(|redo| Box::new(redo.reporter())),
+        }
+    }
+
+    /// Mounts the connection of the redo's directory in this one, if there is to be one.
+    fn mount_redo(&mut self) -> Result<(), Error> {
+        let (Some(below), Some(made)) = (self.report.redo_at.clone(), &self.made) else { return Ok(()) };
+        let moved = || Error::Mount { at: self.at.clone(), reason: "it was moved away".into() };
+        let own = self.home.directory().ok_or_else(moved)?;
+        let failed = |e: Errno| Error::MountPoint { at: self.at.join(&below), source: e.into() };
+        let own =
+            own.try_clone_to_owned().map_err(|source| Error::MountPoint { at: self.at.clone(), source })?;
+        let own = part_of(&own, &below).map_err(failed)?;
+        let point = || Point::within(made.top().ok_or_else(moved)?, &self.at, &below, &own);
+        let part = Part { below: below.clone(), xattrs: Some(self.fs.xattrs), ..Part::default() };
+        let at = self.at.join(&below);
+        let redo = connect(&self.home, &self.options, &Connection { at: &at, part, point: &point })?;
+        self.redo = Some(Box::new(redo));
+        Ok(())
+    }
+
+    /// Unmounts the redo's directory, if nobody uses what it is mounted in.
+    fn unmount_redo(&mut self) -> Result<(), Error> {
+        let Some(redo) = self.redo.take() else { return Ok(()) };
+        // Whoever uses the rest would find the directory shut until it is mounted again.
+        if let Some(who) = crate::users::others(&self.at).filter(|_| !self.gone && !redo.has_ended()) {
+            self.redo = Some(redo);
+            return Err(Error::Busy { at: self.at.clone(), who });
+        }
+        redo.unmount().map(drop).map_err(|(redo, e)| {
+            self.redo = Some(Box::new(redo));
+            e
+        })
+    }
+
+    /// Has the kernel send what it keeps of this mount's pages to the store. Not to be called by a thread that serves the mount.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    ///
+    /// # Durability
+    /// None is promised: the kernel need not wait until the pages are written (since Linux 6.16 it does not), and sends no `fsync`.
+    pub fn sync(&self) -> io::Result<()> {
+        let Some(top) = self.made.as_ref().and_then(Made::top) else { return Ok(()) };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(top, ".", flags, Mode::empty())?;
+        Ok(rustix::fs::syncfs(dir)?)
     }
 
     /// The home behind the mount.
@@ -381,6 +520,9 @@ impl Mounted {
 
     /// Returns when the mount is gone: unmounted by [`Mounted::unmount`] or by somebody else.
     pub fn wait(&self) {
+        if let Some(redo) = &self.redo {
+            redo.wait();
+        }
         self.serving.wait();
         if let Some(ring) = &self.ring {
             ring.wait();
@@ -390,7 +532,9 @@ impl Mounted {
     /// Whether the mount is gone.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.serving.is_over() && self.ring.as_ref().is_none_or(Ring::has_ended)
+        self.redo.as_ref().is_none_or(|redo| redo.has_ended())
+            && self.serving.is_over()
+            && self.ring.as_ref().is_none_or(Ring::has_ended)
     }
 
     /// Unmounts. The home stays attached, and is given back.
@@ -403,10 +547,16 @@ impl Mounted {
     /// What was written through memory maps and not yet sent is written first.
     #[allow(clippy::result_large_err, reason = "a refusal gives the mount back, once in its life")]
     pub fn unmount(mut self) -> Result<AttachedHome, (Mounted, Error)> {
+        if let Err(e) = self.unmount_redo() {
+            return Err((self, e));
+        }
         if !self.gone
             && !self.has_ended()
             && let Err(e) = self.unmount_now()
         {
+            if let Err(worse) = self.mount_redo() {
+                log::error!("what is in use stays mounted, but the directory of its redo does not: {worse}");
+            }
             return Err((self, e));
         }
         let first = !std::mem::replace(&mut self.gone, true);
@@ -467,6 +617,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
+        // Mounted in this one, so it goes first.
+        drop(self.redo.take());
         if self.session.is_none() {
             return;
         }

@@ -3,6 +3,7 @@
 //! Not here: where the tier is, and which file belongs to which class. Those are the attached home's.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 /// How requests travel between the kernel and this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,6 +41,10 @@ pub struct Options {
     /// Every change of a file is durable when its call returns, and so is the name of one that is made, renamed or linked; `fsync` of a
     /// file then never leaves the kernel. That a name is gone is durable after the sync of its directory.
     pub sync_on_write: bool,
+    /// Each block of a data file is one whole version, whatever happens. Without it, data files are in the kernel's page cache until they
+    /// are synced, as on any file system: faster, and for databases that find and mend a torn page themselves. Then [`Options::sync_on_write`]
+    /// and [`Options::passthrough`] hold for the directory of the redo that is lent, which gets a connection of its own.
+    pub atomic_pages: bool,
     /// Have extended attributes and ACLs only if something in the home has one when it is mounted. Else the kernel need not ask for
     /// them before writes and changes of names, and setting one is refused, as on a file system that has none.
     pub xattrs_if_any: bool,
@@ -77,6 +82,7 @@ impl Default for Options {
             passthrough: true,
             lend: true,
             sync_on_write: false,
+            atomic_pages: true,
             xattrs_if_any: false,
             allow_other: rustix::process::geteuid().is_root(),
             fsname: "tiersmith".into(),
@@ -105,6 +111,14 @@ pub struct Report {
     pub threads: usize,
     /// Whether `fsync` reaches this process. When it does not, every change of a file is durable as its call returns.
     pub fsync_reaches_server: bool,
+    /// Whether each block of a data file is one whole version: [`Options::atomic_pages`].
+    pub atomic_pages: bool,
+    /// Without atomic pages, the directory of lent redo, which has a connection of its own.
+    pub redo_at: Option<PathBuf>,
+    /// Somebody has unmounted that directory alone.
+    pub redo_gone: bool,
+    /// Why the kernel holds the pages of this mount within narrow limits still, where it keeps any.
+    pub limits_because: Option<String>,
     /// Whether there are extended attributes and ACLs.
     pub xattrs: bool,
     /// Whether other users may use the mount.

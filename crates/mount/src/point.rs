@@ -37,6 +37,10 @@ pub(crate) struct Point {
 pub(crate) struct Made {
     dir: OwnedFd,
     device: OwnedFd,
+    /// What holds `dir`, its name there, and the number of the mount where the kernel tells.
+    parent: OwnedFd,
+    name: OsString,
+    mount: Option<u64>,
 }
 
 impl Point {
@@ -48,6 +52,28 @@ impl Point {
         let point = Self { at: at.into(), parent, name, dir };
         point.judge(home)?;
         Ok(point)
+    }
+
+    /// The directory `below` in a mount of ours, whose top is open here: that of `part` at home, where the other connection is mounted.
+    pub(crate) fn within(top: OwnedFd, at: &Path, below: &Path, part: &OwnedFd) -> Result<Self, Error> {
+        let failed = |source: Errno| Error::MountPoint { at: at.join(below), source: source.into() };
+        let parent = match below.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            None => top,
+            Some(parent) => crate::fs::part_of(&top, parent).map_err(failed)?,
+        };
+        let name = below.file_name().ok_or(Errno::INVAL).map_err(failed)?.to_os_string();
+        let dir = rustix::fs::openat(&parent, &name, HANDLE, Mode::empty()).map_err(failed)?;
+        let (found, own) =
+            (rustix::fs::fstat(&dir).map_err(failed)?, rustix::fs::fstat(part).map_err(failed)?);
+        let at = at.join(below);
+        // The mount gives home's numbers. What is mounted on is what is shown there.
+        if found.st_ino != own.st_ino || is_mount_root(&dir, &parent).map_err(failed)? {
+            let reason =
+                "it is another directory than the home's, or something is mounted there already".into();
+            return Err(Error::Mount { at, reason });
+        }
+        let parent = Dir::from_handle(parent, &at);
+        Ok(Self { at, parent, name, dir })
     }
 
     /// Whether this is the directory that stands for the home, or else one in which nothing would be hidden.
@@ -115,23 +141,15 @@ impl Point {
             }
             Err(e) => return Err(refused(e.to_string())),
         };
-        let made = Made { dir, device: spare };
+        let parent = self.parent.as_fd().try_clone_to_owned().map_err(failed)?;
+        let made = Made { dir, device: spare, parent, name: self.name.clone(), mount };
         // From here on dropping `made` unmounts.
-        if self.is_covered(mount) {
+        if made.top().is_some() {
             return Ok(Some((made, device)));
         }
         Err(refused(
             "the directory was moved away while it was mounted on; see who does that, and try again".into(),
         ))
-    }
-
-    /// Whether the path's last name now leads to the mount that was made (`None`: to any), not to the directory or to anything else.
-    fn is_covered(&self, mount: Option<u64>) -> bool {
-        let Ok(top) = rustix::fs::openat(&self.parent, &self.name, HANDLE, Mode::empty()) else {
-            return false;
-        };
-        let is_it = mount.is_none_or(|mount| mount_id(&top) == Some(mount));
-        is_it && is_mount_root(&top, &self.dir).unwrap_or(false)
     }
 }
 
@@ -196,6 +214,13 @@ impl What {
 }
 
 impl Made {
+    /// The top of the mount. `None`: the directory's name leads to something else now. It keeps the mount in use.
+    pub(crate) fn top(&self) -> Option<OwnedFd> {
+        let top = rustix::fs::openat(&self.parent, &self.name, HANDLE, Mode::empty()).ok()?;
+        let is_it = self.mount.is_none_or(|mount| mount_id(&top) == Some(mount));
+        (is_it && is_mount_root(&top, &self.dir).unwrap_or(false)).then_some(top)
+    }
+
     /// Unmounts what is on the directory, wherever that is now.
     pub(crate) fn unmount(&self, flags: UnmountFlags) -> Result<(), Errno> {
         rustix::mount::unmount(by_descriptor(&self.dir), flags)

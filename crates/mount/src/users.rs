@@ -6,11 +6,23 @@ use std::path::Path;
 
 /// Names and numbers of the processes with something of `at` open, or a sentence that none was found.
 pub(crate) fn of(at: &Path) -> String {
+    said(among(at, true))
+}
+
+/// The same of other processes than this one; `None` when none was found.
+pub(crate) fn others(at: &Path) -> Option<String> {
+    Some(among(at, false)).filter(|found| !found.is_empty()).map(said)
+}
+
+fn among(at: &Path, with_own: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mounts = numbers(at);
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes {
         let Some(pid) = process.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
+        if !with_own && pid == std::process::id() {
+            continue;
+        }
         let dir = process.path();
         let inside = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to.starts_with(at));
         let how = if inside(&dir.join("cwd")) {
@@ -29,6 +41,10 @@ pub(crate) fn of(at: &Path) -> String {
         };
         found.push(format!("{} (process {pid}) has {how} there", name_in(&dir)));
     }
+    found
+}
+
+fn said(mut found: Vec<String>) -> String {
     let more = found.len().saturating_sub(5);
     found.truncate(5);
     if more > 0 {

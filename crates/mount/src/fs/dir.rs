@@ -68,7 +68,7 @@ impl Fs {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             let dots = name == b"." || name == b"..";
-            if id == ROOT && RESERVED.iter().any(|r| r.as_bytes() == name) {
+            if self.shows_reserved(id) && RESERVED.iter().any(|r| r.as_bytes() == name) {
                 continue;
             }
             if out.room() < dirent_len(name, plus) {

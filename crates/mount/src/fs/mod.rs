@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use table::{Node, ROOT, Slots, Table};
+use table::{Identity, Node, ROOT, Slots, Table};
 use tiersmith_store::home::RESERVED;
 use tiersmith_store::{AttachedHome, Durability, HomeModel, Named};
 
@@ -61,12 +61,32 @@ pub(crate) trait Passthrough: Send + Sync + std::fmt::Debug {
     fn close(&self, id: i32);
 }
 
+/// Which part of a home one connection serves, and how.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Part {
+    /// Its top, relative to home; empty: home itself.
+    pub(crate) below: PathBuf,
+    /// A directory, relative to home, that another connection serves.
+    pub(crate) without: Option<PathBuf>,
+    /// The kernel keeps pages and writes them back.
+    pub(crate) write_back: bool,
+    /// Whether there are extended attributes, where that is known already.
+    pub(crate) xattrs: Option<bool>,
+}
+
 /// The file system behind one mount.
 #[derive(Debug)]
 pub(crate) struct Fs {
     pub(crate) home: AttachedHome,
     /// Home's own directory.
     root: Arc<OwnedFd>,
+    /// The directory that this mount shows, and its path relative to home: home itself, or one in it.
+    top: Arc<OwnedFd>,
+    below: PathBuf,
+    /// A directory that another connection serves: nothing in it is reached from here.
+    covered: Option<Identity>,
+    /// The kernel keeps what was written until a sync, so that it alone knows a file's size.
+    pub(crate) write_back: bool,
     pub(crate) table: Mutex<Table>,
     renames: RwLock<()>,
     files: Slots<Opened>,
@@ -159,10 +179,17 @@ impl At {
 }
 
 impl Fs {
-    pub(crate) fn new(home: AttachedHome, options: &Options) -> std::io::Result<Self> {
+    pub(crate) fn new(home: AttachedHome, options: &Options, part: &Part) -> std::io::Result<Self> {
         let directory = home.directory().ok_or(Errno::NOTDIR)?;
         let root = Arc::new(rustix::io::fcntl_dupfd_cloexec(directory, 3)?);
-        let found = rustix::fs::statx(&root, "", AtFlags::EMPTY_PATH, mask())?;
+        let top = if part.below.as_os_str().is_empty() {
+            root.clone()
+        } else {
+            Arc::new(part_of(&root, &part.below)?)
+        };
+        let look = |dir: &OwnedFd| rustix::fs::statx(dir, "", AtFlags::EMPTY_PATH, mask());
+        let found = look(&top)?;
+        let covered = part.without.as_deref().map(|without| look(&part_of(&root, without)?)).transpose()?;
         let stats = home.stats();
         let all = stats.tiers.iter().map(|tier| tier.durability);
         let durability = all.fold(Durability::OnReturn, Durability::and);
@@ -173,9 +200,13 @@ impl Fs {
             model,
             durability,
             home,
-            table: Mutex::new(Table::new(&found, root.clone())),
-            xattrs: !options.xattrs_if_any || xattr::are_there(&root),
+            table: Mutex::new(Table::new(&found, top.clone())),
+            xattrs: part.xattrs.unwrap_or_else(|| !options.xattrs_if_any || xattr::are_there(&root)),
             root,
+            top,
+            below: part.below.clone(),
+            covered: covered.as_ref().map(Identity::of),
+            write_back: part.write_back,
             renames: RwLock::new(()),
             files: Slots::default(),
             listings: Slots::default(),
@@ -297,16 +328,23 @@ impl Fs {
             parts.push(name);
             parent = next;
         }
-        Ok(parts.iter().rev().collect())
+        Ok(std::iter::once(self.below.as_os_str())
+            .chain(parts.iter().rev().map(OsString::as_os_str))
+            .collect())
     }
 
     /// A descriptor of a directory that was opened, which is good after its name is gone.
     fn kept_directory(&self, node: &Node) -> Option<Arc<OwnedFd>> {
-        if node.id == ROOT { Some(self.root.clone()) } else { node.kept() }
+        if node.id == ROOT { Some(self.top.clone()) } else { node.kept() }
     }
 
     /// Home's directory for the node of a directory. To be called with `renames` held.
     fn directory(&self, node: &Node) -> Answer<Arc<OwnedFd>> {
+        // Whoever gets here goes past the mount that covers it, as in a copy of this mount alone. Two
+        // connections with pages of one file would not see each other's.
+        if self.covered == Some(node.identity) {
+            return Err(Errno::BUSY);
+        }
         if let Some(dir) = self.kept_directory(node) {
             return Ok(dir);
         }
@@ -321,6 +359,11 @@ impl Fs {
             *node.directory.lock() = Some(dir.clone());
         }
         Ok(dir)
+    }
+
+    /// Whether Tiersmith's own names are in this directory.
+    pub(crate) fn shows_reserved(&self, dir: u64) -> bool {
+        dir == ROOT && self.below.as_os_str().is_empty()
     }
 
     /// Opens a path below home, without following a link.
@@ -353,14 +396,14 @@ impl Fs {
         if !is_one_name(name) {
             return Err(Errno::INVAL);
         }
-        if parent == ROOT && RESERVED.iter().any(|r| OsStr::new(r) == name) {
+        if self.shows_reserved(parent) && RESERVED.iter().any(|r| OsStr::new(r) == name) {
             return Err(Errno::PERM);
         }
         let node = self.node(parent)?;
         if !node.is_dir() {
             return Err(Errno::NOTDIR);
         }
-        let path = if parent == ROOT { PathBuf::from(name) } else { self.path_of(&node)?.join(name) };
+        let path = if parent == ROOT { self.below.join(name) } else { self.path_of(&node)?.join(name) };
         Ok(At { dir: self.directory(&node)?, name: name.to_os_string(), path })
     }
 
@@ -387,6 +430,9 @@ impl Fs {
     /// What has a name, if it is what the kernel knows by that name and has judged. Else the kernel looks the name up and asks again.
     fn judged(&self, parent: u64, at: &At) -> Answer<Statx> {
         let found = rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask())?;
+        if self.covered == Some(Identity::of(&found)) {
+            return Err(Errno::BUSY);
+        }
         let known = self.table.lock().named(parent, &at.name);
         if known.is_some_and(|node| node.is(&found)) { Ok(found) } else { Err(Errno::STALE) }
     }
@@ -436,8 +482,17 @@ impl Fs {
 
     /// The home's numbers.
     pub(crate) fn statfs(&self) -> Answer<rustix::fs::StatVfs> {
-        rustix::fs::fstatvfs(&self.root)
+        rustix::fs::fstatvfs(&self.top)
     }
+}
+
+/// Opens a directory of a home by its path, without following a link.
+pub(crate) fn part_of(root: &OwnedFd, path: &Path) -> Answer<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut names = path.iter();
+    let first = names.next().ok_or(Errno::INVAL)?;
+    let first = rustix::fs::openat(root, first, flags, Mode::empty())?;
+    names.try_fold(first, |at, name| rustix::fs::openat(&at, name, flags, Mode::empty()))
 }
 
 /// A descriptor that stands for a file of any kind.

@@ -14,7 +14,7 @@ use super::io::{Handle, Opening};
 use super::{At, Attr, Fs, mask};
 use crate::attr::attr_of;
 use crate::caller::{Caller, with_umask};
-use crate::fs::table::{Node, ROOT};
+use crate::fs::table::Node;
 use crate::fs::{Answer, sync_directory};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
@@ -39,7 +39,7 @@ impl Fs {
         let at = match self.at(parent, name) {
             Ok(at) => at,
             // Tiersmith's own names are not there for anybody else.
-            Err(Errno::PERM) if parent == ROOT => return Ok(None),
+            Err(Errno::PERM) if self.shows_reserved(parent) => return Ok(None),
             Err(e) => return Err(e),
         };
         match rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask()) {

@@ -56,7 +56,7 @@ fn a_file_that_the_kernel_refuses_is_given_back_once_it_is_home_and_nothing_more
         return;
     }
     let asked = Arc::new(AtomicU64::new(0));
-    let served = Fs::new(home.clone(), &Options::default()).unwrap();
+    let served = Fs::new(home.clone(), &Options::default(), &super::Part::default()).unwrap();
     served.set_passthrough(Some(Box::new(Refuses(asked.clone()))));
     let plains = || fs::read_dir(dir.path().join("fast.lent")).map_or(0, Iterator::count);
     let is_lent = |name: &str| home.files().iter().any(|f| f.path == Path::new(name) && f.lent);
@@ -120,7 +120,7 @@ fn a_refused_file_that_a_program_has_itself_stays_lent_and_stays_right() {
     }
     let plain = fs::read_dir(dir.path().join("fast.lent")).unwrap().next().unwrap().unwrap().path();
     let other = fs::File::options().write(true).open(plain).unwrap();
-    let served = Fs::new(home.clone(), &Options::default()).unwrap();
+    let served = Fs::new(home.clone(), &Options::default(), &super::Part::default()).unwrap();
     served.set_passthrough(Some(Box::<Refuses>::default()));
     let node = served.lookup(ROOT, OsStr::new("0.seg")).unwrap().unwrap().node;
     let handle = served.open(node, RDWR).unwrap();

@@ -13,6 +13,9 @@ use tiersmith_store::{Medium, TierSpec, attach};
 /// The directory, in the environment of the process that serves.
 const PLACE: &str = "TIERSMITH_TEST_DAEMON";
 
+/// Given: without atomic pages.
+pub(crate) const WRITE_BACK: &str = "TIERSMITH_TEST_WRITE_BACK";
+
 /// How many files that process may open; not given: as many as this one.
 pub(crate) const FILES: &str = "TIERSMITH_TEST_FILES";
 
@@ -107,7 +110,11 @@ pub(crate) fn serve_if_asked() {
         ..Default::default()
     };
     let home = attach(&place.join("db"), &[spec], options).unwrap();
-    let options = Options { sync_on_write: number("TIERSMITH_TEST_SYNC") == 1, ..Options::default() };
+    let options = Options {
+        sync_on_write: number("TIERSMITH_TEST_SYNC") == 1,
+        atomic_pages: std::env::var_os(WRITE_BACK).is_none(),
+        ..Options::default()
+    };
     let mounted = mount(home, &place.join("db"), &options).unwrap();
     println!("mounted and ready");
     mounted.wait();

@@ -1,6 +1,6 @@
 //! A place for one test of the mount: a home, a small emulated tier, a profile with all classes, and the mount, all gone with the value.
 //!
-//! The files `*.redo` are of class redo, `*.seg` too and may be lent, `*.d8` of class data in blocks of 8 KiB, `*.d4` in blocks of 4 KiB; all else passes.
+//! Without atomic pages, the directory `wal` has a connection of its own, if there is one. The files `*.redo` are of class redo, `*.seg` too and may be lent, `*.d8` of class data in blocks of 8 KiB, `*.d4` in blocks of 4 KiB; all else passes.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -22,7 +22,9 @@ pub(crate) fn profile() -> Profile {
     let text = "description = \"the tests' own\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n"
         .to_owned()
         + &rule("redo", "redo", 4096)
-        + &rule("seg", "redo", 4096).replace("why =", "lend = true\nwhy =")
+        + &rule("seg", "redo", 4096)
+            .replace("\"]", "\", \"wal/*.seg\"]")
+            .replace("why =", "lend = true\nwhy =")
         + &rule("d4", "data", 4096)
         + &rule("d8", "data", 8192);
     Profile::parse("test", &text).unwrap()
@@ -152,6 +154,15 @@ impl Place {
     /// The mount.
     pub(crate) fn mounted(&self) -> &Mounted {
         self.mounted.as_ref().unwrap()
+    }
+
+    /// Takes the mount away from here, and puts it back.
+    pub(crate) fn take(&mut self) -> Mounted {
+        self.mounted.take().unwrap()
+    }
+
+    pub(crate) fn put(&mut self, mounted: Mounted) {
+        self.mounted = Some(mounted);
     }
 
     /// Unmounts, waiting for those who are about to close their files. The home stays attached.

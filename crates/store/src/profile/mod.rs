@@ -69,6 +69,7 @@ pub struct Profile {
     default: Placement,
     /// Files that a server of this database writes whenever it starts.
     sentinels: Vec<PathBuf>,
+    lent_in: Option<PathBuf>,
     /// Bytes of blocks that a tier for its redo needs at least.
     redo_at_least: u64,
     rules: Vec<Rule>,
@@ -174,6 +175,11 @@ impl Profile {
     /// Whether the file at this path has a fixed size and may be lent: written by the kernel itself, in a plain file beside the tier.
     pub fn is_lent(&self, rel: &Path) -> bool {
         self.rule(rel).is_some_and(|rule| rule.lend)
+    }
+
+    /// The directory, relative to home, of the files that may be lent, where a rule names one.
+    pub fn lent_directory(&self) -> Option<&Path> {
+        self.lent_in.as_deref()
     }
 
     /// Why the file at this path belongs where it does, for a person; nothing if it got the default.

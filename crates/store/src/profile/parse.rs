@@ -173,7 +173,7 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
     let reader = Reader { profile: name };
     let default = reader.placement("in [default]", text.default.class, text.default.block_size)?;
     let mut patterns = GlobSetBuilder::new();
-    let (mut rules, mut rule_of) = (Vec::new(), Vec::new());
+    let (mut rules, mut rule_of, mut lent_in) = (Vec::new(), Vec::new(), None);
     for (index, rule) in text.rule.into_iter().enumerate() {
         let place = format!("in rule {}", index + 1);
         if rule.files.is_empty() {
@@ -181,6 +181,10 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
         }
         for pattern in &rule.files {
             patterns.add(reader.pattern(&place, pattern)?);
+            let directory = || pattern.rsplit_once('/').map(|(directory, _)| directory);
+            if rule.lend && lent_in.is_none() {
+                lent_in = directory().filter(|directory| !is_pattern(directory)).map(PathBuf::from);
+            }
             rule_of.push(index);
         }
         let placement =
@@ -205,6 +209,7 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
         detect,
         default,
         sentinels: text.sentinel,
+        lent_in,
         redo_at_least: u64::from(text.redo_at_least_mib) << 20,
         rules,
         patterns,
@@ -237,11 +242,16 @@ impl Reader<'_> {
 
     fn sign(&self, sign: &str) -> Result<Sign, ProfileError> {
         let glob = self.pattern("in detect", sign)?;
-        match sign.contains(['*', '?', '[', '{']) && !sign.contains('/') {
+        match is_pattern(sign) && !sign.contains('/') {
             true => Ok(Sign::Name(glob.compile_matcher())),
             false => Ok(Sign::Path(PathBuf::from(sign))),
         }
     }
+}
+
+/// Whether it stands for more than one name.
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '[', '{'])
 }
 
 #[cfg(test)]
@@ -317,6 +327,12 @@ mod tests {
         let rule = "[[rule]]\nfiles = ['a']\nclass = 'redo'\nlend = true\nwhy = ''\n";
         let profile = Profile::parse("mine", &format!("{DEFAULT}{rule}")).unwrap();
         assert!(profile.is_lent(Path::new("a")) && !profile.is_lent(Path::new("b")));
+        assert_eq!(profile.lent_directory(), None, "home itself");
+        let rule = rule.replace("'a'", "'*/a', 'b/c/[0-9]'");
+        let profile = Profile::parse("mine", &format!("{DEFAULT}{rule}")).unwrap();
+        assert_eq!(profile.lent_directory(), Some(Path::new("b/c")));
+        let postgres = Profile::named("postgres").unwrap();
+        assert_eq!(postgres.lent_directory(), Some(Path::new("pg_wal")));
     }
 
     #[test]
