@@ -181,7 +181,7 @@ if [ "$last" -lt 0 ]; then
         cp -a /disk/cluster /data/pg && chown -R 65534:65534 /data/pg && chmod 700 /data/pg || off "FAILED: the cluster"
         # So that nothing but the attach itself is to be read from the disk.
         sync
-        tiersmith attach /data/pg --fast /pmem --size 48M || off "FAILED: attach of PostgreSQL's directory"
+        tiersmith attach /data/pg --fast /pmem --size 48M --atomic-pages on || off "FAILED: attach of PostgreSQL's directory"
     fi
 else
     for home in $homes; do

@@ -65,6 +65,12 @@ pub(crate) struct Attach {
     /// pass are synced at each write (temporary ones excepted). auto: only where the profile's files allow it
     #[arg(long, value_enum)]
     pub(crate) sync_on_write: Option<SyncOnWrite>,
+    /// Whether each page of a data file is one whole version after a crash. on: yes, so that the
+    /// database's own protection may be off (full_page_writes, innodb_doublewrite). off: data files
+    /// are in the page cache and durable at fsync, which is faster; only for a database that mends
+    /// torn pages itself. auto: on, unless that protection is proved to be on (PostgreSQL)
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) atomic_pages: Option<AtomicPages>,
     /// Whether there are extended attributes and ACLs on the mount. auto: for databases that use none
     /// (postgres, mariadb, redis) only if something in the home has one; else the kernel need not ask
     /// for them before each write, and setting one is refused until the next `attach`
@@ -112,6 +118,18 @@ pub(crate) enum Lend {
     No,
 }
 
+/// Whether pages are whole whatever happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AtomicPages {
+    /// By what the database is proved to do itself.
+    Auto,
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
 /// Whether there are extended attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -150,6 +168,7 @@ impl Attach {
             ("--threads", self.threads.is_some()),
             ("--transport", self.transport.is_some()),
             ("--sync-on-write", self.sync_on_write.is_some()),
+            ("--atomic-pages", self.atomic_pages.is_some()),
             ("--xattrs", self.xattrs.is_some()),
             ("--lend", self.lend.is_some()),
             ("--passthrough-max", self.passthrough_max.is_some()),

@@ -1,7 +1,8 @@
 //! Real databases on a mounted home: killed, their daemon killed, both killed, under load; then every acknowledged row is there, the
 //! database's own checks find nothing, and after `detach` a plain directory holds the same.
 //!
-//! PostgreSQL runs with `full_page_writes = off` and MariaDB with `innodb_doublewrite = 0`: no page may be torn. `TIERSMITH_KILL_ROUNDS` sets
+//! PostgreSQL runs with `full_page_writes = off` and MariaDB with `innodb_doublewrite = 0`: no page may be torn. Once PostgreSQL mends
+//! torn pages itself, and is attached without atomic pages. `TIERSMITH_KILL_ROUNDS` sets
 //! how often each is killed (default 3, one of each kind), `TIERSMITH_SEED` the seed that is printed otherwise. What is wrong is printed as
 //! `VIOLATION: ...`.
 //!
@@ -19,7 +20,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use daemon::{Site as Place, can_mount, good};
+use daemon::{Site as Place, can_mount, good, json};
 use database::mysql::{self, Mysql};
 use database::{
     Load, Subject, numbers, payload_bytes, run, sql_consistent, sql_transaction, stop_and_check, tool, verify,
@@ -55,6 +56,11 @@ fn rounds() -> u32 {
 }
 
 fn kill_loop(subject: &Subject) {
+    kill_loop_in(subject, "on");
+}
+
+/// `pages`: what `--atomic-pages` is.
+fn kill_loop_in(subject: &Subject, pages: &str) {
     let name = subject.product.title();
     let what = format!("{name} on a mounted home");
     let programs = match database::programs(subject.product) {
@@ -84,7 +90,8 @@ fn kill_loop(subject: &Subject) {
     }
     drop(client);
     server.stop().unwrap();
-    let mut attached = place.attach_sized("64M", &[]);
+    let mut attached = place.attach_sized("64M", &["--atomic-pages", pages]);
+    assert_eq!(attached["door"]["atomic_pages"], pages == "on", "{attached}");
     assert_eq!(attached["profile"], subject.product.name(), "{attached}");
 
     let next = Arc::new(AtomicU64::new(1));
@@ -149,6 +156,86 @@ fn kill_loop(subject: &Subject) {
 #[test]
 fn postgresql_keeps_what_it_acknowledged_whoever_is_killed() {
     kill_loop(&database::postgres());
+}
+
+#[test]
+fn postgresql_in_the_page_cache_keeps_what_it_acknowledged_whoever_is_killed() {
+    let subject = database::postgres();
+    let others = subject.settings.iter().filter(|(name, _)| *name != "full_page_writes");
+    let settings: Vec<_> = others.copied().chain([("full_page_writes", "on")]).collect();
+    kill_loop_in(&Subject { settings: settings.leak(), ..subject }, "off");
+}
+
+/// What `status` says while a server runs with this setting on its command line.
+fn status_with(
+    place: &Place,
+    programs: &server::Programs,
+    plain: &Site,
+    full_page_writes: &str,
+) -> (i32, Value) {
+    let mut site = plain.clone();
+    site.settings.push(("full_page_writes".into(), full_page_writes.into()));
+    let server = Server::start(server::product("postgres").unwrap(), programs, &site).unwrap();
+    let status = daemon::tiersmith(&["status", place.home_str(), "--json"]);
+    server.stop().unwrap();
+    (status.status.code().unwrap(), json(&status)["live"].clone())
+}
+
+#[test]
+fn pages_are_atomic_unless_postgresql_is_proved_to_mend_torn_ones() {
+    let product = server::product("postgres").unwrap();
+    let what = "what PostgreSQL proves";
+    let programs = match server::find(product) {
+        Ok(programs) => programs,
+        Err(e) => return eprintln!("skipped: {what}, because {e}"),
+    };
+    if !can_mount(what) {
+        return;
+    }
+    let place = Place::new();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::remove_dir(&place.home).unwrap();
+    let plain = Site::new(&place.home, place.path().join("server.log"));
+    server::create(product, &programs, &plain).unwrap();
+    let attached = place.attach_sized("64M", &["--sync-on-write", "always"]);
+    assert_eq!(attached["door"]["atomic_pages"], true, "{attached}");
+    good(&["detach", place.home_str()]);
+    let attached = place.attach_sized("64M", &[]);
+    assert_eq!(attached["door"]["atomic_pages"], false, "{attached}");
+    assert!(attached["door"]["pages_why"].as_str().unwrap().contains("full_page_writes is on"), "{attached}");
+    let (code, live) = status_with(&place, &programs, &plain, "on");
+    assert_eq!((code, &live["unprotected"]), (0, &Value::Null), "{live}");
+    // Found off while it runs, and told of until the next attach.
+    let (code, live) = status_with(&place, &programs, &plain, "off");
+    let why = live["unprotected"].as_str().unwrap_or_default();
+    assert_eq!(code, 1, "{live}");
+    assert!(why.contains("postmaster.opts") && why.contains("--atomic-pages on"), "{live}");
+    let (code, live) = status_with(&place, &programs, &plain, "on");
+    assert_eq!(code, 1, "{live}");
+    let shown = daemon::text(&daemon::tiersmith(&["status", place.home_str()]));
+    assert!(shown.contains("TO MEND: pages are not atomic"), "{shown}");
+    good(&["unmount", place.home_str()]);
+    let again = place.attach_again();
+    assert_eq!(again["door"]["atomic_pages"], false, "{again}");
+    let _ = status_with(&place, &programs, &plain, "off");
+    good(&["unmount", place.home_str()]);
+    let again = place.attach_again();
+    assert_eq!(again["door"]["atomic_pages"], true, "{again}");
+    assert!(again["door"]["pages_why"].as_str().unwrap().contains("full_page_writes is off"), "{again}");
+    good(&["unmount", place.home_str()]);
+    // What would tear pages that nobody mends is refused, and so is what is no mode.
+    let said = daemon::refused(&["attach", place.home_str(), "--atomic-pages", "off"]);
+    assert!(said.contains("full_page_writes is off") && said.contains("--atomic-pages on"), "{said}");
+    let said = daemon::tiersmith(&["attach", place.home_str(), "--atomic-pages", "maybe"]);
+    assert!(String::from_utf8_lossy(&said.stderr).contains("auto, on, off"), "{said:?}");
+    let again = json(&good(&["attach", place.home_str(), "--atomic-pages", "on", "--json"]));
+    assert!(again["door"]["pages_why"].as_str().unwrap().contains("as --atomic-pages on says"), "{again}");
+    // The note remembers it.
+    good(&["unmount", place.home_str()]);
+    let again = place.attach_again();
+    assert!(again["door"]["pages_why"].as_str().unwrap().contains("as --atomic-pages on says"), "{again}");
+    good(&["detach", place.home_str()]);
+    assert_eq!(place.beside(), ["server.log"]);
 }
 
 #[test]

@@ -94,6 +94,7 @@ fn serve(place: &Path) {
     };
     let mode = tiersmith_mount::Options {
         sync_on_write: std::env::var_os("TIERSMITH_TEST_SYNC").is_some(),
+        atomic_pages: std::env::var_os("TIERSMITH_TEST_WRITE_BACK").is_none(),
         allow_other: true,
         ..Default::default()
     };
@@ -140,12 +141,15 @@ struct Machine {
 
 impl Machine {
     /// Switched on: the tier's image is recovered over the home, and the home is mounted. What it said last if that did not work.
-    fn start(place: &Path, sync_on_write: bool) -> Result<Machine, String> {
+    fn start(place: &Path, sync_on_write: bool, atomic_pages: bool) -> Result<Machine, String> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["the_process_that_serves", "--exact", "--nocapture", "--test-threads=1"]);
         command.env(PLACE, place);
         if sync_on_write {
             command.env("TIERSMITH_TEST_SYNC", "1");
+        }
+        if !atomic_pages {
+            command.env("TIERSMITH_TEST_WRITE_BACK", "1");
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -210,6 +214,8 @@ struct Run {
     next: Arc<AtomicU64>,
     acknowledged: Vec<u64>,
     random: fastrand::Rng,
+    /// Else PostgreSQL mends torn pages itself, and the kernel keeps pages until they are synced.
+    atomic_pages: bool,
 }
 
 /// How one life of the machine goes.
@@ -223,7 +229,7 @@ struct Life {
 
 impl Run {
     /// Nothing, with a word why, where it cannot be.
-    fn new(what: &str, seed: u64) -> Option<Run> {
+    fn new(what: &str, seed: u64, atomic_pages: bool) -> Option<Run> {
         let transaction = |number, session| {
             let mut statements = sql_transaction(number, session);
             if number % 16 == 0 {
@@ -264,7 +270,9 @@ impl Run {
         drop(client);
         server.stop().unwrap();
         let small = [("shared_buffers", "512kB"), ("bgwriter_delay", "10ms")];
-        let settings = subject.settings.iter().chain(&small);
+        let protects = [("full_page_writes", if atomic_pages { "off" } else { "on" })];
+        let others = subject.settings.iter().filter(|(name, _)| *name != "full_page_writes");
+        let settings = others.chain(&protects).chain(&small);
         site.settings.extend(settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let random = fastrand::Rng::with_seed(seed);
         Some(Run {
@@ -275,12 +283,13 @@ impl Run {
             next: Arc::new(AtomicU64::new(1)),
             acknowledged: Vec::new(),
             random,
+            atomic_pages,
         })
     }
 
     /// Switches the machine on, looks whether everything is there, and cuts the power under a load.
     fn live(&mut self, life: &Life) -> Result<String, String> {
-        let mut machine = Machine::start(self.place.path(), life.sync_on_write)?;
+        let mut machine = Machine::start(self.place.path(), life.sync_on_write, self.atomic_pages)?;
         let server = self.checked()?;
         if life.sabotaged {
             machine.ask("sabotage", "it is sabotaged");
@@ -311,7 +320,7 @@ impl Run {
     /// mount are no finding.
     fn look(&mut self) -> Result<(), String> {
         self.site.log = self.place.path().join("look.log");
-        let _machine = Machine::start(self.place.path(), false)?;
+        let _machine = Machine::start(self.place.path(), false, self.atomic_pages)?;
         self.checked()?.stop().map_err(|e| e.to_string())
     }
 }
@@ -356,7 +365,7 @@ fn postgresql_without_full_page_writes_survives_power_cuts_and_a_medium_that_kee
     let what = "power cuts beneath PostgreSQL";
     let seed = number("TIERSMITH_SEED").unwrap_or_else(|| fastrand::u64(..));
     let cuts = number("TIERSMITH_POWER_CUTS").unwrap_or(1);
-    let Some(mut run) = Run::new(what, seed) else { return };
+    let Some(mut run) = Run::new(what, seed, true) else { return };
     eprintln!("power cuts beneath PostgreSQL: seed {seed}, {cuts} cuts, tier EMULATED");
     let wrong = |cut: u64, why: &str| -> ! {
         eprintln!("VIOLATION: after cut {cut} (seed {seed}): {why}");
@@ -384,4 +393,26 @@ fn postgresql_without_full_page_writes_survives_power_cuts_and_a_medium_that_kee
         );
     }
     eprintln!("cut without fences: {said}; found out: {why}");
+}
+
+#[test]
+fn postgresql_that_mends_torn_pages_survives_power_cuts_with_pages_in_the_page_cache() {
+    let what = "power cuts beneath PostgreSQL in the page cache";
+    let seed = number("TIERSMITH_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let cuts = number("TIERSMITH_POWER_CUTS").unwrap_or(1);
+    let Some(mut run) = Run::new(what, seed, false) else { return };
+    eprintln!("{what}: seed {seed}, {cuts} cuts, tier EMULATED");
+    for cut in 0..=cuts {
+        let life = Life { sync_on_write: cut % 2 == 0, sabotaged: false, image: None };
+        // Each life begins with the look after the cut before, and the last is only that look.
+        let lived = if cut < cuts { run.live(&life) } else { run.look().map(|()| "all is there".into()) };
+        match lived {
+            Ok(said) => eprintln!("cut {cut}: {said}"),
+            Err(why) => {
+                eprintln!("VIOLATION: after cut {cut} (seed {seed}): {why}");
+                panic!("VIOLATION: after cut {cut} (seed {seed}): {why}");
+            }
+        }
+    }
+    eprintln!("{what}: {cuts} cuts, {} transactions acknowledged", run.acknowledged.len());
 }

@@ -14,6 +14,7 @@ use tiersmith_store::{AttachedHome, FileClass, Stats};
 
 use super::control::{self, Done, Listener, Reply, Request, To};
 use super::live::{self, DirtySince, Known};
+use super::log::say;
 
 /// Connections served at one time.
 const CONNECTIONS_MAX: usize = 16;
@@ -77,6 +78,17 @@ impl Shared {
             dirty.look(&home, *last);
             *last = Instant::now();
         }
+    }
+
+    /// Whether pages that may be torn are not protected by the database any more. Noted, and said once.
+    pub(super) fn has_unprotected_pages(&self) -> bool {
+        let Some(home) = self.home() else { return false };
+        let before = self.known.unprotected().is_some();
+        let now = self.known.look_at_pages(&home);
+        if let Some(why) = now.as_ref().filter(|_| !before) {
+            say(why);
+        }
+        now.is_some()
     }
 
     /// Waits until no connection but `others` is served, for a while.
@@ -323,12 +335,16 @@ fn snapshot(shared: &Shared, home: &AttachedHome) -> Snapshot {
     let settings = [
         ("mount transport", door.transport.clone()),
         ("mount sync on write", door.sync_on_write.to_string()),
+        ("mount atomic pages", if door.atomic_pages { "on" } else { "off" }.to_owned()),
         ("profile", home.profile_name().to_owned()),
         ("home model", stats.home_model.clone().unwrap_or_else(|| "none".into())),
     ];
     source.settings.extend(settings.map(|(name, value)| (name.to_owned(), value)));
     let mut snapshot = Snapshot::now(source);
     fill(&mut snapshot, &stats);
+    snapshot.add_level("mount atomic pages", "", u64::from(door.atomic_pages));
+    let unprotected = shared.known.look_at_pages(home).is_some();
+    snapshot.add_level("mount pages unprotected", "", u64::from(unprotected));
     for (kind, count) in shared.known.door().requests {
         snapshot.add_counter(&format!("mount requests {kind}"), "requests", count);
     }

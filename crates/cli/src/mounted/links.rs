@@ -43,21 +43,14 @@ pub(crate) struct OutsideHome {
 }
 
 /// Reads the beginning of a file of the home, by its path there.
-type Reader<'a> = &'a dyn Fn(&str, usize) -> Option<Vec<u8>>;
+pub(super) type Reader<'a> = &'a dyn Fn(&str, usize) -> Option<Vec<u8>>;
 
 impl OutsideHome {
     /// Looks at an attached home; `aside` is where its files are meanwhile.
     pub(super) fn of_attached(home: &AttachedHome, aside: &Path) -> OutsideHome {
         let Some(directory) = home.directory() else { return OutsideHome::default() };
         let files = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-        // Through the store: the newest of a file may be in the tier.
-        let read = |path: &str, most: usize| {
-            let file = home.open_found(path, OpenMode::READ).ok()?;
-            let mut bytes = vec![0; most.min(usize::try_from(file.len().ok()?).ok()?)];
-            let got = file.read(0, &mut bytes).ok()?;
-            bytes.truncate(got);
-            Some(bytes)
-        };
+        let read = |path: &str, most: usize| read_of(home, path, most);
         OutsideHome::of(&files, &[&home.home_path(), aside], home.profile_name(), &read)
     }
 
@@ -107,6 +100,15 @@ impl OutsideHome {
             named.join(", ")
         )]
     }
+}
+
+/// The beginning of a file of an attached home. Through the store: the newest of it may be in the tier.
+pub(super) fn read_of(home: &AttachedHome, path: &str, most: usize) -> Option<Vec<u8>> {
+    let file = home.open_found(path, OpenMode::READ).ok()?;
+    let mut bytes = vec![0; most.min(usize::try_from(file.len().ok()?).ok()?)];
+    let got = file.read(0, &mut bytes).ok()?;
+    bytes.truncate(got);
+    Some(bytes)
 }
 
 /// Whether what is at this path of a PostgreSQL's home has pages that `full_page_writes` protects.
@@ -182,8 +184,25 @@ fn directory(path: &Path) -> Option<OwnedFd> {
     rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
-/// Where it says that PostgreSQL writes no full pages.
+/// Where it says that PostgreSQL writes no full pages, for tables elsewhere.
 fn full_page_writes_off(read: Reader<'_>) -> Option<String> {
+    let FullPageWrites::Off(place) = full_page_writes(read) else { return None };
+    Some(format!(
+        "full_page_writes is off, says {place}, and tablespaces lie outside the home: a power cut may tear \
+         their pages. Set full_page_writes = on, reload, and run CHECKPOINT"
+    ))
+}
+
+/// Whether PostgreSQL writes whole pages into its WAL, and which file says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FullPageWrites {
+    On,
+    Off(String),
+    Unknown,
+}
+
+/// As the files of its home say. `On` only where `pg_control` has it from the last checkpoint, and nothing later says otherwise.
+pub(super) fn full_page_writes(read: Reader<'_>) -> FullPageWrites {
     let mut last = None;
     // The second one counts where both say something.
     for name in ["postgresql.conf", "postgresql.auto.conf"] {
@@ -192,18 +211,34 @@ fn full_page_writes_off(read: Reader<'_>) -> Option<String> {
             last = Some((name.to_owned(), on));
         }
     }
+    // The command line of the server that runs, or of the one before; it goes before both.
+    let started = read("postmaster.opts", CONF_MAX).unwrap_or_default();
+    if let Some(on) = argument(&String::from_utf8_lossy(&started), "full_page_writes") {
+        last = Some(("postmaster.opts".to_owned(), on));
+    }
+    if let Some((place, false)) = last {
+        return FullPageWrites::Off(place);
+    }
     let at_checkpoint = || {
         let control = read("global/pg_control", CONTROL_FULL_PAGE_WRITES + 1)?;
         let version = u32::from_le_bytes(control.get(8..12)?.try_into().ok()?);
         let known = (CONTROL_SINCE..10_000).contains(&version);
-        let off = known && *control.get(CONTROL_FULL_PAGE_WRITES)? == 0;
-        off.then(|| ("global/pg_control (at the last checkpoint)".to_owned(), false))
+        Some(*control.get(CONTROL_FULL_PAGE_WRITES)?).filter(|_| known)
     };
-    let (place, _) = last.filter(|(_, on)| !on).or_else(at_checkpoint)?;
-    Some(format!(
-        "full_page_writes is off, says {place}, and tablespaces lie outside the home: a power cut may tear \
-         their pages. Set full_page_writes = on, reload, and run CHECKPOINT"
-    ))
+    match at_checkpoint() {
+        Some(0) => FullPageWrites::Off("global/pg_control (at the last checkpoint)".into()),
+        Some(1) => FullPageWrites::On,
+        _ => FullPageWrites::Unknown,
+    }
+}
+
+/// The last value of a boolean setting on a command line as PostgreSQL notes it: `postgres "-D" "/data" "-c" "name=value"`.
+fn argument(text: &str, name: &str) -> Option<bool> {
+    let words = text.split('"').map(|word| word.trim_start_matches('-').trim_start_matches("c "));
+    // `--full-page-writes` is the same setting.
+    let named =
+        words.filter_map(|word| word.split_once('=').map(|(key, value)| (key.replace('-', "_"), value)));
+    named.filter_map(|(key, value)| setting(&format!("{key}={value}"), name)).next_back()
 }
 
 /// The last value of a boolean setting in a configuration file, as PostgreSQL reads it.
@@ -274,6 +309,32 @@ mod tests {
         assert!(look().unprotected.unwrap().contains("at the last checkpoint"));
         fs::write(home.join("global/pg_control"), control(1300, 1)).unwrap();
         assert_eq!(look().unprotected, None);
+    }
+
+    #[test]
+    fn full_pages_are_proved_by_the_checkpoint_and_refuted_by_any_file() {
+        let (_dir, home) = postgres();
+        let read = |path: &str, most: usize| first_bytes(&home.join(path), most as u64);
+        let look = || full_page_writes(&read);
+        assert_eq!(look(), FullPageWrites::Unknown);
+        fs::write(home.join("postgresql.conf"), "full_page_writes = on\n").unwrap();
+        assert_eq!(look(), FullPageWrites::Unknown, "only the checkpoint proves it");
+        for (version, byte) in [(900, 1), (1300, 7), (u32::MAX, 1)] {
+            fs::write(home.join("global/pg_control"), control(version, byte)).unwrap();
+            assert_eq!(look(), FullPageWrites::Unknown, "{version}, {byte}");
+        }
+        fs::write(home.join("global/pg_control"), control(1300, 1)).unwrap();
+        assert_eq!(look(), FullPageWrites::On);
+        let opts = home.join("postmaster.opts");
+        for off in
+            ["\"-c\" \"full_page_writes=off\"", "\"--full-page-writes=0\"", "\"-cfull_page_writes=no\""]
+        {
+            fs::write(&opts, format!("/usr/bin/postgres \"-D\" \"/data\" {off}\n")).unwrap();
+            assert_eq!(look(), FullPageWrites::Off("postmaster.opts".into()), "{off}");
+        }
+        fs::write(&opts, "postgres \"-c\" \"full_page_writes=off\" \"-c\" \"full_page_writes=on\"\n")
+            .unwrap();
+        assert_eq!(look(), FullPageWrites::On);
     }
 
     #[test]

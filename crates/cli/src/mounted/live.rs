@@ -17,6 +17,7 @@ use tiersmith_store::{AttachedHome, Durability, FileClass, TierStats, waits};
 
 use super::confine::Confined;
 use super::links::OutsideHome;
+use super::pages;
 
 /// How requests reach the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,21 @@ pub(crate) struct Door {
     pub(crate) sync_on_write: bool,
     /// Why this was chosen.
     pub(crate) sync_why: String,
+    /// Each block of a data file is one whole version, whatever happens.
+    #[serde(default = "atomic")]
+    pub(crate) atomic_pages: bool,
+    /// Why, or why not.
+    #[serde(default)]
+    pub(crate) pages_why: String,
+    /// The directory of lent redo, when it has a connection of its own.
+    #[serde(default)]
+    pub(crate) redo_at: Option<PathBuf>,
+    /// That was unmounted by somebody.
+    #[serde(default)]
+    pub(crate) redo_gone: bool,
+    /// Why the kernel keeps few pages of the mount only.
+    #[serde(default)]
+    pub(crate) limits_why: Option<String>,
     /// There are extended attributes and ACLs.
     #[serde(default)]
     pub(crate) xattrs: bool,
@@ -49,7 +65,36 @@ pub(crate) struct Door {
     pub(crate) requests: BTreeMap<String, u64>,
 }
 
+/// As it was before there was another way.
+fn atomic() -> bool {
+    true
+}
+
 impl Door {
+    /// How pages are kept, for people.
+    fn pages(&self) -> Vec<String> {
+        if self.atomic_pages {
+            return vec![format!(
+                "pages:     atomic: each is one whole version after a crash ({})",
+                self.pages_why
+            )];
+        }
+        let mut said = vec![format!(
+            "pages:     in the page cache, durable at fsync, and not atomic: the database mends torn ones ({})",
+            self.pages_why
+        )];
+        if let Some(redo) = &self.redo_at {
+            said.push(format!(
+                "           {} is a mount of its own; unmount with `tiersmith unmount` or `umount -R`",
+                redo.display()
+            ));
+        }
+        if let Some(why) = &self.limits_why {
+            said.push(format!("           the kernel keeps few of them, so writers wait: {why}"));
+        }
+        said
+    }
+
     /// What the kernel has asked so far, what it asks most first; `None` before it has.
     fn asked(&self) -> Option<String> {
         let mut kinds: Vec<_> = self.requests.iter().collect();
@@ -62,7 +107,8 @@ impl Door {
     /// For people, one fact a line.
     pub(crate) fn lines(&self) -> Vec<String> {
         let why = |why: &Option<String>| why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-        vec![
+        let mut lines = self.pages();
+        lines.extend([
             format!(
                 "requests:  over {}{}, {} threads",
                 self.transport,
@@ -101,7 +147,8 @@ impl Door {
                      --xattrs always"
                 }
             ),
-        ]
+        ]);
+        lines
     }
 }
 
@@ -265,6 +312,9 @@ pub(crate) struct Live {
     /// Redo files that the kernel writes itself.
     #[serde(default)]
     pub(crate) lent: LiveLent,
+    /// Pages may be torn, and the database does not protect them any more.
+    #[serde(default)]
+    pub(crate) unprotected: Option<String>,
     /// What belongs to the database and lies outside the home.
     #[serde(default)]
     pub(crate) outside_home: OutsideHome,
@@ -304,6 +354,8 @@ pub(super) struct Known {
     /// What the daemon gave up.
     pub(super) confined: Confined,
     pub(super) reporter: Arc<Mutex<Reporter>>,
+    /// Why pages are not protected, once they were found not to be: until the next attach.
+    pub(super) unprotected: Arc<Mutex<Option<String>>>,
 }
 
 impl Known {
@@ -317,6 +369,23 @@ impl Known {
         )
     }
 
+    /// Why pages are not protected, as far as it was found out.
+    pub(super) fn unprotected(&self) -> Option<String> {
+        self.unprotected.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The same after a look at the database's settings.
+    pub(super) fn look_at_pages(&self, home: &AttachedHome) -> Option<String> {
+        if self.door.atomic_pages {
+            return None;
+        }
+        let mut known = self.unprotected.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_none() {
+            *known = pages::found_unprotected(home);
+        }
+        known.clone()
+    }
+
     /// As it is now: the kernel may have refused a file since.
     pub(super) fn door(&self) -> Door {
         let report = self.reporter.lock().unwrap_or_else(PoisonError::into_inner).report();
@@ -325,6 +394,7 @@ impl Known {
             passthrough_why: report.passthrough_because,
             lends: report.lends,
             lends_why: report.lends_because,
+            redo_gone: report.redo_gone,
             requests: report.requests.into_iter().collect(),
             ..self.door.clone()
         }
@@ -408,16 +478,26 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
             max_bytes: stats.lending.max_bytes,
             refused: stats.lending.refused.clone(),
         },
+        unprotected: known.look_at_pages(home),
         outside_home: OutsideHome::of_attached(home, &known.aside),
     }
 }
 
 impl Live {
-    /// Files that are not in the tier and should be, and files outside the home that nothing
-    /// protects: what is to be mended of them.
+    /// Files that are not in the tier and should be, and files inside or outside the home that
+    /// nothing protects: what is to be mended of them.
     pub(crate) fn trouble_with_files(&self) -> Vec<String> {
         let in_tiers = self.tiers.iter().flat_map(|tier| tier.table.trouble(&tier.name));
-        in_tiers.chain(self.outside_home.unprotected.clone()).collect()
+        let redo_gone = self.door.redo_at.as_ref().filter(|_| self.door.redo_gone).map(|redo| {
+            format!(
+                "{} was unmounted by somebody, and nothing in it can be reached: stop the database, \
+                 `tiersmith unmount {}`, and attach again",
+                self.at.join(redo).display(),
+                self.home.display()
+            )
+        });
+        let of_pages = self.unprotected.clone().into_iter().chain(redo_gone);
+        in_tiers.chain(of_pages).chain(self.outside_home.unprotected.clone()).collect()
     }
 
     /// For people.

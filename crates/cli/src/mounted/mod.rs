@@ -18,6 +18,7 @@ mod limit;
 mod links;
 mod live;
 mod log;
+mod pages;
 pub(crate) mod place;
 mod plan;
 mod refuse;

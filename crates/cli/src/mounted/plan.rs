@@ -22,10 +22,11 @@ use tiersmith_store::{
     AttachedHome, Attachment, Durability, HomeModel, Medium, Profile, TierSpec, attachment,
 };
 
+use super::pages;
 use super::place::{FS_NAME, Place, Standing};
 use super::refuse;
 use super::tier::{self, Made, Wish};
-use crate::attach::{Attach, Lend, SyncOnWrite, Transport, Xattrs};
+use crate::attach::{AtomicPages, Attach, Lend, SyncOnWrite, Transport, Xattrs};
 use crate::error::{Error, Result};
 
 /// Most bytes of a profile's file.
@@ -37,6 +38,7 @@ pub(super) mod key {
     pub(in crate::mounted) const THREADS: &str = "mount.threads";
     pub(in crate::mounted) const TRANSPORT: &str = "mount.transport";
     pub(in crate::mounted) const SYNC: &str = "mount.sync_on_write";
+    pub(in crate::mounted) const ATOMIC_PAGES: &str = "mount.atomic_pages";
     pub(in crate::mounted) const XATTRS: &str = "mount.xattrs";
     pub(in crate::mounted) const LEND: &str = "mount.lend";
     pub(in crate::mounted) const PASSTHROUGH_MAX: &str = "mount.passthrough_max";
@@ -59,6 +61,8 @@ pub(super) struct Plan {
     pub(super) store: tiersmith_store::Options,
     pub(super) mount: tiersmith_mount::Options,
     pub(super) sync_why: String,
+    /// Why pages are atomic or not.
+    pub(super) pages_why: String,
     /// It was attached before.
     pub(super) again: bool,
     /// What the user should know besides.
@@ -156,6 +160,7 @@ impl Plan {
             (key::THREADS, wish.threads.map(|n| n.to_string())),
             (key::TRANSPORT, wish.transport.map(word)),
             (key::SYNC, wish.sync_on_write.map(word)),
+            (key::ATOMIC_PAGES, wish.atomic_pages.map(word)),
             (key::XATTRS, wish.xattrs.map(word)),
             (key::LEND, wish.lend.map(word)),
             (key::PASSTHROUGH_MAX, wish.passthrough_max.map(|most| most.bytes().to_string())),
@@ -201,6 +206,7 @@ impl Plan {
                 ..mount
             },
             sync_why,
+            pages_why: String::new(),
             again,
             remarks,
             place,
@@ -216,6 +222,18 @@ impl Plan {
             spec.medium = Medium::Flash;
         }
         may
+    }
+
+    /// Decides whether pages are atomic, by what the user wants and what the home's files prove.
+    ///
+    /// # Errors
+    /// The user wants them not to be, and nothing else would keep them whole.
+    pub(super) fn decide_pages(&mut self, home: &AttachedHome) -> Result<()> {
+        let wished = noted(&self.store.door, key::ATOMIC_PAGES).unwrap_or(AtomicPages::Auto);
+        let always = noted(&self.store.door, key::SYNC) == Some(SyncOnWrite::Always);
+        let decided = pages::decide(wished, always, home)?;
+        (self.mount.atomic_pages, self.pages_why) = decided;
+        Ok(())
     }
 
     /// With a tier that is durable at sync each write would have a sync of its own, unless the user wants that.

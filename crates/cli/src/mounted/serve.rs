@@ -237,6 +237,7 @@ fn mount(
     received: Receiver<Order>,
 ) -> Result<(Daemon, Mounted, Attached)> {
     let place = plan.place.clone();
+    plan.decide_pages(&home)?;
     clear_dead_mounts(&place, Some(&plan.at), &mut plan.remarks)?;
     // Whoever opened a file between the first look and the move aside would write past the tier.
     refuse::in_use(place.path(), &place.aside(), false)?;
@@ -258,6 +259,7 @@ fn mount(
         door: door.clone(),
         confined,
         reporter: reporter.clone(),
+        unprotected: Arc::default(),
     };
     let shared = Shared::new(home, known, orders);
     answer::serve(&listener, &shared).map_err(|source| Error::Io {
@@ -355,7 +357,18 @@ fn door(mounted: &Mounted, plan: &Plan) -> Door {
         lends_why: report.lends_because,
         threads: report.threads,
         sync_on_write: !report.fsync_reaches_server,
-        sync_why: plan.sync_why.clone(),
+        sync_why: match &report.redo_at {
+            _ if report.atomic_pages => plan.sync_why.clone(),
+            Some(redo) if plan.mount.sync_on_write => {
+                format!("in {} every change is durable when it returns", redo.display())
+            }
+            _ => "the kernel keeps what is written until then".into(),
+        },
+        atomic_pages: report.atomic_pages,
+        pages_why: plan.pages_why.clone(),
+        redo_at: report.redo_at,
+        redo_gone: report.redo_gone,
+        limits_why: report.limits_because,
         xattrs: report.xattrs,
         requests: report.requests.into_iter().collect(),
     }
@@ -451,6 +464,11 @@ impl Daemon {
             }
             if looked.elapsed() > LOOK_EVERY {
                 self.shared.look();
+                if self.shared.has_unprotected_pages()
+                    && let Err(e) = mounted.sync()
+                {
+                    say(&format!("what the kernel keeps of the mount could not be written back: {e}"));
+                }
                 looked = Instant::now();
             }
             let again = stopping && order.is_none();
