@@ -98,9 +98,19 @@ impl<T> RwLock<T> {
 pub(crate) struct Condvar;
 
 impl Condvar {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
     pub(crate) fn notify_one(&self) {}
 
+    pub(crate) fn notify_all(&self) {}
+
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
+        self.wait(guard);
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         guard.held = None;
         yield_now();
         guard.held = guard.of.lock().held.take();

@@ -11,8 +11,8 @@
 //! | 2 | the lines that have changed since the commit before are copied, at one instant, into a record that names these blocks; it is written | the commit before, or this one if record and blocks arrived whole |
 //! | 3 | one sync, after all these writes have returned; then the commit is acknowledged | this commit |
 //!
-//! Threads that meet share a commit: who waits for the one that is under way finds its own changes durable, or
-//! commits those of all that wait with it. One record is on its way at a time.
+//! Threads that meet share a commit: who waits for the one that is under way finds its own changes durable and returns, or
+//! one of them commits those of all that wait. One record is on its way at a time.
 //!
 //! # A checkpoint
 //!
@@ -47,8 +47,8 @@ use crate::error::{Error, Result};
 use crate::format::log::{BLOCK, HEADER, LINE, RING_AT};
 use crate::format::superblock::LANES_AT;
 use crate::planted::Planted;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 use tiersmith_block::{Device, Error as DeviceError, Sector};
@@ -80,9 +80,10 @@ impl Place {
 pub(crate) struct Log {
     device: Arc<Device>,
     state: Mutex<State>,
-    /// Held by who writes records.
-    writing: Mutex<Writer>,
-    /// Held by who writes pages to their places. Taken before `writing`, or tried.
+    /// `None` while somebody writes records ([`Turn`]).
+    writer: Mutex<Option<Writer>>,
+    turn_ended: Condvar,
+    /// Held by who writes pages to their places. Taken before a turn, or tried.
     checkpointing: Mutex<()>,
     /// Changes up to this number are durable.
     durable: AtomicU64,
@@ -140,7 +141,8 @@ impl Log {
         Self {
             device,
             state: Mutex::default(),
-            writing: Mutex::default(),
+            writer: Mutex::new(Some(Writer::default())),
+            turn_ended: Condvar::new(),
             checkpointing: Mutex::default(),
             durable: AtomicU64::new(0),
             head: AtomicU64::new(0),

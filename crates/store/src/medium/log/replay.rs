@@ -19,7 +19,7 @@ impl Log {
     /// # Errors
     /// When the log is damaged, or the device cannot be read. Nothing is changed, in any case.
     pub(crate) fn begin(&self, place: Place, memory: &dyn Bytes) -> Result<()> {
-        let mut writer = self.writing.lock();
+        let mut turn = self.turn(|| false).expect("BUG: a turn comes");
         let header = self.newest_header(&place)?;
         let mut at = header.head;
         let mut records: Vec<(u64, Record)> = Vec::new();
@@ -47,7 +47,7 @@ impl Log {
                 memory.fill(*at, bytes);
             }
         }
-        *writer = Writer { tail: at, generation: header.generation };
+        *turn = Writer { tail: at, generation: header.generation };
         self.head.store(header.head, Ordering::Release);
         let _ = self.place.set(place);
         Ok(())

@@ -125,15 +125,42 @@ fn a_block_of_the_newest_durable_record_is_not_written_over_while_the_next_recor
     medium.sync().unwrap();
     medium.meta.store_word(WORD_AT, 2);
     let log = medium.log.as_ref().unwrap();
-    let writer = log.writing.lock();
-    let next = log.compose(medium.meta.mapping(), &writer, false, false).unwrap();
+    let turn = log.turn(|| false).unwrap();
+    let next = log.compose(medium.meta.mapping(), &turn, false, false).unwrap();
     std::thread::scope(|scope| {
         let over = scope.spawn(|| write(&medium, FRAME_AT, 2));
         std::thread::sleep(std::time::Duration::from_millis(200));
         let waits = !over.is_finished();
-        log.write_commit(&next, writer, None).unwrap();
+        log.write_commit(&next, turn, None).unwrap();
         over.join().unwrap();
         assert!(waits, "a cut now costs the record of an acknowledged sync");
+    });
+}
+
+#[test]
+fn who_waits_for_a_commit_returns_when_it_is_durable_and_not_after_the_next_one() {
+    let (_machine, medium) = blank();
+    begin(&medium, Planted::None).unwrap();
+    let log = medium.log.as_ref().unwrap();
+    let turn = log.turn(|| false).unwrap();
+    std::thread::scope(|scope| {
+        medium.meta.store_word(WORD_AT, 1);
+        let waits = scope.spawn(|| medium.sync());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!waits.is_finished(), "nobody has written anything");
+        let composed = log.compose(medium.meta.mapping(), &turn, false, false).unwrap();
+        log.write_commit(&composed, turn, None).unwrap();
+        let next = log.turn(|| false).unwrap();
+        for _ in 0..500 {
+            if waits.is_finished() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let returned = waits.is_finished();
+        drop(next);
+        waits.join().unwrap().unwrap();
+        assert!(returned, "what was durable waited for somebody else's commit");
     });
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::format::log::{BlockSum, Header, Record};
 use crate::sync::MutexGuard;
+use std::ops::{Deref, DerefMut};
 
 /// Pages that differ from the device, at most, before they are written to their places.
 const STALE_MOST: usize = 2048;
@@ -23,7 +24,49 @@ pub(super) struct Composed {
     sync: bool,
 }
 
+/// The turn of who writes records. The others are asleep, and all wake when it ends: a lock would hand itself on to one
+/// after the other, and who is done already would wait for the next one's sync.
+pub(super) struct Turn<'a> {
+    log: &'a Log,
+    writer: Writer,
+}
+
+impl Deref for Turn<'_> {
+    type Target = Writer;
+
+    fn deref(&self) -> &Writer {
+        &self.writer
+    }
+}
+
+impl DerefMut for Turn<'_> {
+    fn deref_mut(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.log.writer.lock() = Some(std::mem::take(&mut self.writer));
+        self.log.turn_ended.notify_all();
+    }
+}
+
 impl Log {
+    /// Waits for the turn to write records; `None`: nothing is left to do.
+    pub(super) fn turn(&self, done: impl Fn() -> bool) -> Option<Turn<'_>> {
+        let mut writer = self.writer.lock();
+        loop {
+            if done() {
+                return None;
+            }
+            if let Some(writer) = writer.take() {
+                return Some(Turn { log: self, writer });
+            }
+            self.turn_ended.wait(&mut writer);
+        }
+    }
+
     /// Makes everything durable that was stored or written before the call.
     ///
     /// # Durability
@@ -41,17 +84,15 @@ impl Log {
 
     fn commit_until(&self, memory: &dyn Bytes, done: impl Fn() -> bool) -> Result<()> {
         loop {
-            let writer = self.writing.lock();
+            let turn = self.turn(|| self.failed.get().is_some() || done());
             self.check()?;
-            if done() {
-                return Ok(());
+            let Some(turn) = turn else { return Ok(()) };
+            let checkpoint = self.checkpointing.try_lock();
+            if let Some(composed) = self.compose(memory, &turn, checkpoint.is_some(), false) {
+                return self.write_commit(&composed, turn, checkpoint);
             }
-            let turn = self.checkpointing.try_lock();
-            if let Some(composed) = self.compose(memory, &writer, turn.is_some(), false) {
-                return self.write_commit(&composed, writer, turn);
-            }
-            drop(writer);
-            if turn.is_some() {
+            drop(turn);
+            if checkpoint.is_some() {
                 return Err(self.refuse_long());
             }
             // Somebody is making room.
@@ -72,11 +113,11 @@ impl Log {
 
     /// Writes all pages that differ from the device to their places, and forgets the records.
     pub(super) fn checkpoint(&self, memory: &dyn Bytes) -> Result<()> {
-        let turn = self.checkpointing.lock();
-        let writer = self.writing.lock();
+        let checkpoint = self.checkpointing.lock();
+        let turn = self.turn(|| self.failed.get().is_some());
         self.check()?;
-        match self.compose(memory, &writer, true, true) {
-            Some(composed) => self.write_commit(&composed, writer, Some(turn)),
+        match turn.and_then(|turn| Some((self.compose(memory, &turn, true, true)?, turn))) {
+            Some((composed, turn)) => self.write_commit(&composed, turn, Some(checkpoint)),
             None => Err(self.refuse_long()),
         }
     }
@@ -84,22 +125,26 @@ impl Log {
     pub(super) fn write_commit(
         &self,
         composed: &Composed,
-        mut writer: MutexGuard<'_, Writer>,
-        turn: Option<MutexGuard<'_, ()>>,
+        mut turn: Turn<'_>,
+        checkpoint: Option<MutexGuard<'_, ()>>,
     ) -> Result<()> {
-        let written = self.write_composed(composed, &mut writer);
-        let (tail, generation) = (writer.tail, writer.generation);
+        let written = self.write_composed(composed, &mut turn);
+        let (tail, generation) = (turn.tail, turn.generation);
         if written.is_ok() {
             self.durable.fetch_max(composed.number, Ordering::AcqRel);
-            writer.generation += u64::from(composed.checkpoint.is_some());
+            turn.generation += u64::from(composed.checkpoint.is_some());
             self.forget_record_before(composed);
         }
-        drop(writer);
+        if let Err(e) = &written {
+            // Before the others wake, who go by it.
+            self.fail(e);
+        }
+        drop(turn);
         let ended = written.and_then(|()| match (&composed.checkpoint, self.place.get()) {
             (Some(pages), Some(place)) => self.write_checkpoint(place, pages, tail, generation + 1),
             _ => Ok(()),
         });
-        drop(turn);
+        drop(checkpoint);
         ended.inspect_err(|e| self.fail(e))
     }
 
