@@ -131,16 +131,21 @@ options_for() {
     local crate test
     read -r crate test _ <<<"$1"
     options=(-p "tiersmith-$crate")
-    if [ "$test" = lib ]; then options+=(--lib); else options+=(--test "$test"); fi
+    case $test in
+    lib) options+=(--lib) ;;
+    *) if [ -f "crates/$crate/tests/$test.rs" ]; then options+=(--test "$test"); else options+=(--test it); fi ;;
+    esac
 }
 
 # Says "killed by TEST", "lived" or "no code".
 try() {
-    local n=$1 line filter log=$place/log options
+    local n=$1 line test filter log=$place/log options
     while IFS= read -r line; do
         [ -n "$line" ] || continue
         options_for "$line"
-        read -r _ _ filter <<<"$line"
+        read -r _ test filter <<<"$line"
+        # All tests of a file are a module of the crate's one program.
+        if [ -z "$filter" ] && [ "$test" != lib ]; then filter=$test::; fi
         if ! (cd "$tree" && cargo test "${options[@]}" --no-run) >"$log" 2>&1; then
             echo "no code"
             return

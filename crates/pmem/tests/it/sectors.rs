@@ -1,8 +1,6 @@
 //! What a cut leaves of a simulated device of sectors: the rule by examples, and the player against a brute-force model
 //! that is the rule written down once more, over whole traces.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,5 @@
 //! The crash model: right orders leave no bad image, wrong ones and planted faults leave one that is found.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::HashSet;
 
 use tiersmith_pmem::sim::{Choice, Event, Player, Sabotage, Simulator};

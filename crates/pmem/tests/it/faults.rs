@@ -1,8 +1,6 @@
 //! Media that lose bytes beneath their mapping: an error where one is asked for, words before the
 //! signal ends the process, and the host's own handler as it was.
 #![cfg(not(miri))]
-#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
-
 use std::ffi::c_int;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -83,7 +81,7 @@ fn a_fault_in_a_mapping_names_medium_and_byte_before_the_default_action_ends_the
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tier");
     for role in ["watched", "thread"] {
-        let ended = child(NAME, role, &path);
+        let ended = child(&full_name!(NAME), role, &path);
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.signal(), Some(libc::SIGBUS), "{role}: {said}");
         let line = format!("tiersmith: SIGBUS at byte 20488 of {}", path.display());
@@ -92,7 +90,7 @@ fn a_fault_in_a_mapping_names_medium_and_byte_before_the_default_action_ends_the
         assert!(said.contains(&words), "{role}: {said}");
     }
     // Nobody asked for it: not a word of ours.
-    let ended = child(NAME, "unwatched", &path);
+    let ended = child(&full_name!(NAME), "unwatched", &path);
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.signal(), Some(libc::SIGBUS), "{said}");
     assert!(!said.contains("tiersmith:"), "{said}");
@@ -174,7 +172,7 @@ fn the_hosts_handler_has_the_signal_after_the_words_and_its_place_again_at_the_e
         [("fault", 42, true), ("foreign", 42, false), ("sent", 42, false), ("over", 7, false)]
     {
         let path = directory.path().join("tier");
-        let ended = child(NAME, role, &path);
+        let ended = child(&full_name!(NAME), role, &path);
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(code), "{role}: {said}");
         assert_eq!(said.contains("tiersmith: SIGBUS at byte 8192 of "), named, "{role}: {said}");

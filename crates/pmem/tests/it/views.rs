@@ -2,8 +2,6 @@
 //!
 //! Runs under Miri too, which sees two accesses that nothing orders.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;

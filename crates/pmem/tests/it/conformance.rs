@@ -1,8 +1,6 @@
 //! The same calls give the same results on a mapped file, on a simulated mapping, on a plain heap mapping, and on a
 //! `Vec<u8>` that is the definition.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::sync::Arc;
 
 use tiersmith_pmem::sim::Simulator;
