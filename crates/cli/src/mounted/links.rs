@@ -234,7 +234,7 @@ pub(super) fn full_page_writes(read: Reader<'_>) -> FullPageWrites {
 
 /// The last value of a boolean setting on a command line as PostgreSQL notes it: `postgres "-D" "/data" "-c" "name=value"`.
 fn argument(text: &str, name: &str) -> Option<bool> {
-    let words = text.split('"').map(|word| word.trim_start_matches('-').trim_start_matches("c "));
+    let words = text.split('"').map(|word| word.strip_prefix("-c").unwrap_or(word).trim_start_matches('-'));
     // `--full-page-writes` is the same setting.
     let named =
         words.filter_map(|word| word.split_once('=').map(|(key, value)| (key.replace('-', "_"), value)));
