@@ -83,6 +83,7 @@ pub use report::{Item, Report, Section, compare, report, write_table};
 pub use repository::{AnyRepository, Entry, Listing, Recording, Repository, archive, export, read_snapshot};
 pub use snapshot::file::FileStat;
 pub use snapshot::known::statistic;
+pub use snapshot::printed::Printed;
 pub use snapshot::sampling::who::{OfOne, SampledWho, by_who};
 pub use snapshot::sampling::{CPU, ON_CPU, SampleStat, Sampling, Seen, Who};
 pub use snapshot::statement::{StatementDeltas, StatementStat};

@@ -177,6 +177,8 @@ impl Redaction {
         for table in &mut snapshot.tables {
             (table.id, table.name) = (mark(&table.id), mark(&table.name));
         }
+        // Owners, segments, modules and hosts stand in their cells; which are such a name is not known here.
+        snapshot.printed.clear();
         for line in snapshot.missing.iter_mut().filter(|line| line.ends_with(')')) {
             // In brackets at the end stands what the server said, names included.
             line.truncate(line.find(" (").unwrap_or(line.len()));

@@ -203,6 +203,11 @@ fn full() -> Snapshot {
         bytes: Some(8192),
         ..Default::default()
     });
+    of.printed.push(tiersmith_awr::Printed {
+        title: "Segments by Physical Reads".to_owned(),
+        columns: vec!["Owner".to_owned()],
+        rows: vec![vec!["APP".to_owned()]],
+    });
     let session = tiersmith_awr::Who { id: "7", text: "u@d" };
     of.sampling.get_or_insert_default().saw_session(&tiersmith_awr::Seen {
         event: "Lock: tuple",

@@ -452,14 +452,27 @@ fn an_oracle_report_becomes_two_snapshots_and_a_file_that_is_none_imports_nothin
     assert!(!dir.join("oracle.db").exists());
     let said = good(dir, &["awr", "import", "awr.html", "--to", "oracle.db"]);
     assert!(
-        said.contains("of SHOP, snapshots 1 and 2") && said.contains("not read: Undo Segment Summary"),
+        said.contains("of SHOP, snapshots 1 and 2")
+            && said.contains("2 sections read, 1 not read (--verbose lists them)"),
         "{said}"
+    );
+    // The same interval is kept once, whether it is given again or twice at once.
+    let again = good(dir, &["awr", "import", "awr.html", "--to", "oracle.db"]);
+    assert!(again.contains("not kept again") && again.contains("snapshot 2 in oracle.db"), "{again}");
+    let twice = good(dir, &["awr", "import", "awr.html", "awr.html", "--to", "other.db", "--verbose"]);
+    assert!(twice.contains("same interval as awr.html"), "{twice}");
+    assert!(
+        twice.contains("read: Foreground Wait Events") && twice.contains("not read: Undo Segment Summary"),
+        "{twice}"
     );
     let text = good(dir, &["awr", "report", "--in", "oracle.db", "1", "2"]);
     assert!(text.contains("SHOP") && text.contains("2026-08-24 10:10:00"), "{text}");
     // A report of which nothing about waits could be read is no good end.
-    let output = tiersmith(dir, &["awr", "import", "without.html", "--to", "oracle.db"]);
+    let output = tiersmith(dir, &["awr", "import", "without.html", "--to", "without.db"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("NO WAIT EVENTS") && said.contains("ends before the report does"), "{said}");
+    assert!(said.contains("NO WAIT EVENTS") && said.contains("TRUNCATED"), "{said}");
+    // A report that was torn does not stand in the way of the whole one.
+    let whole = good(dir, &["awr", "import", "awr.html", "--to", "without.db"]);
+    assert!(whole.contains("snapshots 3 and 4 in without.db"), "{whole}");
 }

@@ -12,8 +12,9 @@
 //! | instance activity, system statistics of RAC | counters and levels |
 //! | operating system statistics | the host's processor time |
 //! | IO by file type | reads and writes; their times are not in the report |
-//! | SQL by elapsed time (HTML) | statements, literals taken out |
+//! | SQL by elapsed time | statements, literals taken out |
 //! | parameters | settings |
+//! | what is worth keeping as it stands (`printed.rs`) | printed tables |
 //!
 //! A row whose figure is hidden behind `####`, is no number, or is more than there is room for, is listed; so is what one name stands for
 //! twice. A sum of which one part is not known is not known.
@@ -76,28 +77,23 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     taking.machine();
     taking.files(elapsed_s);
     taking.parameters();
-    if kind.ends_with("HTML") {
-        taking.statements();
-    }
+    taking.statements();
+    taking.printed();
     let mut end = taking.snapshot;
     if end.waits.is_empty() && end.counters.is_empty() && end.db_time_ns.is_none() {
         return Err("none of its tables is known".to_owned());
     }
-    let mut unknown = Vec::new();
+    let (mut read, mut unknown) = (Vec::new(), Vec::new());
     for (index, grid) in taking.grids.iter().enumerate() {
         let title = short(grid.section.split(" | ").next().unwrap_or_default());
-        if !taking.taken.contains(&index)
-            && !title.is_empty()
-            && !grid.rows.is_empty()
-            && !unknown.contains(&title)
-        {
-            unknown.push(title);
+        let list = if taking.taken.contains(&index) { &mut read } else { &mut unknown };
+        if !title.is_empty() && !grid.rows.is_empty() && !list.contains(&title) {
+            list.push(title);
         }
     }
     end.taken_unix_ns = (begin_s + elapsed_s).saturating_mul(1_000_000_000);
     end.monotonic_ns = elapsed_s.saturating_mul(1_000_000_000);
-    end.missing
-        .push(format!("times of reads and writes by file, and histograms: the {kind} has no sums of them"));
+    end.missing.push(format!("times of reads and writes by file, as sums: the {kind} has means only"));
     for _ in 0..cut_names(&end) {
         taking.left_out.because("the end of a name that is longer than two hundred characters");
     }
@@ -117,7 +113,7 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     begin.monotonic_ns = 0;
     begin.sessions = taking.sessions_before;
     to_zero(&mut begin);
-    Ok(Imported { kind, begin, end, unknown, left_out })
+    Ok(Imported { kind, begin, end, read, unknown, left_out, whole: true })
 }
 
 /// The same snapshot before anything was counted.
@@ -128,6 +124,7 @@ fn to_zero(snapshot: &mut Snapshot) {
     snapshot.counters.iter_mut().for_each(|counter| counter.value = 0);
     snapshot.io.iter_mut().for_each(|io| io.numbers_mut().into_iter().for_each(|number| *number = 0));
     snapshot.statements.clear();
+    snapshot.printed.clear();
     snapshot.files.clear();
     snapshot.host.cpu = snapshot.host.cpu.map(|_| CpuTimes::default());
 }
@@ -645,14 +642,12 @@ impl Taking<'_> {
 
     fn statements(&mut self) {
         let time: &[&str] = &["Elapsed Time (s)", "Elapsed  Time (s)"];
-        for index in self
-            .about("elapsed time", &[time, &["Executions"], &["SQL Id"], &["SQL Text"]])
-            .into_iter()
-            .take(1)
+        for index in
+            self.about("elapsed time", &[time, &["Executions"], &IDS, &["SQL Text"]]).into_iter().take(1)
         {
             let grid = &self.grids[index];
             let columns = [
-                grid.column(&["SQL Id"]),
+                grid.column(&IDS),
                 grid.column(time),
                 grid.column(&["Executions"]),
                 grid.column(&["SQL Text"]),
@@ -691,6 +686,9 @@ fn holds_a_password(parameter: &str) -> bool {
     let name = parameter.to_lowercase();
     ["password", "passwd", "_pwd"].iter().any(|end| name.ends_with(end))
 }
+
+/// What the column with a statement's number is called: in Statspack's reports it is a hash.
+const IDS: [&str; 3] = ["SQL Id", "Old Hash Value", "Hash Value"];
 
 /// What the column with an event's share is called: in AWR reports of DB time, in Statspack's of all calls. Idle events have none.
 const SHARES: [&str; 3] = ["% DB time", "%DB time", "%Total Call Time"];

@@ -238,17 +238,20 @@ fn end_row(grid: &mut Option<Grid>, row: &mut Option<Row>, left_out: &mut LeftOu
     if row.cells.is_empty() {
         return;
     }
-    let mut cells = Vec::new();
+    let (mut cells, mut spread) = (Vec::new(), Vec::new());
     for (text, span) in row.cells.iter().zip(&row.spans) {
-        cells.push(decoded(text));
+        let text = decoded(text);
+        spread.extend((0..*span).map(|_| text.clone()));
+        cells.push(text);
         // A cell over several columns stands in the first of them.
         if !row.is_header {
             cells.extend((1..*span).map(|_| String::new()));
         }
     }
-    // Of two rows of titles the last one names the columns.
+    // Of two rows of titles the last one names the columns, and the first one groups of them.
     if row.is_header && grid.rows.is_empty() {
         grid.columns = cells;
+        grid.groups = std::mem::replace(&mut grid.spread, spread);
     } else if grid.rows.len() < MOST_ROWS {
         grid.rows.push(cells);
     } else {

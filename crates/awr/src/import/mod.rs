@@ -10,6 +10,7 @@
 //! | `text.rs` | tables of a text report, found by their lines of dashes |
 //! | `value.rs` | numbers, times and dates as the reports print them |
 //! | `build.rs` | which table holds what |
+//! | `printed.rs` | tables that are kept as they are printed: advisories, histograms, segments, statements |
 //! | `model.rs` | the time model, and the sums of wait classes |
 //! | `class.rs` | names of wait events, and their classes |
 //!
@@ -20,13 +21,13 @@
 //! Invariants: no bytes make a reader panic; lines, tables, rows, cells and names are bounded, far above what reports have; what is beyond a
 //! bound, a figure that is none, and a table that is not taken are listed.
 //!
-//! Deliberately absent: Oracle's Compare Periods and ASH reports (import the two AWR reports instead), histograms (the reports have shares
-//! only), advisories.
+//! Deliberately absent: Oracle's Compare Periods and ASH reports (import the two AWR reports instead).
 
 mod build;
 mod class;
 mod html;
 mod model;
+mod printed;
 mod text;
 mod value;
 
@@ -66,10 +67,14 @@ pub struct Imported {
     pub begin: Snapshot,
     /// The end of its interval.
     pub end: Snapshot,
+    /// Sections that were read.
+    pub read: Vec<String>,
     /// Sections that are not known, and so not in the snapshots.
     pub unknown: Vec<String>,
     /// What was left out of sections that are known, and why: figures that are hidden or no numbers, and what is beyond a bound.
     pub left_out: Vec<String>,
+    /// Whether the file ends where its report does.
+    pub whole: bool,
 }
 
 /// The tables of a report, and what of it was beyond a bound.
@@ -102,6 +107,10 @@ struct Grid {
     section: String,
     /// Titles of columns.
     columns: Vec<String>,
+    /// Titles of groups of columns, one for each column that belongs to one; empty if there are none.
+    groups: Vec<String>,
+    /// The last row of titles, each as often as it has columns: it is of groups if another one follows.
+    spread: Vec<String>,
     /// Cells.
     rows: Vec<Vec<String>>,
 }
@@ -113,6 +122,41 @@ impl Grid {
             text.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect()
         };
         titles.iter().find_map(|title| self.columns.iter().position(|column| plain(column) == plain(title)))
+    }
+}
+
+impl Imported {
+    /// Sections that were not read although findings and advice rest on sections of such a name.
+    pub fn missed(&self) -> Vec<&str> {
+        const MATTERS: [&str; 9] = [
+            "background wait",
+            "foreground wait",
+            "init.ora",
+            "instance activity",
+            "load profile",
+            "modified parameters",
+            "time model",
+            "top timed",
+            "wait events",
+        ];
+        let matters = |section: &&str| {
+            let lower = section.to_lowercase();
+            MATTERS.iter().any(|words| lower.starts_with(words))
+        };
+        self.unknown.iter().map(String::as_str).filter(matters).collect()
+    }
+
+    /// Whether a snapshot that is there already ends the same interval of the same run of a database and
+    /// says as much of it, in whatever layout its report was.
+    pub fn adds_nothing_to(&self, begin_unix_ns: u64, end: &Snapshot) -> bool {
+        let told = |of: &Snapshot| {
+            let lists = [of.waits.len(), of.counters.len(), of.statements.len(), of.printed.len()];
+            lists.iter().sum::<usize>() + of.source.settings.len()
+        };
+        let run = |of: &Snapshot| (of.source.path.clone(), of.source.instance.clone(), of.taken_unix_ns);
+        run(&self.end) == run(end)
+            && self.begin.taken_unix_ns == begin_unix_ns
+            && told(&self.end) <= told(end)
     }
 }
 
@@ -168,6 +212,7 @@ pub fn parse(text: &str, place: &str) -> Result<Imported> {
     };
     let mut imported = build::snapshots(kind, grids, text).map_err(|reason| foreign(&reason))?;
     if !is_whole(text) {
+        imported.whole = false;
         let torn = "all behind the end of the file, which ends before the report does".to_owned();
         imported.left_out.push(torn.clone());
         for snapshot in [&mut imported.begin, &mut imported.end] {

@@ -7,10 +7,15 @@
 //! log file sync                     1,234        5.6
 //! ```
 //!
+//! Statements follow the rows of their figures, and names of tablespaces and files stand before them, each on lines of their own
+//! (`text/rows.rs`).
+//!
 //! A figure may be wider than its column and reach to the left into the gap: a cell ends where its dashes end, and begins where the one
 //! before ended.
 //!
 //! Invariants: no bytes make it panic; lines, columns, rows and cells are bounded; what is beyond is not read and is counted.
+
+mod rows;
 
 use super::{Grid, Grids, LeftOut, MOST_CELLS, MOST_COLUMNS, MOST_GRIDS, MOST_LINES, MOST_ROWS};
 
@@ -44,6 +49,12 @@ fn spans(line: &str, left_out: &mut LeftOut) -> Option<Vec<(usize, usize)>> {
     if spans.len() > MOST_COLUMNS {
         left_out.because("a table with more columns than are read");
         return None;
+    }
+    // Labels below the underlined name of a table are longer than it is.
+    if let [name, first, ..] = &mut spans[..]
+        && line.starts_with('~')
+    {
+        name.1 = first.0 - 1;
     }
     (spans.len() > 1 && dashes > 3).then_some(spans)
 }
@@ -102,6 +113,8 @@ pub(super) fn grids(text: &str) -> Grids {
     while at < lines.len() {
         if let Some(title) = heading(lines[at]) {
             section = title;
+        } else if let Some(grid) = rows::efficiency(&lines[at..]) {
+            grids.push(grid);
         }
         let Some(spans) = spans(lines[at], &mut left_out) else {
             at += 1;
@@ -117,6 +130,10 @@ pub(super) fn grids(text: &str) -> Grids {
             .take_while(|line| is_title(lines[*line]))
             .last()
             .unwrap_or(at);
+        // `Host CPU (CPUs: 8)` and its underline stand where titles do.
+        let underlined = (first + 1..at).rev().find(|line| lines[*line].starts_with('~'));
+        let own_above = underlined.map(|line| rows::name_of(lines[line - 1]));
+        let first = underlined.map_or(first, |line| line + 1);
         for line in &lines[first..at] {
             for (title, cell) in titles.iter_mut().zip(cells(line, &spans)) {
                 if !cell.is_empty() {
@@ -125,23 +142,36 @@ pub(super) fn grids(text: &str) -> Grids {
                 }
             }
         }
-        let columns = titles.iter().map(|title| title.trim().to_owned()).collect();
+        let columns: Vec<String> = titles.iter().map(|title| title.trim().to_owned()).collect();
+        // `Load Profile   Per Second` over `~~~~   ----`: the first title is that of the table.
+        let own_above = own_above
+            .or_else(|| lines[at].starts_with('~').then(|| columns.first().cloned().unwrap_or_default()));
         // Tables without a line of their own (load profile, top events) have their heading among the titles or just above.
         let above = (0..first)
             .rev()
             .take(3)
-            .find(|line| !lines[*line].trim().is_empty())
+            .find(|line| !lines[*line].trim().is_empty() && !is_rule(lines[*line]))
             .map_or("", |line| lines[line].trim());
         let own = lines[first..at]
             .iter()
             .map(|line| line.trim())
-            .find(|line| line.contains("Timed") || line.starts_with("Load Profile"));
-        let mut grid =
-            Grid { section: own.map_or_else(|| section.clone(), str::to_owned), columns, rows: Vec::new() };
+            .find(|line| line.contains("Timed"))
+            .map(str::to_owned)
+            .or(own_above);
+        let section_of = own.unwrap_or_else(|| section.clone());
+        let mut grid = Grid { section: section_of, columns, ..Grid::default() };
         if grid.section.is_empty() {
             above.clone_into(&mut grid.section);
         }
         at += 1;
+        if let Some(end) = rows::of_several_lines(&lines, at, &spans, &mut grid) {
+            at = end;
+            count += grid.rows.iter().map(Vec::len).sum::<usize>();
+            if !grid.rows.is_empty() {
+                grids.push(grid);
+            }
+            continue;
+        }
         while at < lines.len() && !lines[at].trim().is_empty() {
             if is_rule(lines[at]) || heading(lines[at]).is_some() {
                 break;

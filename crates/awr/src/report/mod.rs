@@ -10,6 +10,7 @@
 //! | `latency.rs` | how waits are distributed |
 //! | `more.rs` | findings, statements, samples of sessions: what live sources tell |
 //! | `io.rs` | reads and writes by function, file type, file class and tier |
+//! | `printed.rs` | tables of an imported report as it prints them |
 //! | `segments.rs` | reads by table or file |
 //! | `over_time.rs` | what changed between the ends: sessions by wait class, latencies as heat maps |
 //! | `sizes.rs` | memory of the host, sizes of caches, settings that changed |
@@ -31,6 +32,7 @@ mod latency;
 mod load;
 mod more;
 mod over_time;
+mod printed;
 mod segments;
 mod single;
 mod sizes;

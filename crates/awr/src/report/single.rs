@@ -4,7 +4,9 @@
 //! Statistics, Segment Statistics, Host, Media and Settings, Wait Events Explained, Activity Over Time. Read next: `time.rs` for where DB time went.
 
 use super::load::{self, per};
-use super::{ROWS, Report, Section, front, io, latency, more, over_time, segments, sizes, tables, time};
+use super::{
+    ROWS, Report, Section, front, io, latency, more, over_time, printed, segments, sizes, tables, time,
+};
 use crate::figure;
 use crate::page::{Chart, Series};
 use crate::snapshot::known;
@@ -54,6 +56,7 @@ pub fn report(of: &Interval) -> Report {
     explained.table_if_any(tables::explanations(&[of]));
     report.add(explained);
     report.add(over_time::section(&[of]));
+    report.add(printed::section(of));
     report.opening.0 = Some(front::front(of));
     report
 }
@@ -452,7 +455,8 @@ fn activity_table(of: &Interval) -> Table {
     // What is left out, if there are more than fit, says least.
     counters.sort_by_key(|counter| {
         let known = !counter.help.is_empty() || !known::help_of_statistic(&counter.name).is_empty();
-        (!known, counter.value == 0, counter.name.as_str())
+        let key = known::KEY_STATISTICS.iter().any(|words| counter.name.starts_with(words));
+        (!(known || key), std::cmp::Reverse(counter.value))
     });
     let fits = counters.len().min(tables::ROWS);
     counters[..fits].sort_by(|a, b| a.name.cmp(&b.name));
@@ -496,8 +500,12 @@ fn levels(of: &Interval) -> Table {
             _ => Cell::count(value),
         };
         let begin = of.begin.levels.iter().find(|begin| begin.name == level.name);
+        let name = match level.unit.is_empty() {
+            true => level.name.clone(),
+            false => format!("{} ({})", level.name, level.unit),
+        };
         table.row(vec![
-            Cell::text(format!("{} ({})", level.name, level.unit)),
+            Cell::text(name),
             begin.map_or(Cell::Empty, |level| value(level.value)),
             value(level.value),
         ]);
@@ -585,6 +593,18 @@ mod tests {
 
     use super::*;
     use crate::findings::made::minute;
+
+    #[test]
+    fn of_too_many_statistics_those_that_matter_and_the_largest_are_listed() {
+        let mut made = minute().counter("zz redo unlike", 900).counter("redo synch long waits", 1);
+        for number in 0..tables::ROWS as u64 {
+            made = made.counter(&format!("a statistic {number}"), 10 + number);
+        }
+        let table = activity_table(&made.interval());
+        let listed = |name: &str| table.rows.iter().any(|row| row[0].shown() == name);
+        assert!(listed("redo synch long waits") && listed("zz redo unlike") && listed("a statistic 599"));
+        assert!(!listed("a statistic 0") && table.rows.len() == tables::ROWS);
+    }
 
     #[test]
     fn redo_is_that_of_requests_and_of_the_background_together() {

@@ -68,6 +68,34 @@ const STATISTICS: &[(&str, &str)] = &[
     (statistic::LOGONS, "Connections made."),
 ];
 
+/// Beginnings of names of Oracle's statistics that storage is judged by: they stay in a list that is cut.
+pub(crate) const KEY_STATISTICS: [&str; 24] = [
+    "CPU used by this session",
+    "DBWR",
+    "background checkpoints",
+    "cell ",
+    "consistent gets",
+    "db block gets",
+    "dirty buffers inspected",
+    "enqueue waits",
+    "flash cache",
+    "free buffer",
+    "index fast full scans",
+    "log switches",
+    "physical read",
+    "physical write",
+    "pinned buffers inspected",
+    "prefetched blocks",
+    "recovery blocks read",
+    "redo ",
+    "sorts (",
+    "summed dirty queue length",
+    "table fetch",
+    "table scan",
+    "user I/O wait time",
+    "workarea executions",
+];
+
 /// The sentence for a counter, empty if it is not known here.
 pub(crate) fn help_of_statistic(name: &str) -> &'static str {
     if name.starts_with("mount requests ") {

@@ -16,6 +16,7 @@ mod encoding;
 pub(crate) mod file;
 pub mod host;
 pub(crate) mod known;
+pub(crate) mod printed;
 pub(crate) mod sampling;
 pub(crate) mod statement;
 pub(crate) mod tables;
@@ -31,6 +32,7 @@ pub use encoding::FORMAT;
 
 use self::file::FileStat;
 use self::host::HostStat;
+use self::printed::Printed;
 use self::sampling::Sampling;
 use self::statement::StatementStat;
 use self::tables::TableStat;
@@ -84,6 +86,10 @@ pub struct Snapshot {
     /// Tables that were scanned most or hold most dead rows, if the source tells them apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<TableStat>,
+    /// Tables of an imported report that are no counters, as they stand in it; of the interval that
+    /// this snapshot ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub printed: Vec<Printed>,
     /// Samples of active sessions: estimates, never added to what was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
@@ -252,6 +258,7 @@ impl Snapshot {
             statements: Vec::new(),
             files: Vec::new(),
             tables: Vec::new(),
+            printed: Vec::new(),
             sampling: None,
             partial: BTreeSet::new(),
         }
@@ -415,6 +422,7 @@ impl Snapshot {
         distinct("statement", self.statements.iter().map(|statement| &statement.id))?;
         distinct("table", self.tables.iter().map(|table| &table.id))?;
         distinct("file", self.files.iter().map(|file| &file.id))?;
+        printed::check(&self.printed)?;
         if let Some(sampling) = &self.sampling {
             sampling.check()?;
         }
