@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
+use tiersmith_events::WaitClass;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
@@ -433,6 +434,9 @@ fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Place> {
     Ok(Place { config, encryption })
 }
 
+/// Behind a wait for redo of a session that needs room in the page cache and commits nothing.
+const EVICTING: &str = " (to write a page out)";
+
 /// Counts a session as the server told it.
 ///
 /// The server copies the states of all sessions first and reads what each waits for later: a
@@ -440,12 +444,21 @@ fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Place> {
 /// at in between. Only COPY reads from the client while it is active.
 fn saw(sampling: &mut Sampling, session: &Row, blockers: &Blockers, redaction: Redaction) {
     let of = |field: &str| session.get(field).and_then(Value::as_str).unwrap_or("");
-    let copies = session.get("copy").and_then(Value::as_bool).unwrap_or(false);
+    let is = |field: &str| session.get(field).and_then(Value::as_bool).unwrap_or(false);
+    let copies = is("copy");
     let named = format!("{}: {}", of("kind"), of("event"));
     let (event, class) = match (of("kind"), of("event")) {
         ("Client", "ClientRead") if !copies => (ENDED, None),
         ("", _) => (ON_CPU, None),
         (kind, name) => (named.as_str(), Some(waits::class(kind, name))),
+    };
+    // A query without a transaction number has nothing to commit: it writes out a changed page for the room,
+    // whose redo must be durable first.
+    let evicts = is("reads") && class == Some(WaitClass::Commit) && of("kind") != "IPC";
+    let evicting = format!("{event}{EVICTING}");
+    let (event, class) = match evicts {
+        true => (evicting.as_str(), Some(WaitClass::Configuration)),
+        false => (event, class),
     };
     let pid = session.get("pid").and_then(Value::as_u64).unwrap_or(0);
     let (id, who) = (pid.to_string(), redaction.name(of("who")));
@@ -496,7 +509,8 @@ fn sessions_query(version: u64) -> String {
          FROM pg_stat_activity), a AS MATERIALIZED (SELECT *, CASE WHEN wait_event_type = 'Lock' AND at <= 20 \
          THEN (pg_blocking_pids(pid))[1] END AS blocker FROM s WHERE backend_type = 'client backend' \
          AND state IN ('active', 'fastpath function call') AND pid <> pg_backend_pid() LIMIT 20000) \
-         SELECT jsonb_build_object('copy', a.query ~* '^\\s*copy\\M', 'kind', a.wait_event_type, 'event', a.wait_event, \
+         SELECT jsonb_build_object('copy', a.query ~* '^\\s*copy\\M', 'reads', a.backend_xid IS NULL AND \
+         a.query ~* '^\\s*(select|with|table|values|fetch|declare)\\M', 'kind', a.wait_event_type, 'event', a.wait_event, \
          'pid', a.pid, 'who', a.usename || '@' || a.datname, 'id', {id}, 'query', left(a.query, 300), \
          'blocker', a.blocker, 'doing', CASE WHEN a.blocker = 0 THEN 'a prepared transaction' \
          ELSE b.state || ', last statement: ' || left(b.query, 300) END)::text \
@@ -581,6 +595,16 @@ mod tests {
             (sampling.events[0].name.clone(), sampling.events[0].class.clone())
         };
         let seen = |name: &str, class: &str| (name.to_owned(), class.to_owned());
+        let waits_for_redo = |reads: bool, kind: &str, event: &str| {
+            let mut sampling = Sampling::new("s".to_owned(), 100);
+            let session = row(serde_json::json!({"reads": reads, "kind": kind, "event": event, "pid": 7}));
+            saw(&mut sampling, &session, &Blockers::default(), Redaction::Literals);
+            (sampling.events[0].name.clone(), sampling.events[0].class.clone())
+        };
+        let evicting = seen("IO: WALSync (to write a page out)", "Configuration");
+        assert_eq!(waits_for_redo(true, "IO", "WALSync"), evicting, "no commit waits there");
+        assert_eq!(waits_for_redo(false, "IO", "WALSync"), seen("IO: WALSync", "Commit"));
+        assert_eq!(waits_for_redo(true, "IPC", "SyncRep"), seen("IPC: SyncRep", "Commit"));
         let client = |copy, event| class(copy, Some("Client"), Some(event));
         assert_eq!(client(false, "ClientRead"), seen("on CPU or just ended", "CPU"));
         assert_eq!(client(true, "ClientRead"), seen("Client: ClientRead", "Network"));
