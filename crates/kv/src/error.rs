@@ -82,6 +82,17 @@ pub enum Error {
     /// A dump cannot be read.
     #[error(transparent)]
     Dump(#[from] crate::rdb::Error),
+    /// An append-only file cannot be replayed.
+    #[error(
+        "cannot replay the append-only file at byte {at}: {why}; nothing of it is left out silently, and the tier \
+         is empty"
+    )]
+    AppendOnly {
+        /// Where.
+        at: u64,
+        /// Why not.
+        why: String,
+    },
     /// A listener cannot be made.
     #[error("cannot listen on {address}: {source}; {remedy}")]
     Listen {

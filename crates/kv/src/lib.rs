@@ -35,11 +35,12 @@
 //!   (`redis-protocol`) start over when a part is missing, which is quadratic in that size, know no
 //!   limits and no inline commands.
 //!
-//! Deliberately absent: replicas of its own, AOF, streams, functions, ACL and TLS,
+//! Deliberately absent: replicas of its own, writing AOF, streams, functions, ACL and TLS,
 //! cluster mode.
 
 #![forbid(unsafe_code)]
 
+mod aof;
 pub mod check;
 mod command;
 mod error;
@@ -55,8 +56,9 @@ pub mod server;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use aof::manifest;
 pub use command::{Configuration, table_for_people};
 pub use error::Error;
 pub use export::export;
-pub use import::{Imported, import};
+pub use import::{Imported, import, import_parts};
 pub use server::Server;

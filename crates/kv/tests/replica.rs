@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use served::{Client, Served, TIER, Value, assert_sound, contents, free_port, serve_if_asked, text};
-use tiersmith_kv::{export, import};
+use tiersmith_kv::{Imported, export, import, import_parts};
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
 const CHILD: &str = "serves_when_it_is_asked_to";
@@ -241,6 +241,77 @@ fn a_value_that_is_no_dump_makes_no_key_and_ends_no_server() {
     assert!(server.is_running());
     server.kill();
     assert_sound(directory.path());
+}
+
+/// The files that a manifest of a Redis names.
+fn append_only(directory: &Path) -> Vec<Vec<u8>> {
+    let directory = directory.join("appendonlydir");
+    let text = std::fs::read_to_string(directory.join("appendonly.aof.manifest")).unwrap();
+    let names = tiersmith_kv::manifest(&text).unwrap();
+    names.iter().map(|name| std::fs::read(directory.join(name)).unwrap()).collect()
+}
+
+fn replay(directory: &Path, parts: &[Vec<u8>]) -> Result<Imported, tiersmith_kv::Error> {
+    // What an import before this one left.
+    let _ = std::fs::remove_file(directory.join("tier"));
+    let mut parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    import_parts(tier(&directory.join("tier")), &mut parts)
+}
+
+#[test]
+fn an_append_only_file_of_redis_is_replayed_whole_or_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = ["--appendonly", "yes", "--aof-timestamp-enabled", "yes"];
+    let Some(redis) = Served::redis_at(directory.path(), free_port(), &settings) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let mut theirs = redis.connect();
+    let mut random = fastrand::Rng::with_seed(12);
+    write(&mut theirs, &mut random, 200);
+    theirs.say("FLUSHALL");
+    theirs.say("SET early 1");
+    // The base is a dump, and what follows are commands.
+    theirs.say("BGREWRITEAOF");
+    wait_for("the end of the rewrite", || info(&mut theirs, "aof_rewrite_in_progress") == "0");
+    write(&mut theirs, &mut random, 1000);
+    theirs.say("SET over 1 PX 1");
+    std::thread::sleep(Duration::from_millis(50));
+    let their = contents(&mut theirs);
+    let parts = append_only(directory.path());
+    assert!(parts.len() >= 2 && parts[0].starts_with(b"REDIS"), "{}", parts.len());
+    let imported = replay(directory.path(), &parts).unwrap();
+    assert_eq!(imported.left_out, 0);
+    assert_sound(directory.path());
+    let mut ours = server(directory.path(), "");
+    let all = [contents(&mut ours.connect()), their].map(|all| {
+        let stays = |key: &Value| !matches!(key, Value::Text(key) if key.starts_with("short"));
+        all.into_iter().filter(|(key, ..)| stays(key)).collect::<Vec<_>>()
+    });
+    assert!(all[0] == all[1], "what was replayed differs");
+    ours.kill();
+    // One of a killed Redis may end anywhere in its last file: what is whole is there, and no half.
+    let head = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n".to_vec();
+    let tail = b"*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n2\r\n*1\r\n$4\r\nEXEC\r\n".to_vec();
+    for cut in [0, 5, 20, tail.len() - 1, tail.len()] {
+        let part = [&head[..], &tail[..cut]].concat();
+        let imported = replay(directory.path(), &[part]).unwrap();
+        let whole = cut == tail.len();
+        assert_eq!(imported.left_out, if whole { 0 } else { cut as u64 }, "{cut}");
+        let mut ours = server(directory.path(), "");
+        assert_eq!(ours.connect().say("GET a"), text(if whole { "2" } else { "1" }), "{cut}");
+        ours.kill();
+    }
+    let cut = [&head[..], &tail[..5]].concat();
+    for (parts, said) in [
+        (vec![cut, head.clone()], "within a command"),
+        (vec![[&head[..], b"*1\r\n$4\r\nXADD\r\n"].concat()], "XADD is refused"),
+        (vec![[&head[..], b"PING\r\n"].concat()], "there is no command"),
+    ] {
+        assert!(replay(directory.path(), &parts).unwrap_err().to_string().contains(said), "{said}");
+        let report = tiersmith_kv::check::check_file(&directory.path().join("tier")).unwrap();
+        assert!(report.is_sound() && report.keys.iter().sum::<u64>() == 0, "{report}");
+    }
 }
 
 struct Pair {

@@ -388,7 +388,7 @@ pub(crate) fn flushdb(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 pub(crate) fn flushall(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     sync_or_async(args)?;
     (0..DATABASE_COUNT).for_each(|db| context.keys.flush(db));
-    if context.keys.copied() == Copied::Part {
+    if context.keys.copied() == Copied::Part && !context.keys.for_primary {
         // Nothing is whole, and this server's own.
         context.keys.set_copied(Copied::Own);
     }

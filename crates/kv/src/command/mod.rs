@@ -43,7 +43,7 @@ pub(crate) use replication::{Following, Link, Wanted, wanted};
 pub(crate) use reply::Reply;
 pub(crate) use scripting::{Bystanders, Told};
 pub(crate) use session::{Replies, Session, Shared};
-pub(crate) use step::step;
+pub(crate) use step::{refusals, step};
 pub use table::table_for_people;
 pub(crate) use table::{Row, TABLE, flag, lookup};
 

@@ -64,3 +64,10 @@ pub(crate) fn step(
     keys.heap_mut().commit();
     fits
 }
+
+/// The first error of a reply, which may be that of an EXEC.
+pub(crate) fn refusals(out: &[u8]) -> String {
+    let mut lines = out.split(|byte| *byte == b'\n');
+    let first = lines.find_map(|line| line.strip_prefix(b"-")).unwrap_or_default();
+    String::from_utf8_lossy(first).trim_end().chars().take(200).collect()
+}

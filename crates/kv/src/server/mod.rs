@@ -21,7 +21,7 @@ mod link;
 mod listen;
 mod quota;
 mod replica;
-mod request;
+pub(crate) mod request;
 mod waits;
 
 use std::cell::RefCell;

@@ -21,7 +21,7 @@ use rustix::net::SendFlags;
 
 use super::Server;
 use super::link::{self, Address, Line, Place, Resume, Said};
-use crate::command::{Following, Link, Session, Wanted, step};
+use crate::command::{Following, Link, Session, Wanted, refusals, step};
 use crate::keyspace::Copied;
 
 /// The bell's number among the events.
@@ -256,11 +256,4 @@ fn primary_session(db: u8) -> Session {
     let mut session = Session::new(0, "primary".to_owned(), "primary".to_owned(), true);
     session.db = db;
     session
-}
-
-/// The first error of a reply, which may be that of an EXEC.
-fn refusals(out: &[u8]) -> String {
-    let mut lines = out.split(|byte| *byte == b'\n');
-    let first = lines.find_map(|line| line.strip_prefix(b"-")).unwrap_or_default();
-    String::from_utf8_lossy(first).trim_end().chars().take(200).collect()
 }

@@ -16,14 +16,14 @@ const BULK_UNKNOWN: i64 = 16 << 10;
 
 /// Limits that depend on the configuration and on the client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) bulk: u64,
-    pub(super) allowed: bool,
+pub(crate) struct Limits {
+    pub(crate) bulk: u64,
+    pub(crate) allowed: bool,
 }
 
 /// Where a request stands.
 #[derive(Debug, Default)]
-pub(super) struct Request {
+pub(crate) struct Request {
     /// Bytes of the buffer that were looked at.
     at: usize,
     /// Arguments still to come, once the array's head is read.
@@ -38,7 +38,7 @@ pub(super) struct Request {
 
 /// What the bytes hold.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// A request of so many bytes is whole.
     Whole(usize),
     /// More bytes are needed.
@@ -53,7 +53,7 @@ fn wrong(what: &str) -> Next {
 
 impl Request {
     /// The arguments of a whole request.
-    pub(super) fn arguments<'a>(&'a self, buffer: &'a [u8], into: &mut smallvec::SmallVec<[&'a [u8]; 8]>) {
+    pub(crate) fn arguments<'a>(&'a self, buffer: &'a [u8], into: &mut smallvec::SmallVec<[&'a [u8]; 8]>) {
         into.clear();
         if self.line.is_empty() {
             into.extend(self.arguments.iter().map(|(at, len)| &buffer[*at..*at + *len]));
@@ -63,7 +63,7 @@ impl Request {
     }
 
     /// Begins with the next request.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.at = 0;
         self.left = None;
         self.bulk = None;
@@ -85,7 +85,7 @@ impl Request {
     }
 
     /// Looks at the bytes, from the begin of the request.
-    pub(super) fn read(&mut self, buffer: &[u8], limits: Limits) -> Next {
+    pub(crate) fn read(&mut self, buffer: &[u8], limits: Limits) -> Next {
         match self.advance(buffer, limits) {
             Ok(()) => Next::Whole(self.at),
             Err(next) => next,
