@@ -5,6 +5,7 @@
 mod crash_support;
 
 use crash_support::{Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, print_count, script};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tiersmith_store::Planted;
 use tiersmith_store::crash::Report;
@@ -67,40 +68,69 @@ fn add(sum: &mut Report, more: Report) {
     sum.violations.extend(more.violations);
 }
 
+/// Runs the script of a seed and cuts the power in it; a violation ends the test.
+fn try_script(seed: u64, soak: bool) -> Report {
+    let shape = shape_for(seed);
+    let (files, ops) = script(seed, OPERATIONS);
+    let ops = if shape.tiers == Tiers::Volatile { without_batches(ops) } else { ops };
+    let run = Run::new(shape, &files, &ops, Planted::None);
+    // Each of these takes as long as twenty others: a soak has the time, and otherwise one of each is enough, for
+    // the written scripts have their own.
+    let report = explored(&run, seed, if soak { 20 } else { SCRIPTS });
+    if let Some(violation) = report.violations.first() {
+        println!("TIERSMITH_SEED={seed}: {shape:?}, files {files:?}");
+        for (n, op) in ops.iter().enumerate() {
+            println!("  {n}: {op:?}");
+        }
+        println!("crash images: {} tried, {} violations", report.images, report.violations.len());
+        panic!("seed {seed}: {violation}");
+    }
+    report
+}
+
 #[test]
 fn power_cut_anywhere_in_random_work_keeps_every_promise() {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     let first = number("TIERSMITH_SEED").unwrap_or(1);
     let soak = number("TIERSMITH_SOAK_SECONDS").map(Duration::from_secs);
     let started = Instant::now();
-    let mut total = None::<Report>;
-    for seed in first.. {
-        let done = match soak {
-            Some(time) => started.elapsed() >= time,
-            None => seed - first >= SCRIPTS,
-        };
-        if done {
-            break;
-        }
-        let shape = shape_for(seed);
-        let (files, ops) = script(seed, OPERATIONS);
-        let ops = if shape.tiers == Tiers::Volatile { without_batches(ops) } else { ops };
-        let run = Run::new(shape, &files, &ops, Planted::None);
-        // Each of these takes as long as twenty others: a soak has the time, and otherwise one of each is enough, for
-        // the written scripts have their own.
-        let report = explored(&run, seed, if soak.is_some() { 20 } else { SCRIPTS });
-        if let Some(violation) = report.violations.first() {
-            println!("TIERSMITH_SEED={seed}: {shape:?}, files {files:?}");
-            for (n, op) in ops.iter().enumerate() {
-                println!("  {n}: {op:?}");
+    let next = AtomicU64::new(first);
+    let work = || {
+        let mut total = None::<Report>;
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let done = match soak {
+                Some(time) => started.elapsed() >= time,
+                None => seed - first >= SCRIPTS,
+            };
+            if done {
+                return total;
             }
-            println!("crash images: {} tried, {} violations", report.images, report.violations.len());
-            panic!("seed {seed}: {violation}");
+            let report = try_script(seed, soak.is_some());
+            match &mut total {
+                None => total = Some(report),
+                Some(sum) => add(sum, report),
+            }
         }
-        match &mut total {
-            None => total = Some(report),
-            Some(sum) => add(sum, report),
-        }
-    }
+    };
+    // One thread a processor: a script does not know of the others.
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let total = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads)
+            .map(|_| {
+                // Under the test's name, which a panic names.
+                let thread = std::thread::Builder::new()
+                    .name(std::thread::current().name().unwrap_or_default().to_owned());
+                thread.spawn_scoped(scope, work).expect("a thread starts")
+            })
+            .collect();
+        let reports = all
+            .into_iter()
+            .filter_map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        reports.reduce(|mut sum, more| {
+            add(&mut sum, more);
+            sum
+        })
+    });
     print_count("random scripts", &total.expect("at least one script ran"));
 }
