@@ -86,14 +86,17 @@ impl Frames {
     /// Counts a view on each frame; false, with nothing changed, when any is claimed.
     #[inline]
     pub(crate) fn view(&self, first: u64, count: u64) -> bool {
-        if let Some(part) = one_part(first, count) {
-            let before = self.word(part.word).fetch_add(part.ones, Ordering::Acquire);
-            if before & (part.ones * (CLAIMED | MAX_VIEWS)) == 0 || planted(Flaw::ViewOfClaimed) {
-                return true;
-            }
-            self.word(part.word).fetch_sub(part.ones, Ordering::Relaxed);
-            return false;
+        let Some(part) = one_part(first, count) else { return self.view_many(first, count) };
+        let before = self.word(part.word).fetch_add(part.ones, Ordering::Acquire);
+        if before & (part.ones * (CLAIMED | MAX_VIEWS)) == 0 || planted(Flaw::ViewOfClaimed) {
+            return true;
         }
+        self.word(part.word).fetch_sub(part.ones, Ordering::Relaxed);
+        false
+    }
+
+    #[inline(never)]
+    fn view_many(&self, first: u64, count: u64) -> bool {
         let all = parts(first, count);
         for (done, part) in all.clone().enumerate() {
             // Acquire: what the last claimant wrote is seen through the view.
@@ -112,12 +115,16 @@ impl Frames {
     /// Takes back a view.
     #[inline]
     pub(crate) fn unview(&self, first: u64, count: u64) {
-        if let Some(part) = one_part(first, count) {
-            self.word(part.word).fetch_sub(part.ones, Ordering::Release);
-            return;
-        }
-        for part in parts(first, count) {
+        match one_part(first, count) {
             // Release: reads through the view are over before anybody claims the frame.
+            Some(part) => _ = self.word(part.word).fetch_sub(part.ones, Ordering::Release),
+            None => self.unview_many(first, count),
+        }
+    }
+
+    #[inline(never)]
+    fn unview_many(&self, first: u64, count: u64) {
+        for part in parts(first, count) {
             self.word(part.word).fetch_sub(part.ones, Ordering::Release);
         }
     }

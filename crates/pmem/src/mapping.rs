@@ -301,7 +301,7 @@ impl Mapping {
 impl Mapping {
     /// The bytes of whole frames, unchanging while the view lives. `None` when any of them is claimed.
     /// `at` and `len` are multiples of [`FRAME`].
-    #[inline]
+    #[inline(always)]
     pub fn view(&self, at: u64, len: usize) -> Option<ViewRef<'_>> {
         let (first, count) = self.frame_range(at, len);
         if !self.frames.view(first, count) {
@@ -482,7 +482,7 @@ impl Mapping {
 
     /// Looks at all of a write that can be looked at before its frames are the caller's: for one who takes them under a lock and wants the
     /// first store soon after it.
-    #[inline]
+    #[inline(always)]
     pub fn prepare(&self, at: u64, len: usize) -> PreparedWrite<'_> {
         let to = self.range(at, len);
         let claim = if len > 0 && self.recorder.is_none() && at >= self.open_end.load(Ordering::Relaxed) {

@@ -66,6 +66,12 @@ impl Environment {
         if self.is_closed() { Err(Error::Detached) } else { Ok(()) }
     }
 
+    /// Whether [`Environment::usable`] says so, for who needs no error.
+    #[inline]
+    pub(crate) fn is_usable(&self) -> bool {
+        self.is_ours() && !self.is_closed()
+    }
+
     /// Whether this is the process that attached the home.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {

@@ -416,8 +416,7 @@ impl File {
     /// Borrows the block at `offset` (a multiple of the block size) from the tier, without a copy. `None` when it is not there,
     /// or the file is of class redo: read it then. The last block of a file ends with the file.
     pub fn read_ref(&self, offset: u64) -> Option<BlockRef<'_>> {
-        self.store.env.usable().ok()?;
-        self.store.io.read_ref(&self.state, offset)
+        if self.store.env.is_usable() { self.store.io.read_ref(&self.state, offset) } else { None }
     }
 
     /// Writes `data` at `offset`; a gap behind the old end reads as zeros.

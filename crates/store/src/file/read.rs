@@ -231,16 +231,16 @@ impl FileIo {
         if start != offset || start >= size {
             return None;
         }
-        let (leaf, index) = placed.map.leaf(block)?;
-        let entry = leaf.get(index);
+        let spot = placed.spot(block)?;
+        let entry = spot.entry();
         if entry == Entry::HOME || placed.class == FileClass::Redo {
             return None;
         }
-        let view = placed.pin(block, entry)?.in_place()?;
-        if leaf.get(index) != entry && !placed.tier.planted.races(Planted::NoSecondLook) {
+        let view = placed.tier.show_block(spot, entry)?;
+        if spot.entry() != entry && !placed.tier.planted.races(Planted::NoSecondLook) {
             return None;
         }
-        leaf.policy.touched(index);
+        spot.leaf.policy.touched(spot.index);
         self.events.count(waits::ZERO_COPY, 1);
         Some(BlockRef { view, len: placed.block_size.bytes().min((size - start) as usize) })
     }

@@ -23,7 +23,7 @@ use super::map::{FileMap, Leaf};
 use crate::address::{BlockIndex, BlockSize, Frame, WordAt};
 use crate::error::Result;
 use crate::format::entry::{Entry, Place, State, seal};
-use crate::medium::Pin;
+use crate::medium::{InPlace, Pin};
 use crate::planted::Planted;
 use crate::sync::atomic::Ordering;
 use crate::tier::Few;
@@ -370,6 +370,19 @@ impl Ledger {
             self.let_go(spot);
             pin()
         })
+    }
+
+    /// [`Ledger::pin_block`], and the bytes where they are; `None` also where they are not in memory.
+    #[inline]
+    pub(crate) fn show_block(&self, spot: Spot<'_>, entry: Entry) -> Option<InPlace<'_>> {
+        let (memory, at) = self.memory_of(entry.frame())?;
+        match memory.show(at, spot.size.bytes()) {
+            Some(bytes) => Some(bytes),
+            None => {
+                self.let_go(spot);
+                memory.show(at, spot.size.bytes())
+            }
+        }
     }
 
     /// Returns when everybody who had a lane when this was called has let it go: what they saw before they locked

@@ -14,7 +14,7 @@
 
 use super::held::Held;
 use super::log::Log;
-use super::{BlockMedium, Durability, Mapped, Medium, Pin, PreparedWrite, Ticket, Use, Written, hash_bytes};
+use super::{BlockMedium, Durability, Mapped, Medium, Pin, Ticket, Use, Written, hash_bytes};
 use crate::address::FRAME;
 use crate::error::{MediumError, Result};
 use crate::sync::Mutex;
@@ -213,9 +213,7 @@ impl BlockMedium for OnSectors {
     }
 
     fn pin(&self, at: u64, len: usize) -> Option<Pin<'_>> {
-        match self.meta.pin(at, len)? {
-            Pin::Mapped(frames) | Pin::Elsewhere(frames) => Some(Pin::Elsewhere(frames)),
-        }
+        self.meta.pin(at, len)
     }
 
     fn latch(&self, at: u64, len: usize) -> bool {
@@ -235,8 +233,4 @@ impl BlockMedium for OnSectors {
     }
 
     fn prepare_fresh(&self, _at: u64, _len: usize) {}
-
-    fn prepare_write(&self, _at: u64, _len: usize) -> Option<PreparedWrite<'_>> {
-        None
-    }
 }

@@ -178,6 +178,26 @@ impl Mapped {
         self.mapping.nt_write_line(at, line, copies);
     }
 
+    /// As [`BlockMedium::pin`], and the bytes where they are: no copy is made.
+    ///
+    /// Inlined up to its caller, as all that leads here is: what is returned in memory is copied once a call, and
+    /// each copy loads together what was stored in parts a moment ago, for which it waits.
+    #[inline(always)]
+    pub(crate) fn show(&self, at: u64, len: usize) -> Option<InPlace<'_>> {
+        self.mapping.view(at, len)
+    }
+
+    /// All of a write to a block that can be found out before its frames are the caller's. `None` where a write
+    /// takes its time. Inlined as [`Mapped::show`] is.
+    #[inline(always)]
+    pub(crate) fn prepare_write(&self, at: u64, len: usize) -> Option<PreparedWrite<'_>> {
+        #[cfg(any(test, feature = "testing"))]
+        if !self.is_quick {
+            return None;
+        }
+        Some(self.mapping.prepare(at, len))
+    }
+
     /// Asks for the address translations of frames that are filled soon.
     pub(crate) fn prepare_translations(&self, at: u64, len: usize) {
         self.mapping.prefetch_translations(at, len);
@@ -253,7 +273,7 @@ impl BlockMedium for Mapped {
 
     #[inline]
     fn pin(&self, at: u64, len: usize) -> Option<Pin<'_>> {
-        self.mapping.view(at, len).map(Pin::Mapped)
+        self.show(at, len).map(|frames| Pin { _frames: frames })
     }
 
     #[inline]
@@ -278,14 +298,5 @@ impl BlockMedium for Mapped {
 
     fn prepare_fresh(&self, at: u64, len: usize) {
         self.mapping.prefault(at, len);
-    }
-
-    #[inline]
-    fn prepare_write(&self, at: u64, len: usize) -> Option<PreparedWrite<'_>> {
-        #[cfg(any(test, feature = "testing"))]
-        if !self.is_quick {
-            return None;
-        }
-        Some(self.mapping.prepare(at, len))
     }
 }

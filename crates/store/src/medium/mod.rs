@@ -190,27 +190,12 @@ pub(crate) trait BlockMedium {
 
     /// A hint that the frames are filled soon, the first time since the medium was opened.
     fn prepare_fresh(&self, at: u64, len: usize);
-
-    /// All of a write that can be found out before its frames are the caller's. `None` where a write is no copy in
-    /// memory: such a medium is written by the calls above.
-    fn prepare_write(&self, at: u64, len: usize) -> Option<PreparedWrite<'_>>;
 }
 
 /// Frames that stay as they are.
-pub(crate) enum Pin<'a> {
-    Mapped(InPlace<'a>),
-    /// The frames are kept, and their bytes are not in memory.
-    Elsewhere(InPlace<'a>),
-}
-
-impl<'a> Pin<'a> {
-    /// The bytes where they are, if the medium can show them: no copy is made.
-    pub(crate) fn in_place(self) -> Option<InPlace<'a>> {
-        match self {
-            Pin::Mapped(bytes) => Some(bytes),
-            Pin::Elsewhere(_) => None,
-        }
-    }
+pub(crate) struct Pin<'a> {
+    /// On a device not the bytes: only who uses them.
+    _frames: InPlace<'a>,
 }
 
 /// The medium of a member, whatever kind it is. An enum and no trait object: the way of a write has one
@@ -227,6 +212,15 @@ impl Backing {
         match self {
             Backing::Mapped(medium) => medium,
             Backing::OnSectors(medium) => &medium.meta,
+        }
+    }
+
+    /// The medium, if its blocks are memory too.
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<&Mapped> {
+        match self {
+            Backing::Mapped(medium) => Some(medium),
+            Backing::OnSectors(_) => None,
         }
     }
 
@@ -284,5 +278,4 @@ of_any_kind! {
     is_latched(at: u64, len: usize) -> bool;
     prepare(at: u64, len: usize) -> Use;
     prepare_fresh(at: u64, len: usize);
-    prepare_write(at: u64, len: usize) -> Option<PreparedWrite<'_>>;
 }

@@ -8,7 +8,7 @@ use super::alloc::Purpose;
 use super::{Few, Tier};
 use crate::address::{BlockSize, FRAME, Frame, WordAt};
 use crate::error::Result;
-use crate::medium::{Backing, BlockMedium, Pin, PreparedWrite, Ticket, Use, Written};
+use crate::medium::{Backing, BlockMedium, Mapped, Pin, PreparedWrite, Ticket, Use, Written};
 use crate::planted::Planted;
 
 impl Tier {
@@ -110,6 +110,13 @@ impl Tier {
         medium.pin(at + inner as u64, len)
     }
 
+    /// The memory that a block is in, and where; `None` on other media.
+    #[inline]
+    pub(crate) fn memory_of(&self, frame: Frame) -> Option<(&Mapped, u64)> {
+        let (medium, at) = self.medium_of(frame);
+        Some((medium.memory()?, at))
+    }
+
     pub(crate) fn latch(&self, frame: Frame, frames: u64) -> bool {
         let (medium, at) = self.medium_of(frame);
         let latched = medium.latch(at, frames as usize * FRAME);
@@ -141,10 +148,10 @@ impl Tier {
     }
 
     /// What can be found out of a block's write before its lane is locked, where the medium can tell.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prepare_block(&self, frame: Frame, inner: usize, len: usize) -> Option<PreparedWrite<'_>> {
-        let (medium, at) = self.medium_of(frame);
-        medium.prepare_write(at + inner as u64, len)
+        let (memory, at) = self.memory_of(frame)?;
+        memory.prepare_write(at + inner as u64, len)
     }
 
     /// Looks at a piece that is about to be filled ([`BlockMedium::prepare`]).
