@@ -31,6 +31,7 @@ mod session;
 mod size;
 pub mod study;
 pub mod target;
+pub mod trial;
 pub mod workload;
 
 pub use error::{Error, Result};

@@ -17,6 +17,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 
 use crate::account::Account;
 use crate::error::{During, Error, Result};
@@ -33,7 +34,7 @@ const AT_ONCE: Duration = Duration::from_secs(60);
 const LOG_END: usize = 1500;
 
 /// One process of the system: its number, and when it started, so that a number used again is not taken for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Identity {
     /// Its number.
     pub pid: i32,

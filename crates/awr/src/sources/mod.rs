@@ -105,6 +105,35 @@ pub fn open(address: &Address, asking: &Asking, surroundings: &Surroundings) -> 
     })
 }
 
+/// Asks a database questions of SQL: the first column of every row of each answer. For a program that
+/// acts on what the database says of itself, such as where its files are.
+///
+/// # Errors
+/// If it cannot be reached or refuses a question; if it is no database that speaks SQL.
+pub fn ask(
+    address: &Address,
+    asking: &Asking,
+    surroundings: &Surroundings,
+    questions: &[&str],
+) -> Result<Vec<Vec<String>>> {
+    match address.product {
+        Product::PostgreSql => {
+            let mut server = postgres::Postgres::connect(address, asking, surroundings)?;
+            questions.iter().map(|question| server.texts(question)).collect()
+        }
+        Product::MySql => {
+            let mut server = mysql::MySql::connect(address, asking, surroundings)?;
+            questions.iter().map(|question| server.texts(question)).collect()
+        }
+        Product::Redis | Product::Machine => Err(crate::Error::Source {
+            action: "ask",
+            place: address.shown(),
+            reason: "it does not speak SQL".to_owned(),
+            remedy: "Give the address of PostgreSQL, MariaDB or MySQL".to_owned(),
+        }),
+    }
+}
+
 /// What a server said, as it may go to a terminal: on one line, without control characters, and not longer than a message.
 fn said(text: &str) -> String {
     let beginning: String = text.chars().take(300).collect();

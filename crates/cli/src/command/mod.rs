@@ -13,6 +13,7 @@ mod probe;
 mod status;
 mod study;
 mod top;
+mod trial;
 mod written;
 
 use std::io::Write;
@@ -31,6 +32,7 @@ use crate::messages;
 pub(crate) enum Command {
     Probe(probe::Probe),
     Study(Box<study::Study>),
+    Trial(Box<trial::Trial>),
     #[command(subcommand)]
     Awr(awr::Awr),
     Top(top::Top),
@@ -54,6 +56,7 @@ impl Command {
         match self {
             Command::Probe(probe) => probe.run(leftovers),
             Command::Study(study) => study.run(leftovers),
+            Command::Trial(trial) => trial.run(),
             Command::Awr(awr) => awr.run(),
             Command::Top(top) => top.run(),
             Command::Status(status) => status.run(),

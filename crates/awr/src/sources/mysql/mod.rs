@@ -167,6 +167,14 @@ impl MySql {
         }
     }
 
+    /// The first column, by name, of every row of a question.
+    pub(super) fn texts(&mut self, question: &str) -> Result<Vec<String>> {
+        let mut wire = self.take(Instant::now() + self.asking.patience)?;
+        let rows = wire.rows(question).map_err(|fault| self.error("ask", &fault))?;
+        self.wire = Some(wire);
+        Ok(rows.into_iter().filter_map(|row| row.into_values().next()).collect())
+    }
+
     pub(super) fn answers(&mut self) -> Result<Answers> {
         let limit = self.asking.statements.clamp(1, MOST_STATEMENTS);
         let mut wire = self.take(Instant::now() + self.asking.patience)?;

@@ -284,6 +284,15 @@ impl Postgres {
         Ok(self.wire.as_mut().expect("BUG: the connection was made in the lines above"))
     }
 
+    /// The first column of every row of a question.
+    pub(super) fn texts(&mut self, question: &str) -> Result<Vec<String>> {
+        let patience = self.asking.patience;
+        let wire = self.wire()?;
+        wire.begin(patience);
+        let answer = wire.texts(question);
+        answer.map_err(|fault| self.error("ask", &fault))
+    }
+
     pub(super) fn answers(&mut self) -> Result<Answers> {
         let statements = self.asking.statements.clamp(1, MOST_STATEMENTS);
         self.wire()?;

@@ -1,0 +1,321 @@
+//! `tiersmith trial`: before and after on the user's own database, and the way back.
+//!
+//! The command looks, says what it will do, and starts a process without a terminal that does it; from
+//! then on it only tells what the trial's journal says. Its end, or that of the terminal, changes nothing
+//! of the trial; Ctrl-C asks for the way back.
+
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use serde_json::json;
+use signal_hook::consts::SIGHUP;
+use tiersmith_lab::ByteSize;
+use tiersmith_lab::trial::found::{self, Found, Wishes};
+use tiersmith_lab::trial::journal::{End, Goal, Journal, Room};
+use tiersmith_lab::trial::page::{PAGE, TEXT};
+use tiersmith_lab::trial::{self, run};
+
+use super::awr::length;
+use super::{print, print_json};
+use crate::Outcome;
+use crate::error::{Error, Result};
+use crate::messages;
+
+/// How often the journal is read.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long each period is if nothing is said.
+const LENGTH: Duration = Duration::from_secs(1800);
+
+/// Try fast storage on your own database: before, after, and the plain database again
+///
+/// For PostgreSQL, MariaDB and MySQL on this machine. It records the database under its own load, stops
+/// it, attaches the fast storage, starts it, records it again, and compares. Then it stops the database
+/// once more, detaches, and starts it as it was; with --keep the tier stays.
+///
+/// Look first with --check: it touches nothing. Every step is in a journal before it is taken, and the
+/// steps are taken by a process that does not need your terminal. Ctrl-C brings the plain database back.
+///
+/// The password comes from ~/.pgpass or ~/.my.cnf, or from the environment (PGPASSWORD, MYSQL_PWD).
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  tiersmith trial postgresql:///postgres --fast /mnt/nvme --check
+  tiersmith trial postgresql://postgres@/shop?host=/run/postgresql --fast /mnt/nvme --for 30m
+  tiersmith trial mariadb:///?socket=/run/mysqld/mysqld.sock --fast /mnt/pmem0 --size 8G -- sysbench oltp_read_write --time=600 run
+  tiersmith trial --resume          it was killed, or the machine restarted: go on
+  tiersmith trial --undo            or bring the plain database back
+
+Exit codes: 0 measured, or brought back as asked; 1 not measured, and it says how the database stands and what to do; with --check, \
+something speaks against it; 2 error.")]
+pub(crate) struct Trial {
+    /// The database: postgresql://USER@HOST:PORT/DB or mariadb://, as for `tiersmith awr record`
+    #[arg(value_name = "URL", required_unless_present_any = ["resume", "undo", "as_runner"])]
+    url: Option<String>,
+    /// The fast storage: a directory, a file in one, or a DAX device
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["resume", "undo", "as_runner"])]
+    fast: Option<PathBuf>,
+    /// Bytes of the tier's file [default: 1G]
+    #[arg(long, value_name = "BYTES", requires = "url")]
+    size: Option<ByteSize>,
+    /// How long each period is [default: 30m, or as long as LOAD runs]
+    #[arg(long = "for", value_name = "TIME", value_parser = length, requires = "url", allow_hyphen_values = true)]
+    period: Option<Duration>,
+    /// Only say what would be done, and what speaks against it
+    #[arg(long, requires = "url")]
+    check: bool,
+    /// Leave the tier attached at the end
+    #[arg(long, requires = "url")]
+    keep: bool,
+    /// The command that stops the server [default: its systemd unit, or pg_ctl as the server's account]
+    #[arg(long, value_name = "COMMAND", requires = "start")]
+    stop: Option<String>,
+    /// The command that starts the server; it must return
+    #[arg(long, value_name = "COMMAND", requires = "stop")]
+    start: Option<String>,
+    /// Go on with the trial that is not over
+    #[arg(long, conflicts_with_all = ["url", "undo", "load"])]
+    resume: bool,
+    /// Bring the plain database back from the trial that is not over
+    #[arg(long, conflicts_with_all = ["url", "load"])]
+    undo: bool,
+    /// Where trials are kept: journals, recordings, pages [default: /var/lib/tiersmith/trials, or ~/.local/state/tiersmith/trials]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Takes the steps of the trial in this directory
+    #[arg(long, hide = true, value_name = "DIR", conflicts_with_all = ["url", "resume", "undo"])]
+    as_runner: Option<PathBuf>,
+    /// A command that is the load of each period
+    #[arg(last = true, value_name = "LOAD", requires = "url")]
+    load: Vec<String>,
+}
+
+impl Trial {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        if let Some(dir) = &self.as_runner {
+            return runner(dir);
+        }
+        let state = self.state.clone().unwrap_or_else(trial::state_directory);
+        // The process that takes the steps is in another directory.
+        let state = std::path::absolute(&state).map_err(|source| Error::Io {
+            what: "find",
+            path: state.clone(),
+            source,
+        })?;
+        let Some((url, fast)) = self.url.as_ref().zip(self.fast.as_ref()) else {
+            return self.go_on(&state);
+        };
+        if let Some(left) = unfinished(&state)?.pop() {
+            return Err(Error::Usage(format!(
+                "cannot begin a trial: the one in {} is not over; `tiersmith trial --resume` goes on with it, \
+                 `tiersmith trial --undo` brings that database back",
+                left.path().display()
+            )));
+        }
+        let given = self.load.is_empty().then_some(LENGTH);
+        let period = self.period.or(given);
+        let found = found::look(&Wishes {
+            url: url.clone(),
+            fast: fast.clone(),
+            size: self.size,
+            length_ms: period.map(|period| u64::try_from(period.as_millis()).unwrap_or(u64::MAX)),
+            load: self.load.clone(),
+            keep: self.keep,
+            commands: self.stop.clone().zip(self.start.clone()),
+        })?;
+        if self.check {
+            return self.tell(&found);
+        }
+        if !found.refusals.is_empty() {
+            return Err(Error::Usage(format!(
+                "cannot begin a trial of {}: {}. Nothing was changed",
+                messages::path(&found.plan.home.0),
+                found.refusals.join("; ")
+            )));
+        }
+        if !self.json {
+            print(&text(&found))?;
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(now.as_millis()).unwrap_or(0);
+        let room = Room::make(&state, &Journal::new(found.plan), now)?;
+        self.follow(&room)
+    }
+
+    fn tell(&self, found: &Found) -> Result<Outcome> {
+        if self.json {
+            print_json(found)?;
+        } else {
+            print(&text(found))?;
+        }
+        Ok(if found.refusals.is_empty() { Outcome::Good } else { Outcome::Findings })
+    }
+
+    fn go_on(&self, state: &Path) -> Result<Outcome> {
+        let Some(room) = unfinished(state)?.pop() else {
+            return Err(Error::Usage(format!(
+                "there is no trial in {} that is not over; --state names another directory",
+                state.display()
+            )));
+        };
+        if self.undo {
+            room.ask_for_undo()?;
+        }
+        self.follow(&room)
+    }
+
+    /// Tells what the journal says until the trial is over, or nobody takes its steps.
+    fn follow(&self, room: &Room) -> Result<Outcome> {
+        let interrupted = crate::signals::finish_when_interrupted();
+        let mut child: Option<Child> = None;
+        // Somebody takes the steps already: a second `--undo`, or one beside the trial itself.
+        if room.lock()?.is_some() {
+            let program = std::env::current_exe().map_err(|source| Error::Io {
+                what: "find",
+                path: "this program".into(),
+                source,
+            })?;
+            child = Some(trial::launch(room, &program, &["trial", "--as-runner"])?);
+        }
+        let mut told = 0;
+        let mut asked = false;
+        loop {
+            // Read in this order: what the process wrote before it ended is seen.
+            let gone = match &mut child {
+                Some(child) => !matches!(child.try_wait(), Ok(None)),
+                None => room.lock()?.is_some(),
+            };
+            let journal = room.read()?;
+            if !self.json {
+                told = tell_steps(&journal, told)?;
+            }
+            if let Some(end) = journal.end {
+                return self.ended(room, &journal, end);
+            }
+            if gone {
+                return self.left(room, &journal);
+            }
+            match interrupted.load(Ordering::Relaxed) {
+                0 => {}
+                SIGHUP => return Ok(Outcome::Findings),
+                _ if !asked => {
+                    asked = true;
+                    room.ask_for_undo()?;
+                }
+                _ => {}
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn ended(&self, room: &Room, journal: &Journal, end: End) -> Result<Outcome> {
+        let (page, text) = (room.path_of(PAGE), room.path_of(TEXT));
+        if self.json {
+            print_json(&json!({ "end": end, "why": journal.why, "page": page, "text": text }))?;
+        } else {
+            let why = journal.why.as_ref().map(|why| format!(" ({})", messages::line(why)));
+            let why = why.unwrap_or_default();
+            print(&match end {
+                End::Plain => format!(
+                    "measured{why}; the database is plain again and runs\n\n{}page: {}\n",
+                    first_section(&room.read_text(TEXT).unwrap_or_default()),
+                    page.display()
+                ),
+                End::Kept => format!(
+                    "measured{why}; the database runs, and the tier stays attached\n\n{}page: {}\n",
+                    first_section(&room.read_text(TEXT).unwrap_or_default()),
+                    page.display()
+                ),
+                End::Undone => format!("not measured{why}; the database is plain and runs\n"),
+            })?;
+        }
+        let as_asked = if self.undo { true } else { end != End::Undone && journal.goal == Goal::Measure };
+        Ok(if as_asked { Outcome::Good } else { Outcome::Findings })
+    }
+
+    /// Nobody takes the steps, and the trial is not over.
+    fn left(&self, room: &Room, journal: &Journal) -> Result<Outcome> {
+        let step = journal.taken.last().map_or("begin", |taken| taken.step.name());
+        let why = journal.why.clone().unwrap_or_else(|| "the process that took its steps was killed".into());
+        if self.json {
+            print_json(&json!({ "end": null, "step": step, "why": why, "trial": room.path() }))?;
+        } else {
+            print(&format!(
+                "the trial is not over: {}, at the step `{step}`. `tiersmith trial --resume` goes on, `tiersmith trial \
+                 --undo` brings the plain database back; its journal and log are in {}\n",
+                messages::line(&why),
+                room.path().display()
+            ))?;
+        }
+        Ok(Outcome::Findings)
+    }
+}
+
+/// The process without a terminal.
+fn runner(dir: &Path) -> Result<Outcome> {
+    // Its own session: what ends the terminal does not end it. It fails only for who leads one already.
+    let _ = rustix::process::setsid();
+    let room = Room::open(dir)?;
+    let Some(_lock) = room.lock()? else { return Ok(Outcome::Good) };
+    let program = std::env::current_exe().map_err(|source| Error::Io {
+        what: "find",
+        path: "this program".into(),
+        source,
+    })?;
+    let journal = run::take_steps(&room, &program)?;
+    Ok(if journal.end == Some(End::Undone) { Outcome::Findings } else { Outcome::Good })
+}
+
+/// The trials that are not over.
+fn unfinished(state: &Path) -> Result<Vec<Room>> {
+    let mut left = Vec::new();
+    for room in Room::all(state)? {
+        if room.read()?.end.is_none() {
+            left.push(room);
+        }
+    }
+    Ok(left)
+}
+
+/// Prints the steps that were begun or done since; returns how many lines have been told.
+fn tell_steps(journal: &Journal, told: usize) -> Result<usize> {
+    let mut lines = Vec::new();
+    for taken in &journal.taken {
+        lines.push(format!("{:<12} {}\n", taken.step.name(), taken.step.text()));
+        if let Some(said) = &taken.said {
+            lines.push(format!("{:<12} failed: {}\n", "", messages::line(said)));
+        }
+    }
+    for line in lines.iter().skip(told) {
+        print(line)?;
+    }
+    Ok(lines.len())
+}
+
+/// What was found before anything is touched, for people.
+fn text(found: &Found) -> String {
+    let plan = &found.plan;
+    let mut out =
+        format!("{}: a trial with {}\n", messages::path(&plan.home.0), messages::path(&plan.fast.0));
+    for (what, lines) in [("", &found.notes), ("warning: ", &found.warnings), ("REFUSED: ", &found.refusals)]
+    {
+        for line in lines {
+            out.push_str(&format!("  {what}{}\n", messages::line(line)));
+        }
+    }
+    out
+}
+
+/// The report's own first section: the trial's.
+fn first_section(text: &str) -> String {
+    let Some((_, rest)) = text.split_once("The Trial") else { return String::new() };
+    let end = rest.find("Report Summary").unwrap_or(rest.len());
+    let kept: Vec<&str> =
+        rest[..end].lines().skip(1).filter(|line| !line.trim_matches('=').is_empty()).collect();
+    format!("{}\n\n", kept.join("\n"))
+}

@@ -1,0 +1,297 @@
+//! What a trial looks at before anything is touched: where the database is, whose it is, how it is
+//! stopped, and what could go wrong.
+//!
+//! What the database says is not believed where root would act on it. Its directory must belong to the
+//! account that a server with that working directory runs as, so that the worst a lying server can have
+//! attached is a directory of its own.
+//!
+//! Deliberately absent: changing anything.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tiersmith_awr::figure;
+use tiersmith_awr::sources::Address;
+use tiersmith_dir::PathText;
+
+use super::plan::{Database, Plan, Service, ask};
+use super::service;
+use crate::ByteSize;
+use crate::error::{Error, Result};
+
+/// `statfs(2)`: file systems in memory.
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6u32 as i64];
+/// What `tiersmith attach` makes without a size.
+const SIZE_DEFAULT: ByteSize = ByteSize(1 << 30);
+/// Programs that copy a database, cut as the kernel cuts names.
+const BACKUPS: [&str; 9] = [
+    "pg_basebackup",
+    "pgbackrest",
+    "barman",
+    "wal-g",
+    "pg_dump",
+    "pg_dumpall",
+    "mariabackup",
+    "mariadb-backup",
+    "xtrabackup",
+];
+/// Tablespaces of PostgreSQL that are counted.
+const TABLESPACES_MAX: usize = 10_000;
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// The address of the database.
+    pub url: String,
+    /// The fast storage.
+    pub fast: PathBuf,
+    /// Bytes of the tier.
+    pub size: Option<ByteSize>,
+    /// How long each period is.
+    pub length_ms: Option<u64>,
+    /// The load.
+    pub load: Vec<String>,
+    /// Whether the tier stays.
+    pub keep: bool,
+    /// The commands that stop and start the server.
+    pub commands: Option<(String, String)>,
+}
+
+/// What was found, and what would be done.
+#[derive(Debug, Serialize)]
+pub struct Found {
+    /// What would be done.
+    pub plan: Plan,
+    /// Why it is not done.
+    pub refusals: Vec<String>,
+    /// What to think about first.
+    pub warnings: Vec<String>,
+    /// What happens to the server, how long it takes, what a power cut could cost.
+    pub notes: Vec<String>,
+}
+
+/// Looks, and changes nothing.
+///
+/// # Errors
+/// The database cannot be asked, is not on this machine, or is not the caller's to stop.
+pub fn look(wishes: &Wishes) -> Result<Found> {
+    let address = Address::parse(&wishes.url)?;
+    let database = Database::of(&address).ok_or_else(|| Error::Setting {
+        setting: "URL",
+        value: address.shown(),
+        reason: "a trial is of PostgreSQL, MariaDB or MySQL".into(),
+    })?;
+    let home = directory_of(&address, database)?;
+    let refused = |reason: String| Error::Place { what: "trial", path: home.clone(), reason };
+    let running = service::running_in(&home).ok_or_else(|| {
+        refused(
+            "the database says that this is its directory, but no server on this machine works in it; run \
+             the trial where the server runs, outside of containers, as root or as the server's account"
+                .into(),
+        )
+    })?;
+    let owner = fs::metadata(&home).map_err(|e| refused(format!("it cannot be looked at: {e}")))?.uid();
+    let caller = rustix::process::geteuid();
+    if owner != running.uid || (owner == 0 && !caller.is_root()) {
+        return Err(refused(format!(
+            "it belongs to user {owner}, and the server there runs as user {}; give it to the server's account",
+            running.uid
+        )));
+    }
+    if !caller.is_root() && caller.as_raw() != owner {
+        return Err(refused(format!("it belongs to user {owner}; run the trial as that user, or as root")));
+    }
+    let service = match &wishes.commands {
+        Some((stop, start)) => Service::Commands { stop: stop.clone(), start: start.clone() },
+        None => service::found(&running, database, &home)?,
+    };
+    let fast = wishes.fast.canonicalize().unwrap_or_else(|_| wishes.fast.clone());
+    let plan = Plan {
+        url: wishes.url.clone(),
+        home: PathText(home),
+        fast: PathText(fast),
+        size: wishes.size.map(|size| size.to_string()),
+        length_ms: wishes.length_ms,
+        load: wishes.load.clone(),
+        directory: PathText(std::env::current_dir().unwrap_or_else(|_| "/".into())),
+        keep: wishes.keep,
+        service,
+    };
+    let mut found = Found { plan, refusals: Vec::new(), warnings: Vec::new(), notes: Vec::new() };
+    found.look_at_home();
+    found.look_at_fast(wishes.size.unwrap_or(SIZE_DEFAULT));
+    found.look_at_use(&address, database)?;
+    found.tell();
+    Ok(found)
+}
+
+fn directory_of(address: &Address, database: Database) -> Result<PathBuf> {
+    let answer = ask(address, &[database.directory()])?;
+    let given = answer.into_iter().flatten().next().unwrap_or_default();
+    let cannot = |reason: String| Error::Place { what: "trial", path: given.clone().into(), reason };
+    if !given.starts_with('/') {
+        return Err(cannot("the database does not tell its directory".into()));
+    }
+    Path::new(&given).canonicalize().map_err(|e| {
+        cannot(format!(
+            "the database says that this is its directory, and it cannot be reached here: {e}; run the trial \
+             on the machine where the server runs, as root or as the server's account"
+        ))
+    })
+}
+
+impl Found {
+    fn look_at_home(&mut self) {
+        let home = self.plan.home.0.clone();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let within: Vec<&str> = mounts
+            .lines()
+            .filter_map(|line| line.split(' ').nth(4))
+            .filter(|at| Path::new(at).starts_with(&home))
+            .collect();
+        match within.first() {
+            Some(at) if Path::new(at) == home => self.refusals.push(format!(
+                "{} is a mount point, so it is attached already or cannot be moved aside; detach it, or put \
+                 the database into a directory inside it",
+                home.display()
+            )),
+            Some(at) => self.refusals.push(format!(
+                "another file system is mounted inside {}, at {at}; a home is attached as a whole",
+                home.display()
+            )),
+            None => {}
+        }
+        if !Path::new("/dev/fuse").exists() {
+            self.refusals.push(
+                "there is no /dev/fuse, and a database is attached by a FUSE mount; load the module fuse"
+                    .into(),
+            );
+        }
+        let links = |of: &Path| {
+            let entries = fs::read_dir(of).into_iter().flatten().take(TABLESPACES_MAX);
+            entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink())).count()
+        };
+        let spaces = links(&home.join("pg_tblspc"));
+        if spaces > 0 {
+            self.warnings.push(format!(
+                "{spaces} tablespaces lie outside of {}; they stay where they are, and get no faster",
+                home.display()
+            ));
+        }
+        if fs::symlink_metadata(home.join("pg_wal")).is_ok_and(|about| about.is_symlink()) {
+            self.warnings.push(
+                "pg_wal is a link to another place; it stays there, so that commits get no faster".into(),
+            );
+        }
+    }
+
+    fn look_at_fast(&mut self, size: ByteSize) {
+        let fast = self.plan.fast.0.clone();
+        let shown = fast.display();
+        let about = match fs::metadata(&fast) {
+            Ok(about) => about,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return self.refusals.push(format!(
+                    "there is no {shown}; give a directory on the fast storage, or a DAX device"
+                ));
+            }
+            Err(e) => return self.refusals.push(format!("cannot look at {shown}: {e}")),
+        };
+        if !about.is_dir() && !about.is_file() {
+            return;
+        }
+        if let Ok(system) = rustix::fs::statfs(&fast)
+            && IN_MEMORY.contains(&{ system.f_type })
+        {
+            self.refusals.push(format!(
+                "{shown} is in memory, and a power cut would lose what was acknowledged; give storage that \
+                 is persistent, such as PMEM or a directory on a disk"
+            ));
+        }
+        if let Ok(room) = rustix::fs::statvfs(&fast) {
+            let free = room.f_bavail.saturating_mul(room.f_frsize);
+            if about.is_dir() && free < size.bytes() {
+                self.refusals.push(format!(
+                    "{shown} has {} free, and the tier takes {size}; make room, or give a smaller --size",
+                    figure::bytes(free as f64)
+                ));
+            }
+        }
+        if fs::metadata(&self.plan.home.0).is_ok_and(|home| home.dev() == about.dev()) {
+            self.warnings.push(format!(
+                "{shown} is on the database's own file system: the trial shows how it works, not what faster \
+                 storage gives"
+            ));
+        }
+    }
+
+    fn look_at_use(&mut self, address: &Address, database: Database) -> Result<()> {
+        let questions = match database {
+            Database::Postgres => [
+                "SELECT count(*)::text FROM pg_stat_activity \
+                 WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+                "SELECT count(*)::text FROM pg_stat_progress_basebackup",
+                "SELECT count(*)::text FROM pg_stat_replication",
+            ],
+            Database::Mysql => [
+                "SELECT COUNT(*) - 1 AS n FROM information_schema.processlist WHERE user <> 'system user'",
+                "SELECT 0 AS n",
+                "SELECT COUNT(*) AS n FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'",
+            ],
+        };
+        let answers = ask(address, &questions[..1])?;
+        let count =
+            |rows: Option<&Vec<String>>| rows.and_then(|rows| rows.first()?.parse::<u64>().ok()).unwrap_or(0);
+        let sessions = count(answers.first());
+        // PostgreSQL 13 and what a user may not see: then it is not known, and the processes tell.
+        let more = |at: usize| ask(address, &questions[at..=at]).map_or(0, |rows| count(rows.first()));
+        let (backups, replicas) = (more(1), more(2));
+        let copying: Vec<String> = names_of_processes().filter(|n| BACKUPS.contains(&n.as_str())).collect();
+        if backups > 0 || !copying.is_empty() {
+            let by = if copying.is_empty() { "the server says so".to_owned() } else { copying.join(", ") };
+            self.refusals.push(format!(
+                "a backup is running ({by}), and a trial would break it off; wait until it has ended"
+            ));
+        }
+        if sessions > 0 {
+            self.warnings.push(format!("{sessions} sessions will be disconnected at each stop"));
+        }
+        if replicas > 0 {
+            self.warnings
+                .push(format!("{replicas} replicas follow this server, and wait while it is stopped"));
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self) {
+        let plan = &self.plan;
+        let length = match (plan.length_ms, plan.load.is_empty()) {
+            (Some(ms), _) => format!("two periods of {}", figure::nanoseconds(ms as f64 * 1e6)),
+            (None, _) => "two runs of the load".to_owned(),
+        };
+        let stops = match plan.keep {
+            true => "The server is stopped once and started once (two steps); the tier stays",
+            false => "The server is stopped twice and started twice (four steps); nothing is kept",
+        };
+        self.notes = vec![
+            format!("{stops}. By: {}.", plan.service.text()),
+            format!(
+                "Expected: {length}, and for each stop and start as long as your server takes for its \
+                 checkpoint, and some seconds to attach or detach."
+            ),
+            "A power cut meanwhile costs nothing that the database has acknowledged: the tier is persistent. \
+             The server may stay down until `tiersmith trial --resume` or `tiersmith trial --undo`."
+                .to_owned(),
+        ];
+    }
+}
+
+/// What the processes of this machine are called.
+fn names_of_processes() -> impl Iterator<Item = String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let comm = entries.filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok());
+    comm.map(|name| name.trim_end().to_owned())
+}

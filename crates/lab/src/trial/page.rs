@@ -1,0 +1,122 @@
+//! The page of a trial: Compare Periods of the two recordings, below what the trial found in one table.
+//!
+//! Deliberately absent: what the figures of the comparison mean (crate `awr`).
+
+use tiersmith_awr::{AnyRepository, Cell, Interval, Item, Report, Section, Table, compare, figure};
+
+use super::journal::{Journal, Room};
+use super::plan::Step;
+use crate::error::{Error, Result};
+
+/// The page's file.
+pub const PAGE: &str = "trial.html";
+/// The same as text.
+pub const TEXT: &str = "trial.txt";
+
+/// Writes the page and its text into the trial's directory.
+///
+/// # Errors
+/// A recording cannot be read, or a file cannot be written.
+pub(super) fn write(room: &Room, journal: &Journal) -> Result<()> {
+    let before = recorded(room, journal, "before", Step::Baseline)?;
+    let after = recorded(room, journal, "after", Step::Measure)?;
+    let mut report: Report = compare(&before, &after);
+    report.title = "TIERSMITH TRIAL: COMPARE PERIODS".to_owned();
+    let mut section = Section { title: "The Trial".to_owned(), items: Vec::new() };
+    section.items.push(Item::Table(gain(&before, &after)));
+    section.items.extend(tier(room).map(Item::Text));
+    section.items.extend(ways(journal).into_iter().map(Item::Text));
+    report.sections.insert(0, section);
+    room.put(TEXT, &report.text())?;
+    room.put(PAGE, &report.html())
+}
+
+fn recorded(room: &Room, journal: &Journal, name: &str, step: Step) -> Result<Interval> {
+    let path = room.path_of(&format!("{name}-{}.db", journal.attempts(step)));
+    let repository = AnyRepository::existing(&path)?;
+    let (baselines, _) = repository.baselines_and_gaps()?;
+    let found =
+        baselines.into_iter().find(|baseline| baseline.name == name).ok_or_else(|| Error::Target {
+            what: "comparing".into(),
+            database: path,
+            reason: format!("too little was recorded `{name}` to be compared; record for longer"),
+        })?;
+    Ok(repository.interval(found.first, found.last)?.labelled(name))
+}
+
+/// A figure of each period.
+type Figure = (&'static str, fn(&Interval) -> Cell, fn(&Interval) -> Option<f64>);
+
+fn gain(before: &Interval, after: &Interval) -> Table {
+    let mut table = Table::new("Gain")
+        .text("Figure", "What is compared.")
+        .figures("Before", "", "The database as it was.")
+        .figures("After", "", "With the fast storage. Its caches were cold when this period began.")
+        .figures("After / Before", "", "The second by the first.");
+    let rows: [Figure; 4] = [
+        ("Transactions per second", |of| Cell::number(rate(of)), rate),
+        ("DB time per transaction", |of| Cell::nanoseconds(time_of_one(of)), time_of_one),
+        ("Waits per transaction", |of| Cell::nanoseconds(waited_of_one(of)), waited_of_one),
+        ("Average active sessions", |of| Cell::number(of.active_sessions()), Interval::active_sessions),
+    ];
+    for (name, shown, value) in rows {
+        let both = value(before).zip(value(after));
+        let ratio = both.filter(|(first, _)| *first > 0.0).map(|(first, second)| second / first);
+        if value(before).is_some() || value(after).is_some() {
+            table.row(vec![Cell::text(name), shown(before), shown(after), Cell::number(ratio)]);
+        }
+    }
+    table
+}
+
+fn rate(of: &Interval) -> Option<f64> {
+    of.transactions().map(|transactions| transactions as f64 / of.elapsed_s())
+}
+
+fn of_one(of: &Interval, ns: f64) -> Option<f64> {
+    of.transactions().filter(|transactions| *transactions > 0).map(|transactions| ns / transactions as f64)
+}
+
+fn time_of_one(of: &Interval) -> Option<f64> {
+    of_one(of, of.db_time_ns? as f64)
+}
+
+fn waited_of_one(of: &Interval) -> Option<f64> {
+    of_one(of, of.waited_ns() as f64)
+}
+
+/// What was on the tier at the end of the second period.
+fn tier(room: &Room) -> Option<String> {
+    let text = room.read_text("tier.json").ok()?;
+    let status: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let tiers = status["live"]["tiers"].as_array()?;
+    let one = |tier: &serde_json::Value| {
+        let bytes = |name: &str| figure::bytes(tier[name].as_f64().unwrap_or(0.0));
+        let label = if tier["emulated"] == true { ", EMULATED" } else { "" };
+        format!(
+            "{} of {} free{label}; {} newer than home, {} clean copies",
+            bytes("free_bytes"),
+            bytes("usable_bytes"),
+            bytes("dirty_bytes"),
+            bytes("cached_bytes")
+        )
+    };
+    let all: Vec<String> = tiers.iter().map(one).collect();
+    Some(format!("On the tier at the end of the second period: {}.", all.join("; ")))
+}
+
+/// How to keep it, and how to undo it.
+fn ways(journal: &Journal) -> Vec<String> {
+    let (home, fast) = (journal.plan.home.0.display(), journal.plan.fast.0.display());
+    let size = journal.plan.size.iter().map(|size| format!(" --size {size}")).collect::<String>();
+    match journal.plan.keep {
+        true => vec![format!(
+            "The tier stays attached. After a reboot: tiersmith attach {home}. To undo it, stop the server and run: \
+             tiersmith detach {home}."
+        )],
+        false => vec![format!(
+            "Nothing was kept: the database is plain again. To keep the tier, stop the server and run: \
+             tiersmith attach {home} --fast {fast}{size}."
+        )],
+    }
+}

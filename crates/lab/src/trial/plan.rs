@@ -1,0 +1,203 @@
+//! What a trial does, as data: of which database, with which storage, by which steps.
+//!
+//! It is kept in the journal, so that whoever goes on or back needs nothing else. No password is in it:
+//! an address with one is refused before a plan is made.
+//!
+//! Deliberately absent: how steps are done (`run.rs`), how a server is stopped (`service.rs`).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tiersmith_awr::sources::{self, Address, Asking, Product, Surroundings};
+use tiersmith_dir::PathText;
+
+use crate::error::Result;
+
+/// How long a server may take for one answer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How the server is stopped and started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum Service {
+    /// A unit of the system's service manager.
+    Systemd {
+        /// Its name.
+        unit: String,
+    },
+    /// PostgreSQL's own program, as the account that the server runs as.
+    PgCtl {
+        /// The program.
+        program: PathText,
+        /// User and group of the server.
+        uid: u32,
+        /// See `uid`.
+        gid: u32,
+        /// The directory that the server was given with `-D`.
+        directory: PathText,
+        /// The other arguments it was started with.
+        arguments: Vec<String>,
+        /// Its environment as far as it matters: language, time zone, libraries.
+        environment: Vec<String>,
+        /// Where its messages go.
+        log: PathText,
+    },
+    /// The user's commands, for `sh -c`.
+    Commands {
+        /// Stops it.
+        stop: String,
+        /// Starts it.
+        start: String,
+    },
+}
+
+impl Service {
+    /// For people: how it is stopped and started.
+    pub fn text(&self) -> String {
+        match self {
+            Service::Systemd { unit } => format!("systemctl stop {unit}, systemctl start {unit}"),
+            Service::PgCtl { program, uid, .. } => format!("{} as user {uid}", program.0.display()),
+            Service::Commands { stop, start } => format!("`{stop}`, `{start}`"),
+        }
+    }
+}
+
+/// What a trial does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The address of the database.
+    pub url: String,
+    /// Its directory.
+    pub home: PathText,
+    /// The fast storage.
+    pub fast: PathText,
+    /// Bytes of the tier, as given; without it as `tiersmith attach` has it.
+    pub size: Option<String>,
+    /// How long each period is recorded; without it as long as the load runs.
+    pub length_ms: Option<u64>,
+    /// The command that is the load; none: the database's own users.
+    pub load: Vec<String>,
+    /// Where it is run.
+    pub directory: PathText,
+    /// Whether the tier stays attached at the end.
+    pub keep: bool,
+    /// How the server is stopped and started.
+    pub service: Service,
+}
+
+/// A step. Each is recorded before it is taken, and can be taken again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// Record the plain database.
+    Baseline,
+    /// Stop the server.
+    Stop,
+    /// Attach the tier.
+    Attach,
+    /// Start the server on it.
+    Start,
+    /// Record the attached database.
+    Measure,
+    /// Stop the server again.
+    StopAgain,
+    /// Detach the tier.
+    Detach,
+    /// Start the server on the plain directory.
+    StartAgain,
+    /// Write the page.
+    Report,
+    /// Bring the plain database back, from wherever the trial is.
+    Undo,
+}
+
+impl Step {
+    /// As in the journal.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Baseline => "baseline",
+            Step::Stop => "stop",
+            Step::Attach => "attach",
+            Step::Start => "start",
+            Step::Measure => "measure",
+            Step::StopAgain => "stop-again",
+            Step::Detach => "detach",
+            Step::StartAgain => "start-again",
+            Step::Report => "report",
+            Step::Undo => "undo",
+        }
+    }
+
+    /// What happens, for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Step::Baseline => "record the database as it is",
+            Step::Stop => "stop the server",
+            Step::Attach => "attach the fast storage",
+            Step::Start => "start the server on it",
+            Step::Measure => "record the database with the fast storage",
+            Step::StopAgain => "stop the server",
+            Step::Detach => "detach the fast storage",
+            Step::StartAgain => "start the server as it was",
+            Step::Report => "compare the two periods",
+            Step::Undo => "bring the plain database back",
+        }
+    }
+}
+
+/// Which database this is, once connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Database {
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB or MySQL.
+    Mysql,
+}
+
+impl Database {
+    /// The kind of database at an address; nothing if there is no trial of it.
+    pub fn of(address: &Address) -> Option<Database> {
+        match address.product {
+            Product::PostgreSql => Some(Database::Postgres),
+            Product::MySql => Some(Database::Mysql),
+            Product::Redis | Product::Machine => None,
+        }
+    }
+
+    /// The question for its directory.
+    pub fn directory(self) -> &'static str {
+        match self {
+            Database::Postgres => "SHOW data_directory",
+            Database::Mysql => "SELECT @@datadir AS d",
+        }
+    }
+}
+
+impl Plan {
+    /// The steps of the whole trial, in order.
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps = vec![Step::Baseline, Step::Stop, Step::Attach, Step::Start, Step::Measure];
+        if !self.keep {
+            steps.extend([Step::StopAgain, Step::Detach, Step::StartAgain]);
+        }
+        steps.push(Step::Report);
+        steps
+    }
+
+    /// Asks the database.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses.
+    pub fn ask(&self, questions: &[&str]) -> Result<Vec<Vec<String>>> {
+        ask(&Address::parse(&self.url)?, questions)
+    }
+}
+
+/// Asks the database at an address.
+///
+/// # Errors
+/// It cannot be reached, or refuses.
+pub fn ask(address: &Address, questions: &[&str]) -> Result<Vec<Vec<String>>> {
+    let asking = Asking { patience: ANSWER, ..Asking::default() };
+    Ok(sources::ask(address, &asking, &Surroundings::of_process(), questions)?)
+}

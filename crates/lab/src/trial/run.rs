@@ -1,0 +1,408 @@
+//! Taking the steps of a trial, and going back.
+//!
+//! A step makes so what it is called, from whatever it finds: it can be taken again after a crash, a
+//! reboot, or a start of the server that nobody asked for. So going on after an interruption is taking
+//! the first step again that the journal does not call done.
+//!
+//! | killed while | the server | then |
+//! |---|---|---|
+//! | it records | runs | `--resume` records again, `--undo` detaches if there is something attached |
+//! | it stops, attaches, detaches or starts | may be stopped; its directory is plain or attached | either goes on from there |
+//!
+//! Invariants: the server is stopped before its directory is attached or detached; a step that fails
+//! leads back to the plain database, and if that cannot be had, to the server running on the tier.
+//! Deliberately absent: the terminal (the process that takes the steps has none).
+
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::Signal;
+use tiersmith_awr::sources::Address;
+
+use super::journal::{End, Goal, Journal, Room, Taken};
+use super::page;
+use super::plan::{Database, Step};
+use super::service::{self, Wanted};
+use crate::error::{During, Error, Result};
+use crate::process::{Process, log_end};
+
+/// How long a server may take to stop or to answer: it writes a checkpoint, or recovers.
+const PATIENCE: Duration = Duration::from_secs(1200);
+/// How long a recording may take to end when it is asked to.
+const END: Duration = Duration::from_secs(30);
+/// How long is waited between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often attach and detach are tried while something still uses the directory.
+const TRIES: usize = 40;
+/// How long is waited between two of these.
+const BETWEEN: Duration = Duration::from_millis(500);
+
+/// How a home stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Plain,
+    Mounted,
+    /// Attached, and not mounted or not to be asked.
+    Unmounted,
+}
+
+/// Takes the steps that are left, and returns what the journal says then.
+///
+/// # Errors
+/// The way back failed too, or the journal cannot be written; the journal says how far it came.
+pub fn take_steps(room: &Room, program: &Path) -> Result<Journal> {
+    let mut runner = Runner { journal: room.read()?, room, program };
+    let done = runner.run();
+    if let Err(e) = &done {
+        runner.journal.why = Some(e.to_string());
+        room.write(&runner.journal)?;
+    }
+    done.map(|()| runner.journal)
+}
+
+struct Runner<'a> {
+    room: &'a Room,
+    program: &'a Path,
+    journal: Journal,
+}
+
+impl Runner<'_> {
+    fn run(&mut self) -> Result<()> {
+        if self.journal.end.is_some() {
+            return Ok(());
+        }
+        self.end_helper()?;
+        while self.journal.goal == Goal::Measure {
+            if self.room.undo_is_asked() {
+                self.go_back("it was asked for".into())?;
+                break;
+            }
+            let next = self.journal.plan.steps().into_iter().find(|step| !self.journal.is_done(*step));
+            let Some(step) = next else {
+                return self.end(if self.journal.plan.keep { End::Kept } else { End::Plain });
+            };
+            if let Err(e) = self.take(step) {
+                // Without its page, the trial has come to its end all the same.
+                if step == Step::Report {
+                    self.journal.why = Some(e.to_string());
+                    return self.end(if self.journal.plan.keep { End::Kept } else { End::Plain });
+                }
+                self.go_back(format!("{}: {e}", step.name()))?;
+            }
+        }
+        self.take(Step::Undo)?;
+        if self.journal.is_done(Step::Measure) && self.take(Step::Report).is_ok() {
+            return self.end(End::Plain);
+        }
+        self.end(End::Undone)
+    }
+
+    fn end(&mut self, end: End) -> Result<()> {
+        self.journal.end = Some(end);
+        self.room.write(&self.journal)
+    }
+
+    fn go_back(&mut self, why: String) -> Result<()> {
+        self.journal.goal = Goal::Undo;
+        self.journal.why = Some(why);
+        self.room.write(&self.journal)
+    }
+
+    /// What a killed process of this trial had started: a recording is ended, anything else awaited.
+    fn end_helper(&self) -> Result<()> {
+        let Some(last) = self.journal.taken.last() else { return Ok(()) };
+        let Some(helper) = last.helper.filter(|helper| !last.done && helper.runs()) else { return Ok(()) };
+        if matches!(last.step, Step::Baseline | Step::Measure) {
+            helper.kill_tree();
+            return Ok(());
+        }
+        let began = Instant::now();
+        while helper.runs() {
+            if began.elapsed() > PATIENCE {
+                return Err(self.failed(last.step.text(), format!("process {} still runs", helper.pid)));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, step: Step) -> Result<()> {
+        let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        let at_unix_ms = u64::try_from(at).unwrap_or(0);
+        self.journal.taken.push(Taken { step, at_unix_ms, done: false, said: None, helper: None });
+        self.room.write(&self.journal)?;
+        end_here(step, "begun");
+        let done = self.act(step);
+        end_here(step, "acted");
+        if let Some(taken) = self.journal.taken.last_mut() {
+            taken.done = done.is_ok();
+            taken.said = done.as_ref().err().map(ToString::to_string);
+        }
+        self.room.write(&self.journal)?;
+        done
+    }
+
+    fn act(&mut self, step: Step) -> Result<()> {
+        match step {
+            Step::Baseline => {
+                self.run_plain()?;
+                self.record("before", step)
+            }
+            Step::Stop | Step::StopAgain => self.stop(),
+            Step::Attach => self.attach(),
+            Step::Start => {
+                self.attach()?;
+                self.start()
+            }
+            Step::Measure => {
+                if self.standing()? != Standing::Mounted {
+                    self.attach()?;
+                }
+                self.start()?;
+                self.record("after", step)?;
+                let status = self.ask_program("status")?;
+                self.room.put("tier.json", &status)
+            }
+            Step::Detach => self.detach(),
+            Step::StartAgain => self.run_plain(),
+            Step::Report => page::write(self.room, &self.journal),
+            Step::Undo => self.undo(),
+        }
+    }
+
+    /// The plain database, running.
+    fn run_plain(&mut self) -> Result<()> {
+        if self.standing()? != Standing::Plain {
+            self.detach()?;
+        }
+        self.start()
+    }
+
+    fn undo(&mut self) -> Result<()> {
+        let Err(why) = self.run_plain() else { return Ok(()) };
+        // The tier cannot be taken away now: then the database runs on it.
+        if self.standing()? != Standing::Plain {
+            self.attach()?;
+        }
+        self.start()?;
+        let what = "bringing the plain database back";
+        Err(self.failed(what, format!("{why}; the server runs, attached. Mend that, and undo again")))
+    }
+
+    /// Whether the server answers, and with this directory.
+    fn answers(&self) -> Result<bool> {
+        let plan = &self.journal.plan;
+        let database = Database::of(&Address::parse(&plan.url)?);
+        let Some(database) = database else { return Ok(false) };
+        let answer = plan.ask(&[database.directory()]);
+        let directory = answer.ok().and_then(|rows| rows.into_iter().flatten().next());
+        Ok(directory.is_some_and(|directory| {
+            // As it is configured, which may be through a link.
+            let given = Path::new(directory.trim_end_matches('/'));
+            given == plan.home.0 || given.canonicalize().is_ok_and(|real| real == plan.home.0)
+        }))
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        let home = self.journal.plan.home.0.clone();
+        if service::processes_in(&home).is_empty() {
+            return Ok(());
+        }
+        let ended = self.service(Wanted::Stop)?;
+        let began = Instant::now();
+        while !service::processes_in(&home).is_empty() {
+            if began.elapsed() > PATIENCE {
+                let how = ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
+                let log = log_end(&self.room.path_of("log"));
+                let reason = format!("it still runs; the command to stop it: {how}; it printed: {log}");
+                return Err(self.failed("stopping the server", reason));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<()> {
+        if self.answers()? {
+            return Ok(());
+        }
+        let home = self.journal.plan.home.0.clone();
+        let ended = if service::processes_in(&home).is_empty() { self.service(Wanted::Start)? } else { None };
+        let began = Instant::now();
+        while !self.answers()? {
+            let failed = ended.is_some_and(|status| !status.success());
+            // A server that could not be started leaves nothing that runs.
+            let gone = began.elapsed() > END && service::processes_in(&home).is_empty();
+            if (failed && service::processes_in(&home).is_empty()) || gone || began.elapsed() > PATIENCE {
+                let how = ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
+                let log = log_end(&self.room.path_of("log"));
+                let reason = format!("it does not answer; the command to start it: {how}; it printed: {log}");
+                return Err(self.failed("starting the server", reason));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Runs the command that stops or starts the server; nothing if it does not end.
+    fn service(&mut self, wanted: Wanted) -> Result<Option<ExitStatus>> {
+        let command = service::command_for(&self.journal.plan.service, wanted)?;
+        let mut process = self.spawn(command)?;
+        let began = Instant::now();
+        loop {
+            if let Some(status) = process.ended() {
+                return Ok(Some(status));
+            }
+            let is_so = match wanted {
+                Wanted::Start => self.answers()?,
+                Wanted::Stop => service::processes_in(&self.journal.plan.home.0).is_empty(),
+            };
+            // It may be the server itself, which must not be killed with its handle.
+            if is_so && process.wait(BETWEEN).is_none() || began.elapsed() > PATIENCE {
+                std::mem::forget(process);
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn attach(&mut self) -> Result<()> {
+        let plan = self.journal.plan.clone();
+        for _ in 0..TRIES {
+            let standing = self.standing()?;
+            if standing == Standing::Mounted {
+                return Ok(());
+            }
+            self.stop()?;
+            let mut command = Command::new(self.program);
+            command.arg("attach").arg(&plan.home.0);
+            if standing == Standing::Plain {
+                command.arg("--fast").arg(&plan.fast.0);
+                command.args(plan.size.iter().flat_map(|size| ["--size", size]));
+            }
+            if self.succeeds(command, "attaching")? {
+                return Ok(());
+            }
+        }
+        Err(self.failed("attaching", self.in_use()))
+    }
+
+    fn detach(&mut self) -> Result<()> {
+        for _ in 0..TRIES {
+            self.stop()?;
+            let mut command = Command::new(self.program);
+            command.arg("detach").arg(&self.journal.plan.home.0);
+            if self.succeeds(command, "detaching")? {
+                return Ok(());
+            }
+        }
+        Err(self.failed("detaching", self.in_use()))
+    }
+
+    fn in_use(&self) -> String {
+        format!("the directory stays in use: {}", log_end(&self.room.path_of("log")))
+    }
+
+    /// Whether a command of this program did it; false if the directory is in use still.
+    fn succeeds(&mut self, command: Command, what: &str) -> Result<bool> {
+        let mut process = self.spawn(command)?;
+        let status = loop {
+            match process.ended() {
+                Some(status) => break status,
+                None => std::thread::sleep(LOOK),
+            }
+        };
+        let said = process.log_end();
+        if status.success() {
+            return Ok(true);
+        }
+        if said.contains("in use") || said.contains("busy") {
+            std::thread::sleep(BETWEEN);
+            return Ok(false);
+        }
+        Err(self.failed(what, format!("it ended with {status} and said: {said}")))
+    }
+
+    fn record(&mut self, name: &str, step: Step) -> Result<()> {
+        let plan = self.journal.plan.clone();
+        let to = self.room.path_of(&format!("{name}-{}.db", self.journal.attempts(step)));
+        // Twenty snapshots of a short period, one a minute of a long one.
+        let every_ms = plan.length_ms.map_or(5_000, |length| (length / 20).clamp(200, 60_000));
+        let mut command = Command::new(self.program);
+        command.args(["awr", "record", "--source", &plan.url, "--name", name]).arg("--to").arg(to);
+        command.arg("--every").arg(format!("{every_ms}ms"));
+        command.args(plan.length_ms.iter().flat_map(|length| ["--for".to_owned(), format!("{length}ms")]));
+        if !plan.load.is_empty() {
+            command.arg("--").args(&plan.load).current_dir(&plan.directory.0);
+        }
+        let mut process = self.spawn(command)?;
+        let status = loop {
+            if let Some(status) = process.ended() {
+                break status;
+            }
+            if self.room.undo_is_asked() {
+                process.signal(Signal::TERM);
+                if process.wait(END).is_none() {
+                    process.kill();
+                }
+                return Err(self.failed("recording", "somebody asked for the way back".into()));
+            }
+            std::thread::sleep(LOOK);
+        };
+        // Code 1: the database could not be asked at times, which the page says; or the load failed.
+        if status.success() || (plan.load.is_empty() && status.code() == Some(1)) {
+            return Ok(());
+        }
+        Err(self.failed("recording", format!("it ended with {status} and said: {}", process.log_end())))
+    }
+
+    fn spawn(&mut self, mut command: Command) -> Result<Process> {
+        command.stdin(Stdio::null());
+        let process = Process::start(command, &self.room.path_of("log"))?;
+        if let Some(taken) = self.journal.taken.last_mut() {
+            taken.helper = Some(process.identity());
+        }
+        self.room.write(&self.journal)?;
+        Ok(process)
+    }
+
+    fn standing(&self) -> Result<Standing> {
+        let text = self.ask_program("status")?;
+        let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        match status["standing"].as_str() {
+            Some("plain") => Ok(Standing::Plain),
+            Some("mounted") => Ok(Standing::Mounted),
+            Some(_) => Ok(Standing::Unmounted),
+            None => Err(self.failed("asking how the directory stands", text)),
+        }
+    }
+
+    /// What a command of this program prints about the home, as JSON.
+    fn ask_program(&self, command: &str) -> Result<String> {
+        let home = &self.journal.plan.home.0;
+        let mut asked = Command::new(self.program);
+        asked.arg(command).arg(home).arg("--json").stdin(Stdio::null());
+        let asked = asked.output().during("run", self.program)?;
+        match asked.stdout.is_empty() {
+            true => Err(self.failed(command, String::from_utf8_lossy(&asked.stderr).trim().to_owned())),
+            false => Ok(String::from_utf8_lossy(&asked.stdout).into_owned()),
+        }
+    }
+
+    fn failed(&self, what: &str, reason: String) -> Error {
+        Error::Target { what: what.to_owned(), database: self.journal.plan.home.0.clone(), reason }
+    }
+}
+
+/// Ends this process as kill -9 does, at the step and point that a test names.
+#[cfg(feature = "testing")]
+fn end_here(step: Step, point: &str) {
+    let wanted = std::env::var("TIERSMITH_TRIAL_KILL").unwrap_or_default();
+    if wanted == format!("{}:{point}", step.name()) {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+    }
+}
+
+#[cfg(not(feature = "testing"))]
+fn end_here(_: Step, _: &str) {}
