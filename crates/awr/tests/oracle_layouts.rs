@@ -63,7 +63,7 @@ fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();
     for (at, c) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(c);
@@ -262,7 +262,7 @@ fn html(sheets: &[Sheet]) -> String {
         let _ = write!(out, "<table border=\"0\" class=\"tdiff\" summary=\"{}\">", escaped(&sheet.summary));
         let mut row = |tag: &str, cells: &[String]| {
             let cells = cells.iter().map(|cell| format!("<{tag} class='awrnc'>{}</{tag}>", escaped(cell)));
-            let _ = write!(out, "<tr>{}</tr>\n", cells.collect::<String>());
+            let _ = writeln!(out, "<tr>{}</tr>", cells.collect::<String>());
         };
         if !sheet.groups.is_empty() {
             row("th", &sheet.groups);
