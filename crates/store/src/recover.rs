@@ -613,7 +613,7 @@ fn finish_file(store: &Store, state: &FileState, placed: &Placed, size: u64) -> 
     let block = placed.block_size.block_of(size);
     let within = (size - placed.block_size.start_of(block)) as usize;
     if within > 0 {
-        placed.zero_tail_in_place(placed.map.get(block), within);
+        placed.zero_tail_in_place(placed.map.get(block), within)?;
     }
     if flags & (DESTAGING | UNLINKING) != 0 {
         let mut meta = placed.meta.lock();

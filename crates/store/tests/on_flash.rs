@@ -197,6 +197,30 @@ fn a_sync_that_fails_is_told_and_nothing_more_is_written_to_tier_or_home() {
 }
 
 #[test]
+fn a_destage_whose_last_words_the_log_cannot_keep_has_failed() {
+    for name in ["a.d8", "b.redo"] {
+        for nth in 1.. {
+            let (place, disk) = (Place::in_memory(), disk());
+            let home = attach_to(&place, &disk).unwrap();
+            let file = home.open(name, OpenMode::CREATE).unwrap();
+            file.write(0, &[1; B]).unwrap();
+            // A write to it syncs nothing, so it tells whether the log has failed before.
+            let probe = home.open("probe.d8", OpenMode::CREATE).unwrap();
+            probe.write(0, &[1; B]).unwrap();
+            file.sync().unwrap();
+            disk.fail_nth_sync(nth);
+            let destaged = home.destage(None);
+            let log_failed = probe.write(0, &[2; B]).is_err();
+            assert_eq!(destaged.is_err(), log_failed, "{name}, sync {nth}: {destaged:?}");
+            if !log_failed {
+                assert!(nth > 1, "no sync was asked for");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn home_gets_nothing_that_no_log_has_also_when_an_earlier_write_to_it_failed() {
     let (place, disk, under) = (Place::in_memory(), disk(), Arc::new(SimHome::new(None)));
     let tier = vec![(flash(&place), vec![member(&disk)])];

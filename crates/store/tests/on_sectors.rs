@@ -183,6 +183,29 @@ fn a_write_that_the_device_refuses_is_an_error_and_the_old_block_stays() {
 }
 
 #[test]
+fn a_cut_whose_rest_the_device_cannot_clear_is_an_error_and_nothing_cut_off_shows_again() {
+    for reading in [false, true] {
+        let (place, disk) = (Place::in_memory(), disk());
+        let home = Tier::simulated(&disk).attach(&place).unwrap();
+        let file = home.open("b.redo", OpenMode::CREATE).unwrap();
+        file.write(0, &[7; B]).unwrap();
+        file.sync().unwrap();
+        if reading {
+            disk.fail_reads(0..BYTES)
+        } else {
+            disk.fail_nth_write(1)
+        }
+        let said = file.truncate(100).unwrap_err().to_string();
+        let what = if reading { "cannot read" } else { "cannot write" };
+        assert!(said.contains(what) && said.contains("of simulated"), "{said}");
+        disk.fail_reads(0..0);
+        file.extend(B as u64).unwrap();
+        let now = block(&file, 0).unwrap();
+        assert!(now[..100] == [7; 100] && now[100..].iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
 fn a_block_that_the_device_lost_is_named_and_keeps_no_other_from_going_home() {
     let (place, disk) = (Place::in_memory(), disk());
     let home = Tier::simulated(&disk).attach(&place).unwrap();

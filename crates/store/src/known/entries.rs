@@ -2,6 +2,7 @@
 
 use super::Placed;
 use crate::address::BlockIndex;
+use crate::error::Result;
 use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -11,28 +12,33 @@ use crate::tier::alloc::Purpose;
 impl Placed {
     /// Makes what lies past the end in the last block zero. Only where nobody holds a reference into the block: redo
     /// blocks, and everything during recovery.
-    pub(crate) fn zero_tail_in_place(&self, entry: Entry, within: usize) {
+    ///
+    /// # Errors
+    /// When the medium cannot be read or written: what was cut off would show when the file grows.
+    pub(crate) fn zero_tail_in_place(&self, entry: Entry, within: usize) -> Result<()> {
         let tier = &self.tier;
         if entry == Entry::HOME || tier.planted.is(Planted::TailNotZeroed) {
-            return;
+            return Ok(());
         }
         let mut rest = vec![0; self.block_size.bytes() - within];
         if let Err(e) = tier.read_block_checked(entry.frame(), within, &mut rest) {
-            // Harmless: what lies past the end cannot be read by anybody either.
+            if tier.memory_of(entry.frame()).is_none() {
+                return Err(e);
+            }
+            // Harmless: what memory has lost past the end cannot be read by anybody later either.
             log::error!("cannot read the last block of file {}: {e}", self.id);
-            return;
+            return Ok(());
         }
         if rest.iter().all(|b| *b == 0) {
-            return;
+            return Ok(());
         }
         let ours = self.class == FileClass::Data && tier.latch(entry.frame(), self.block_size.frames());
         let zeroed = tier.zero_part(entry.frame(), within, rest.len());
-        if let Err(e) = zeroed.and_then(|ticket| tier.wait_for(entry.frame(), ticket)) {
-            log::error!("cannot write the last block of file {}: {e}", self.id);
-        }
+        let zeroed = zeroed.and_then(|ticket| tier.wait_for(entry.frame(), ticket));
         if ours {
             tier.unlatch(entry.frame(), self.block_size.frames());
         }
+        zeroed
     }
 
     /// Step 3: entries past the end become `Home` and their frames free.

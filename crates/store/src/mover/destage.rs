@@ -156,6 +156,8 @@ impl Mover {
         }
         tier.fence();
         self.homeward.fingerprint(file, placed, &mut placed.meta.lock())?;
+        // Else detaching would take for home's what the tier still calls its own.
+        tier.sound()?;
         let _ = self.events.record_n(waits::DESTAGE, start, count * bytes as u64);
         self.events.count(waits::DESTAGED, count);
         Ok((count, next))
@@ -217,6 +219,7 @@ impl Mover {
         }
         for tier in &self.tiers {
             tier.quiesce_lanes();
+            tier.sound()?;
         }
         failed.map_or(Ok(done), Err)
     }

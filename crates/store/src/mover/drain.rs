@@ -121,6 +121,7 @@ impl Mover {
             let stamped = self.homeward.fingerprint(file, placed, &mut placed.meta.lock());
             tier.keep_zeroed(placed.block_size, freed);
             stamped?;
+            tier.sound()?;
             if let Some((_, e)) = unreadable.pop() {
                 return Err(e);
             }

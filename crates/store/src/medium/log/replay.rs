@@ -100,6 +100,7 @@ impl Log {
         for block in &record.blocks {
             let inside = block.at.checked_add(block.len as u64).is_some_and(|end| end <= self.len());
             let frames = block.at.is_multiple_of(FRAME as u64) && block.len.is_multiple_of(FRAME);
+            let inside = inside && block.len as u64 <= BLOCK_MOST;
             if !inside || !frames {
                 return Ok(false);
             }

@@ -230,3 +230,20 @@ fn words_stored_by_many_threads_are_durable_when_their_fence_returns_and_the_rin
         }
     }
 }
+
+#[test]
+fn a_record_with_a_block_larger_than_any_does_not_count() {
+    for (len, counts) in [(BLOCK_MOST as usize, true), (BLOCK_MOST as usize + FRAME, false)] {
+        let device = Simulator::new().device(vec![0; BYTES as usize], 512);
+        let first = medium(device.clone());
+        first.log.as_ref().unwrap().begin_anew(place(Planted::None)).unwrap();
+        begin(&first, Planted::None).unwrap();
+        assert!(first.latch(FRAME_AT, len));
+        let _ = first.write(FRAME_AT, &vec![7; len], 77).unwrap();
+        first.meta.store_word(WORD_AT, 1);
+        first.sync().unwrap();
+        let again = medium(device);
+        begin(&again, Planted::None).unwrap();
+        assert_eq!(word(&again), u64::from(counts), "{len} bytes");
+    }
+}
