@@ -102,8 +102,20 @@ impl OutsideHome {
     }
 }
 
-/// The beginning of a file of an attached home. Through the store: the newest of it may be in the tier.
+/// The beginning of a file of an attached home: through the store where the tier is ahead of home. Else from home, for a look
+/// is no use by the database, and must bring nothing into the tier.
 pub(super) fn read_of(home: &AttachedHome, path: &str, most: usize) -> Option<Vec<u8>> {
+    if !home.dirty_files().iter().any(|dirty| dirty == Path::new(path)) {
+        let at = |fd: i32| PathBuf::from(format!("/proc/self/fd/{fd}"));
+        let (files, path) = (at(home.directory()?.as_raw_fd()), Path::new(path));
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        let sub = above.map(|above| directory(&files.join(above)));
+        let dir = match &sub {
+            None => files,
+            Some(sub) => at(sub.as_ref()?.as_raw_fd()),
+        };
+        return first_bytes(&dir.join(path.file_name()?), most as u64);
+    }
     let file = home.open_found(path, OpenMode::READ).ok()?;
     let mut bytes = vec![0; most.min(usize::try_from(file.len().ok()?).ok()?)];
     let got = file.read(0, &mut bytes).ok()?;
