@@ -48,8 +48,8 @@ Examples:
   tiersmith trial --resume          it was killed, or the machine restarted: go on
   tiersmith trial --undo            or bring the plain database back
 
-Exit codes: 0 measured, or brought back as asked; 1 not measured, and it says how the database stands and what to do; with --check, \
-something speaks against it; 2 error.")]
+Exit codes: 0 measured, or brought back as asked; 1 not measured, and it says how the database
+stands and what to do; with --check, something speaks against it; 2 error.")]
 pub(crate) struct Trial {
     /// The database: postgresql://USER@HOST:PORT/DB or mariadb://, as for `tiersmith awr record`
     #[arg(value_name = "URL", required_unless_present_any = ["resume", "undo", "as_runner"])]
@@ -81,7 +81,8 @@ pub(crate) struct Trial {
     /// Bring the plain database back from the trial that is not over
     #[arg(long, conflicts_with_all = ["url", "load"])]
     undo: bool,
-    /// Where trials are kept: journals, recordings, pages [default: /var/lib/tiersmith/trials, or ~/.local/state/tiersmith/trials]
+    /// Where trials are kept: journals, recordings, pages
+    /// [default: /var/lib/tiersmith/trials, or ~/.local/state/tiersmith/trials]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Print JSON
