@@ -121,6 +121,17 @@ fn a_dump_is_imported_into_an_empty_tier_and_into_no_other() {
     let again = import();
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("1 keys, and an import would mix"));
+    // A Redis that writes an append-only file names its parts in a manifest.
+    let manifest = directory.path().join("a.manifest");
+    std::fs::write(&manifest, "file part.aof seq 1 type i\nfile dump.rdb seq 1 type b\n").unwrap();
+    std::fs::write(directory.path().join("part.aof"), "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*1\r\n")
+        .unwrap();
+    let other = directory.path().join("other");
+    let arguments = ["kv", "import", manifest.to_str().unwrap(), "--size", "16M", "--emulate", "--tier"];
+    let done = tiersmith(&[&arguments[..], &[other.to_str().unwrap()]].concat());
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(said.contains("2 keys imported; the last 4 bytes"), "{said}");
     // And back.
     let back = directory.path().join("back.rdb");
     let arguments = ["kv", "export", back.to_str().unwrap(), "--emulate", "--tier", tier.to_str().unwrap()];

@@ -1,5 +1,7 @@
 //! `tiersmith kv`: the key-value server, the check of its tier, import and export of dumps.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +17,9 @@ use super::{print, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
 use crate::signals::finish_when_interrupted;
+
+/// Bytes of a manifest of append-only files.
+const MANIFEST_MAX: u64 = 1 << 20;
 
 /// Serve keys and values in persistent memory, with Redis's protocol: a write is durable before its reply
 ///
@@ -77,8 +82,9 @@ enum What {
     Export(Export),
 }
 
-/// Import a dump file of Redis or Valkey (RDB) into a key-value tier that has no keys
+/// Import a dump or an append-only file of Redis or Valkey (RDB, AOF) into a key-value tier that has no keys
 ///
+/// Of append-only files in parts, as Redis 7 writes them, name the manifest.
 /// Strings, lists, sets, hashes and sorted sets come with their expiry times; keys that have expired
 /// are left out. What the server does not keep (streams, modules, functions) is an error that names
 /// the key, and then the tier is empty. No server uses the tier meanwhile.
@@ -88,10 +94,11 @@ Examples:
   redis-cli --rdb /var/tmp/dump.rdb
   tiersmith kv import /var/tmp/dump.rdb --tier /mnt/pmem0/kv.tier --size 8G
   tiersmith kv import dump.rdb --tier /dev/shm/kv.tier --size 256M --emulate --json
+  tiersmith kv import /var/lib/redis/appendonlydir/appendonly.aof.manifest --tier /mnt/pmem0/kv.tier
 
 Exit codes: 0 all keys are there; 2 error.")]
 struct Import {
-    /// The dump
+    /// The dump, the append-only file, or the manifest of several
     #[arg(value_name = "DUMP")]
     dump: PathBuf,
     /// The tier, which is made if it is not there
@@ -238,22 +245,45 @@ fn map(tier: &Path, size: ByteSize, emulate: bool) -> Result<Mapping> {
 
 impl Import {
     fn run(&self) -> Result<Outcome> {
-        let opened = Dir::holding(&self.dump).and_then(|(dir, name)| dir.open_file(name));
-        let file = opened.map_err(|source| Error::Io { what: "open", path: self.dump.clone(), source })?;
+        let mut parts = self.parts()?;
         let _explained = tiersmith_pmem::watch_sigbus(Arc::new(|_: &Path, _| None)).ok();
         let tier = map(&self.tier, self.size, self.emulate)?;
-        let done = tiersmith_kv::import(tier, &mut std::io::BufReader::new(file))?;
-        let (keys, expired) = (done.keys, done.expired);
+        let done = tiersmith_kv::import_parts(tier, &mut parts)?;
+        let (keys, expired, left_out) = (done.keys, done.expired, done.left_out);
         if self.json {
-            print_json(&json!({"tier": self.tier, "keys": keys, "expired": expired}))?;
+            let tier = &self.tier;
+            print_json(&json!({"tier": tier, "keys": keys, "expired": expired, "bytes_left_out": left_out}))?;
         } else {
-            let left_out = match expired {
-                0 => String::new(),
-                expired => format!("; {expired} had expired and were left out"),
-            };
-            print(&format!("{}: {keys} keys imported{left_out}\n", self.tier.display()))?;
+            let mut notes = String::new();
+            if expired > 0 {
+                notes += &format!("; {expired} had expired and were left out");
+            }
+            if left_out > 0 {
+                notes += &format!(
+                    "; the last {left_out} bytes of the file were left out, because it ends within a command or a \
+                     transaction, as that of a killed server does"
+                );
+            }
+            print(&format!("{}: {keys} keys imported{notes}\n", self.tier.display()))?;
         }
         Ok(Outcome::Good)
+    }
+
+    /// The files to read: the one that is named, or those that it names as a manifest.
+    fn parts(&self) -> Result<Vec<BufReader<File>>> {
+        let io = |what| move |source| Error::Io { what, path: self.dump.clone(), source };
+        let (dir, name) = Dir::holding(&self.dump).map_err(io("open"))?;
+        if self.dump.extension().is_none_or(|ending| ending != "manifest") {
+            return Ok(vec![BufReader::new(dir.open_file(name).map_err(io("open"))?)]);
+        }
+        let text = dir.read(name, MANIFEST_MAX).map_err(io("read"))?;
+        let names = tiersmith_kv::manifest(&String::from_utf8_lossy(&text))?;
+        let open = |name: &String| {
+            let path = dir.path_of(name);
+            let file = dir.open_file(name).map_err(|source| Error::Io { what: "open", path, source })?;
+            Ok(BufReader::new(file))
+        };
+        names.iter().map(open).collect()
     }
 }
 
@@ -281,7 +311,7 @@ impl Export {
         Ok(Outcome::Good)
     }
 
-    fn write(&self, tier: Mapping, file: &std::fs::File) -> Result<u64> {
+    fn write(&self, tier: Mapping, file: &File) -> Result<u64> {
         let keys = tiersmith_kv::export(tier, std::io::BufWriter::with_capacity(1 << 20, file))?;
         file.sync_all().map_err(|source| Error::Io { what: "sync", path: self.dump.clone(), source })?;
         Ok(keys)
