@@ -165,6 +165,40 @@ fn blocks_that_are_written_cut_destaged_and_evicted_while_they_are_admitted_stay
 }
 
 #[test]
+fn a_full_tier_keeps_what_comes_again_and_does_not_copy_what_does_not_come_soon() {
+    // More than twice what the tier can keep, read round by round in an order that is no scan.
+    const BLOCKS: u64 = 512;
+    let place = Place::new();
+    let plain = place::pattern(1, 0, BLOCKS as usize * BLOCK);
+    std::fs::write(place.home().join("a.d8"), &plain).unwrap();
+    let attached = attach(&place.home(), &[place.tier(2 * MIB)], place::options()).unwrap();
+    let file = attached.open("a.d8", OpenMode::READ).unwrap();
+    let count = |name: &str| {
+        let waits = attached.stats().waits;
+        waits.counters().find(|(counter, _)| counter.name == name).unwrap().1
+    };
+    let mut block = [0; BLOCK];
+    let mut round = || {
+        let before = (count("flash cache read hits"), count("blocks evicted"));
+        for n in 0..BLOCKS {
+            let at = n * 203 % BLOCKS * BLOCK as u64;
+            assert_eq!(file.read(at, &mut block).unwrap(), BLOCK);
+            assert!(block[..] == plain[at as usize..][..BLOCK]);
+            attached.background_step().unwrap();
+        }
+        (count("flash cache read hits") - before.0, count("blocks evicted") - before.1)
+    };
+    round();
+    for n in 1..4 {
+        let (hits, evicted) = round();
+        assert!(hits >= 100, "round {n}: {hits} hits; a tier that takes everything has none");
+        assert!(evicted <= 40, "round {n}: {evicted} copies made room for blocks that come too late");
+    }
+    drop(file);
+    attached.detach().unwrap();
+}
+
+#[test]
 fn a_scan_is_not_admitted_and_leaves_what_is_read_again() {
     const HOT: u64 = 40;
     let place = Place::new();

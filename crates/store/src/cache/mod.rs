@@ -5,6 +5,6 @@
 //!
 //! **Deliberately absent**: how a copy is made or given up (`mover`).
 
+mod epochs;
 pub(crate) mod policy;
 pub(crate) mod scan;
-mod second_chance;

@@ -1,25 +1,42 @@
-//! What an eviction policy is told and asked. To add one: its file beside `second_chance.rs`, and [`Chosen`].
+//! What an eviction policy is told and asked. To add one: its file beside `epochs.rs`, and [`Chosen`].
 //!
-//! A policy keeps what it wants to know of blocks beside their map entries, a value for each map page. Calls go to a type that is known when
+//! A policy keeps what it wants to know of blocks beside their map entries, a value for each map page, and one value for the tier. Calls go to a type that is known when
 //! the store is compiled: a read pays for a policy what that policy does, and no more.
+
+use crate::address::BlockIndex;
 
 /// What a policy keeps of the blocks of one map page, by their index in it.
 pub(crate) trait Policy: Default + Send + Sync {
+    /// What it keeps of a tier: of what is not in it, for instance.
+    type OfTier: Send + Sync;
+
     /// How often a search for victims goes round all blocks, at most: the last pass takes whatever it meets.
     const PASSES: u32;
+
+    /// For a tier of so many frames.
+    fn of_tier(frames: u64) -> Self::OfTier;
 
     /// A block of the tier was read. On the way of every read, and called by many threads at once.
     fn touched(&self, index: usize);
 
-    /// Whether what was read from home becomes a clean copy.
-    fn admitted(read: &Read) -> bool;
+    /// Whether what was read from home becomes a clean copy. Asked once for each block of a read.
+    fn admitted(tier: &Self::OfTier, read: &Read) -> bool;
+
+    /// Whether there is room for a clean copy, of so many frames that are free and all of them.
+    fn has_room(free_frames: u64, total_frames: u64) -> bool;
 
     /// Whether this clean copy goes. The search asks of one copy after another, until enough have gone.
     fn victim(&self, index: usize, pass: u32) -> bool;
+
+    /// A search has asked of `looked` copies. The tier had `copies` when it began.
+    fn searched(tier: &Self::OfTier, looked: u64, copies: u64);
 }
 
-/// A read from home.
+/// A block that was read from home.
 pub(crate) struct Read {
+    /// The number of its file, and its own.
+    pub(crate) file: u64,
+    pub(crate) block: BlockIndex,
     /// It is part of a scan ([`super::scan`]).
     pub(crate) is_scan: bool,
     /// The file is small beside the tier: to admit it whole displaces little.
@@ -30,4 +47,4 @@ pub(crate) struct Read {
 }
 
 /// The policy of all tiers.
-pub(crate) type Chosen = super::second_chance::SecondChance;
+pub(crate) type Chosen = super::epochs::Epochs;

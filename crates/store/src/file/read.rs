@@ -197,10 +197,13 @@ impl FileIo {
         if held {
             let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
             let _ = self.events.record_and_count(waits::HOME_READ, start, bytes, waits::TIER_MISSES, missed);
-            if self.env.options.admit && placed.admits() && is_admitted(placed, seen.scan) {
+            if self.env.options.admit && placed.admits() {
+                let wanted = blocks.into_iter().filter(|(block, ..)| is_admitted(placed, *block, seen.scan));
                 let parts: SmallVec<[_; ADMIT_BLOCKS_MAX as usize]> =
-                    blocks.into_iter().map(|(block, inner, range)| (block, inner, &into[range])).collect();
-                self.mover.admit_run(file, placed, &parts, evictions)?;
+                    wanted.map(|(block, inner, range)| (block, inner, &into[range])).collect();
+                for run in parts.chunk_by(|(block, ..), (next, ..)| block.0 + 1 == next.0) {
+                    self.mover.admit_run(file, placed, run, evictions)?;
+                }
             }
             return Ok(());
         }

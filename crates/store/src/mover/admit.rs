@@ -49,15 +49,24 @@ pub(crate) struct Admissions {
     waiting: Mutex<VecDeque<Run>>,
 }
 
-/// What the policy says of a read from home.
-pub(crate) fn is_admitted(placed: &Placed, is_scan: bool) -> bool {
+/// What the policy says of a block that was read from home.
+pub(crate) fn is_admitted(placed: &Placed, block: BlockIndex, is_scan: bool) -> bool {
     let allocator = &placed.tier.allocator;
-    Chosen::admitted(&Read {
+    let read = Read {
+        file: placed.id,
+        block,
         is_scan,
         of_small_file: placed.is_small(),
         free_frames: allocator.free_frames(),
         total_frames: allocator.total_frames(),
-    })
+    };
+    Chosen::admitted(&placed.tier.policy, &read)
+}
+
+/// Whether there still is room for what the policy wants.
+fn has_room(placed: &Placed) -> bool {
+    let allocator = &placed.tier.allocator;
+    Chosen::has_room(allocator.free_frames(), allocator.total_frames())
 }
 
 impl Mover {
@@ -137,7 +146,7 @@ impl Mover {
             }
             let evictions = placed.map.evictions.load(Ordering::Acquire);
             let at = placed.block_size.start_of(block);
-            if !is_admitted(placed, false)
+            if !has_room(placed)
                 || at >= placed.size()
                 || file.read_home_block(placed, at, &mut bytes).is_err()
                 || self.admit(file, placed, block, 0, &bytes, evictions).is_err()
@@ -160,7 +169,7 @@ impl Mover {
         evictions: u64,
     ) -> Result<()> {
         let mut kept = Kept::default();
-        if !is_admitted(placed, false) || !placed.make_leaf(block, &mut kept)? {
+        if !has_room(placed) || !placed.make_leaf(block, &mut kept)? {
             return Ok(());
         }
         let bytes = placed.block_size.bytes();

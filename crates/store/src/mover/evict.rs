@@ -13,7 +13,7 @@ use crate::waits;
 use std::sync::Arc;
 
 impl Mover {
-    /// Evicts up to `want` clean blocks from a tier: the victims of its policy, file by file, from another file on each time.
+    /// Evicts up to `want` clean blocks from a tier: the victims of its policy, from where the last search ended, file by file.
     /// Pinned files keep theirs.
     pub(crate) fn evict(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
         let files = self.files.on(tier);
@@ -22,11 +22,18 @@ impl Mover {
         }
         let takes_dirty = tier.planted.is(Planted::EvictDirty);
         let goes = |entry: Entry| entry.state() == State::Cached || takes_dirty && entry != Entry::HOME;
-        let first = self.eviction_hand.fetch_add(1, Ordering::Relaxed) as usize;
-        let mut evicted = 0;
-        for pass in 0..Chosen::PASSES {
-            for n in 0..files.len() {
+        let hand = *tier.hand.lock();
+        let first = files.partition_point(|file| file.identity.ino < hand.0);
+        let copies = files.iter().filter_map(|file| file.placed.as_ref()).map(|p| p.map.counts().1).sum();
+        let (mut evicted, mut looked, mut next) = (0, 0, hand);
+        'search: for pass in 0..Chosen::PASSES {
+            // A round ends in the file where it began, with what is before the hand there.
+            for n in 0..=files.len() {
                 let file = &files[(first + n) % files.len()];
+                let ino = file.identity.ino;
+                let at_hand = if ino == hand.0 { hand.1 } else { 0 };
+                let from = if n == 0 { at_hand } else { 0 };
+                let to = if n == files.len() { at_hand } else { u64::MAX };
                 let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
                 if placed.pinned.load(Ordering::Relaxed) {
                     continue;
@@ -37,20 +44,27 @@ impl Mover {
                         return;
                     }
                     for index in 0..PAGE_WORDS as usize {
+                        let block = number * PAGE_WORDS + index as u64;
                         if evicted + (blocks.len() as u64) < want
+                            && (from..to).contains(&block)
                             && goes(leaf.get(index))
-                            && leaf.policy.victim(index, pass)
                         {
-                            blocks.push(BlockIndex(number * PAGE_WORDS + index as u64));
+                            (looked, next) = (looked + 1, (ino, block + 1));
+                            if leaf.policy.victim(index, pass) {
+                                blocks.push(BlockIndex(block));
+                            }
                         }
                     }
                 });
                 evicted += placed.drop_entries(&blocks, goes);
                 if evicted >= want {
-                    self.events.count(waits::EVICTED, evicted);
-                    return evicted;
+                    break 'search;
                 }
             }
+        }
+        *tier.hand.lock() = next;
+        if looked > 0 {
+            Chosen::searched(&tier.policy, looked, copies);
         }
         self.events.count(waits::EVICTED, evicted);
         evicted

@@ -19,7 +19,6 @@ use crate::environment::Environment;
 use crate::homeward::Homeward;
 use crate::known::files::Files;
 use crate::ledger::Ledger;
-use crate::sync::atomic::AtomicU64;
 use admit::Admissions;
 use refused::Refused;
 use std::sync::Arc;
@@ -33,7 +32,6 @@ pub(crate) struct Mover {
     pub(crate) homeward: Arc<Homeward>,
     pub(crate) files: Arc<Files>,
     pub(crate) tiers: Vec<Arc<Ledger>>,
-    eviction_hand: AtomicU64,
     /// What was read from home and waits for admission.
     admissions: Admissions,
     /// What home does not take at present.
@@ -54,7 +52,6 @@ impl Mover {
             homeward: homeward.clone(),
             files: files.clone(),
             tiers: tiers.to_vec(),
-            eviction_hand: AtomicU64::new(0),
             admissions: Admissions::default(),
             refused: Refused::default(),
             given_up: GivenUp::default(),

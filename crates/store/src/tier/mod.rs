@@ -15,6 +15,7 @@ pub(crate) mod open;
 pub(crate) mod table;
 
 use crate::address::{Frame, WordAt};
+use crate::cache::policy::{Chosen, Policy};
 use crate::error::Result;
 use crate::format::superblock::Superblock;
 use crate::medium::log::Log;
@@ -80,6 +81,10 @@ pub(crate) struct Tier {
     pub(crate) superblocks: Mutex<Vec<Superblock>>,
     pub(crate) allocator: Allocator,
     pub(crate) table: Mutex<FileTable>,
+    /// What the policy keeps of it.
+    pub(crate) policy: <Chosen as Policy>::OfTier,
+    /// Where the search for victims goes on: inode number of a file, and a block.
+    pub(crate) hand: Mutex<(u64, u64)>,
     /// Held by the one that sees to it that there are free slots ([`crate::names::slots`]).
     pub(crate) making_slots: Mutex<()>,
     /// Held by the one that makes room ([`crate::mover::room::Turn`]).

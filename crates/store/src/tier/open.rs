@@ -6,6 +6,7 @@ use super::geometry::Geometry;
 use super::table::FileTable;
 use super::{Member, Tier};
 use crate::address::FRAME;
+use crate::cache::policy::{Chosen, Policy};
 use crate::error::{Error, Result};
 use crate::format::entry::{Place, seal_value};
 use crate::format::record::BATCH_RECORD;
@@ -458,10 +459,13 @@ pub(crate) fn assemble(
     let first = &superblocks[0];
     let durability =
         members.iter().map(|m| m.medium.durability()).fold(Durability::OnReturn, Durability::and);
+    let allocator = Census::new(&geometry, first.data_start).into_allocator();
     Ok(Tier {
         name: first.name.clone(),
         seed: first.seed,
-        allocator: Census::new(&geometry, first.data_start).into_allocator(),
+        policy: Chosen::of_tier(allocator.total_frames()),
+        hand: Mutex::default(),
+        allocator,
         table: Mutex::new(table),
         making_slots: Mutex::new(()),
         room: Mutex::new(()),

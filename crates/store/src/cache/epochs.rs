@@ -1,0 +1,257 @@
+//! Epochs: a tier that is full takes what was asked for a short time ago, and passes the rest by.
+//!
+//! The tier sees what a database's own buffer has missed. Most of that does not come again soon, and
+//! what comes again has been away for long: recency alone, as LRU and second chance have it, is the
+//! wrong measure. So a block that home was read for is admitted when it was asked for before, and not
+//! longer ago than [`SHORT`] of the time that copies stay until the search for victims comes to them.
+//! While the tier has room, everything is admitted. Scans of large files never are.
+//!
+//! A copy that was read since the search last passed it stays, once (Corbato's clock).
+//!
+//! Time is the number of blocks read from home. The time that copies stay is what the search takes
+//! for a round, measured as it moves.
+//!
+//! # What is remembered
+//! A word for every 8 KiB of the tier: 0.1 % of it, however large home is. A word has four entries
+//! of 16 bits: ten of a hash of file and block, six of the epoch of the request. The oldest of four
+//! goes. An entry that is lost, or taken for another block's, costs a copy too few or too many.
+//! Epochs of half the tier's blocks are fine enough, and 64 of them outlast every entry.
+//!
+//! `cargo bench -p tiersmith-store --bench hit_ratio` plays traces against this policy and others.
+
+use super::policy::{Policy, Read};
+use crate::format::entry::PAGE_WORDS;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+// What is remembered of home is no protocol: no order of these accesses can harm.
+use std::sync::atomic::AtomicU64 as Word;
+
+/// What is short, in tenths of the time that copies stay.
+const SHORT: u64 = 7;
+/// Bits of an entry that hold its epoch.
+const EPOCH_BITS: u32 = 6;
+const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
+const ENTRY_BITS: u32 = 16;
+const ENTRIES: u32 = 4;
+const TAG_MASK: u64 = 0x3ff;
+/// Words that are allocated together, when the first of them is used.
+const CHUNK: u64 = 1 << 13;
+
+/// A bit per block of a map page, set by reads and cleared by the search.
+#[derive(Default)]
+pub(crate) struct Epochs {
+    read: [AtomicU64; PAGE_WORDS as usize / 64],
+}
+
+/// What is remembered of home's blocks, and how long copies stay.
+pub(crate) struct History {
+    chunks: Box<[OnceLock<Box<[Word]>>]>,
+    words: u64,
+    /// Blocks read from home.
+    now: Word,
+    /// The hash of the last of them: one that is read in parts is asked for once.
+    latest: Word,
+    epoch: u64,
+    /// How long copies stay; 0 while the search has not moved.
+    stay: Word,
+    search: Mutex<Search>,
+}
+
+/// The search for victims since `stay` was last computed.
+#[derive(Default)]
+struct Search {
+    looked: u64,
+    since: u64,
+}
+
+impl History {
+    fn new(frames: u64) -> Self {
+        let words = (frames / 2).max(1);
+        Self {
+            chunks: (0..words.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
+            words,
+            now: Word::new(0),
+            latest: Word::new(0),
+            epoch: (frames / 4).max(1),
+            stay: Word::new(0),
+            search: Mutex::new(Search::default()),
+        }
+    }
+
+    /// Notes that a block is asked for. How long ago it was before, to an epoch; `None`: not that
+    /// anything is known of.
+    fn note(&self, file: u64, block: u64) -> Option<u64> {
+        let hash = mixed(file.rotate_left(40) ^ block);
+        if self.latest.swap(hash, Ordering::Relaxed) == hash {
+            return None;
+        }
+        let now = (self.now.fetch_add(1, Ordering::Relaxed) / self.epoch) & EPOCH_MASK;
+        let at = hash % self.words;
+        let chunk = self.chunks[(at / CHUNK) as usize].get_or_init(|| {
+            let words = CHUNK.min(self.words - at / CHUNK * CHUNK);
+            (0..words).map(|_| Word::new(0)).collect()
+        });
+        let word = &chunk[(at % CHUNK) as usize];
+        let found = word.load(Ordering::Relaxed);
+        // From 1: an empty entry has the tag 0.
+        let tag = (hash >> 48 & TAG_MASK).max(1);
+        let entry = |n: u32| found >> (n * ENTRY_BITS) & ((1 << ENTRY_BITS) - 1);
+        let age = |n: u32| now.wrapping_sub(entry(n)) & EPOCH_MASK;
+        let same = (0..ENTRIES).find(|n| entry(*n) >> EPOCH_BITS == tag);
+        let oldest = |n: &u32| if entry(*n) == 0 { u64::MAX } else { age(*n) };
+        let place = same.or_else(|| (0..ENTRIES).max_by_key(oldest)).unwrap_or_default();
+        let shift = place * ENTRY_BITS;
+        let cleared = found & !(((1 << ENTRY_BITS) - 1) << shift);
+        word.store(cleared | (tag << EPOCH_BITS | now) << shift, Ordering::Relaxed);
+        same.map(|n| age(n) * self.epoch)
+    }
+}
+
+/// The finalizer of SplitMix64.
+fn mixed(value: u64) -> u64 {
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+impl Policy for Epochs {
+    type OfTier = History;
+
+    const PASSES: u32 = 2;
+
+    fn of_tier(frames: u64) -> History {
+        History::new(frames)
+    }
+
+    /// Looks before it writes, so that a hot block costs no shared store.
+    #[inline]
+    fn touched(&self, index: usize) {
+        let (word, bit) = (&self.read[index / 64], 1 << (index % 64));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    fn admitted(history: &History, read: &Read) -> bool {
+        if read.is_scan && !read.of_small_file {
+            return false;
+        }
+        let age = history.note(read.file, read.block.0);
+        let stay = history.stay.load(Ordering::Relaxed);
+        // Much of a tier is free at once when a large file has gone.
+        let roomy = stay == 0 || read.free_frames > read.total_frames / 2;
+        Self::has_room(read.free_frames, read.total_frames)
+            && (roomy || age.is_some_and(|age| age <= stay.saturating_mul(SHORT) / 10))
+    }
+
+    fn has_room(free_frames: u64, total_frames: u64) -> bool {
+        free_frames > total_frames / 16
+    }
+
+    fn victim(&self, index: usize, pass: u32) -> bool {
+        let (word, bit) = (&self.read[index / 64], 1 << (index % 64));
+        let was_read =
+            word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0;
+        !was_read || pass > 0
+    }
+
+    fn searched(history: &History, looked: u64, copies: u64) {
+        let now = history.now.load(Ordering::Relaxed);
+        let mut search = history.search.lock();
+        search.looked += looked;
+        let stay = history.stay.load(Ordering::Relaxed);
+        if stay == 0 {
+            // Until now they all stayed.
+            history.stay.store(now.max(1), Ordering::Relaxed);
+        } else if search.looked >= (copies / 64).max(1) {
+            let round = (now - search.since).saturating_mul(copies) / search.looked;
+            history.stay.store((stay - stay / 8 + round / 8).max(1), Ordering::Relaxed);
+        } else {
+            return;
+        }
+        *search = Search { looked: 0, since: now };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::BlockIndex;
+
+    fn read(block: u64) -> Read {
+        let block = BlockIndex(block);
+        Read { file: 1, block, is_scan: false, of_small_file: false, free_frames: 400, total_frames: 1600 }
+    }
+
+    #[test]
+    fn a_copy_that_was_read_is_spared_once_and_only_in_the_first_pass() {
+        let policy = Epochs::default();
+        assert!(policy.victim(7, 0), "nobody has read it");
+        policy.touched(7);
+        assert!(policy.victim(71, 0), "another block was read");
+        assert!(!policy.victim(7, 0), "it was read since the search passed");
+        assert!(policy.victim(7, 0), "and not since");
+        policy.touched(7);
+        assert!(policy.victim(7, 1), "the second pass spares nobody");
+        assert!(policy.victim(7, 0), "and takes the mark away");
+    }
+
+    #[test]
+    fn scans_of_large_files_and_reads_in_a_full_tier_are_not_admitted() {
+        let read =
+            |is_scan, of_small_file, free_frames| Read { is_scan, of_small_file, free_frames, ..read(3) };
+        let admitted = |read| Epochs::admitted(&Epochs::of_tier(1600), &read);
+        assert!(admitted(read(false, false, 101)));
+        assert!(admitted(read(true, true, 101)));
+        assert!(!admitted(read(true, false, 1600)));
+        assert!(!admitted(read(false, true, 100)), "a sixteenth is the writers'");
+    }
+
+    #[test]
+    fn once_copies_had_to_go_only_what_comes_again_soon_is_admitted() {
+        let history = Epochs::of_tier(1600);
+        for block in 0..800 {
+            assert!(Epochs::admitted(&history, &read(block)), "no copy had to go for block {block} yet");
+        }
+        Epochs::searched(&history, 1, 600);
+        assert_eq!(history.stay.load(Ordering::Relaxed), 800);
+        assert!(!Epochs::admitted(&history, &read(2000)), "it was never asked for");
+        assert!(!Epochs::admitted(&history, &read(2000)), "the same request in two parts");
+        assert!(!Epochs::admitted(&history, &read(2001)));
+        assert!(Epochs::admitted(&history, &read(2000)), "it comes again at once");
+        assert!(!Epochs::admitted(&history, &read(10)), "longer ago than copies stay");
+        let roomy = Read { free_frames: 801, ..read(3000) };
+        assert!(Epochs::admitted(&history, &roomy), "half of the tier is free");
+    }
+
+    #[test]
+    fn how_long_copies_stay_follows_the_search_and_never_becomes_nothing() {
+        let history = Epochs::of_tier(1600);
+        let stay = || history.stay.load(Ordering::Relaxed);
+        Epochs::searched(&history, 1, 600);
+        assert_eq!(stay(), 1);
+        // 600 copies, and the search passes 60 of them every 600 requests: a round takes 6000.
+        for n in 0..6000 {
+            let _ = Epochs::admitted(&history, &read(n));
+            if n % 10 == 9 {
+                Epochs::searched(&history, 1, 600);
+            }
+        }
+        assert!((5000..=6100).contains(&stay()), "a round takes 6000 requests, not {}", stay());
+        for _ in 0..100 {
+            Epochs::searched(&history, 600, 600);
+        }
+        assert!((1..=7).contains(&stay()), "{}", stay());
+    }
+
+    #[test]
+    fn what_is_remembered_is_within_two_thousandths_of_the_tier() {
+        let history = Epochs::of_tier(1 << 20);
+        for block in 0..200_000 {
+            history.note(block % 7, block);
+        }
+        let words: usize = history.chunks.iter().filter_map(|chunk| chunk.get()).map(|c| c.len()).sum();
+        assert!(words * 8 * 500 <= 4096 << 20, "{words} words are more than 0.2 % of the tier");
+    }
+}
