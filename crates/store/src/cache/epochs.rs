@@ -157,8 +157,9 @@ impl Policy for Epochs {
     }
 
     fn searched(history: &History, looked: u64, copies: u64) {
-        let now = history.now.load(Ordering::Relaxed);
         let mut search = history.search.lock();
+        // Asked with the lock held, so that it is never before what an earlier search noted.
+        let now = history.now.load(Ordering::Relaxed);
         search.looked += looked;
         let stay = history.stay.load(Ordering::Relaxed);
         if stay == 0 {
