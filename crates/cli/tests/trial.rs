@@ -11,6 +11,7 @@ mod trial_target;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use daemon::{is_root, output, refused, text};
 use trial_target::{Target, stands_on_disk};
@@ -145,6 +146,37 @@ fn what_speaks_against_a_trial_is_said_before_anything_is_touched() {
 }
 
 #[test]
+fn a_command_that_does_not_stop_the_server_is_told_soon() {
+    let Some(mut target) = Target::mariadb() else { return };
+    target.with_stop(|_| "exit 3".into());
+    let began = Instant::now();
+    let done = output(target.trial(&[]).spawn().unwrap(), &["trial"]);
+    let said = text(&done);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("exit status: 3") && said.contains("is plain and runs"), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+    target.assert_plain_and_running();
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_does_not_leave_the_server_stopped() {
+    let Some(mut target) = Target::mariadb() else { return };
+    // As on a full disk: from here on nothing takes the journal's place.
+    let state = target.state().display().to_string();
+    target.with_stop(|stop| {
+        let journal = format!("{state}/*/trial.toml");
+        format!("sleep 1; for j in {journal}; do mv $j $j.old && mkdir $j; done; {stop}")
+    });
+    let done = output(target.trial(&[]).spawn().unwrap(), &["trial"]);
+    assert_ne!(done.status.code(), Some(0), "{}", text(&done));
+    daemon::wait_until("the server runs", || {
+        let log = fs::read_to_string(target.trials()[0].join("log")).unwrap_or_default();
+        log.contains("goes on without it") && target.answers()
+    });
+    target.assert_plain_and_running();
+}
+
+#[test]
 fn a_trial_refuses_passwords_and_options_that_make_no_sense() {
     let said = refused(&["trial", "postgresql://a:secret@localhost/db", "--fast", "/tmp"]);
     assert!(said.contains("~/.pgpass") && said.contains("~/.my.cnf") && !said.contains("secret"), "{said}");
@@ -162,6 +194,8 @@ fn a_trial_refuses_passwords_and_options_that_make_no_sense() {
         &["trial", "postgresql:///db", "--fast", "/tmp", "--resume"],
         &["trial", "--resume", "--undo"],
         &["trial", "--undo", "--keep"],
+        &["trial", "--undo", "--fast", "/tmp"],
+        &["trial", "--resume", "--stop", "true", "--start", "true"],
     ] {
         let output = daemon::tiersmith(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output));

@@ -70,16 +70,16 @@ pub(crate) struct Trial {
     #[arg(long, requires = "url")]
     keep: bool,
     /// The command that stops the server [default: its systemd unit, or pg_ctl as the server's account]
-    #[arg(long, value_name = "COMMAND", requires = "start")]
+    #[arg(long, value_name = "COMMAND", requires_all = ["start", "url"])]
     stop: Option<String>,
     /// The command that starts the server; it must return
-    #[arg(long, value_name = "COMMAND", requires = "stop")]
+    #[arg(long, value_name = "COMMAND", requires_all = ["stop", "url"])]
     start: Option<String>,
     /// Go on with the trial that is not over
-    #[arg(long, conflicts_with_all = ["url", "undo", "load"])]
+    #[arg(long, conflicts_with_all = ["url", "fast", "undo", "load"])]
     resume: bool,
     /// Bring the plain database back from the trial that is not over
-    #[arg(long, conflicts_with_all = ["url", "load"])]
+    #[arg(long, conflicts_with_all = ["url", "fast", "load"])]
     undo: bool,
     /// Where trials are kept: journals, recordings, pages
     /// [default: /var/lib/tiersmith/trials, or ~/.local/state/tiersmith/trials]
@@ -187,10 +187,9 @@ impl Trial {
         let mut asked = false;
         loop {
             // Read in this order: what the process wrote before it ended is seen.
-            let gone = match &mut child {
-                Some(child) => !matches!(child.try_wait(), Ok(None)),
-                None => room.lock()?.is_some(),
-            };
+            // Ours ends at once if another came before it, which then takes the steps.
+            let ended = child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)));
+            let gone = ended && room.lock()?.is_some();
             let journal = room.read()?;
             if !self.json {
                 told = tell_steps(&journal, told)?;

@@ -144,7 +144,18 @@ impl Target {
         &self.site.home
     }
 
-    fn state(&self) -> PathBuf {
+    /// Another command that stops it, made from the one that does.
+    pub(crate) fn with_stop(&mut self, other: impl Fn(&str) -> String) {
+        let [stop, _] = self.commands.as_mut().unwrap();
+        *stop = other(stop);
+    }
+
+    /// Whether it answers.
+    pub(crate) fn answers(&self) -> bool {
+        self.client().is_some()
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
         self.site.fast.with_file_name("state")
     }
 

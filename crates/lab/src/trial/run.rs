@@ -13,6 +13,7 @@
 //! leads back to the plain database, and if that cannot be had, to the server running on the tier.
 //! Deliberately absent: the terminal (the process that takes the steps has none).
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -22,7 +23,7 @@ use tiersmith_awr::sources::Address;
 
 use super::journal::{End, Goal, Journal, Room, Taken};
 use super::page;
-use super::plan::{Database, Step};
+use super::plan::{Database, Service, Step};
 use super::service::{self, Wanted};
 use crate::error::{During, Error, Result};
 use crate::process::{Process, log_end};
@@ -31,6 +32,8 @@ use crate::process::{Process, log_end};
 const PATIENCE: Duration = Duration::from_secs(1200);
 /// How long a recording may take to end when it is asked to.
 const END: Duration = Duration::from_secs(30);
+/// How long a server may take to stop although the command that stops it failed.
+const FAILED: Duration = Duration::from_secs(5);
 /// How long is waited between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often attach and detach are tried while something still uses the directory.
@@ -106,13 +109,31 @@ impl Runner<'_> {
     fn go_back(&mut self, why: String) -> Result<()> {
         self.journal.goal = Goal::Undo;
         self.journal.why = Some(why);
-        self.room.write(&self.journal)
+        self.note()
+    }
+
+    /// Writes the journal. The way back finds out by itself how everything stands: it goes on where the
+    /// journal cannot be written, because a full disk must not leave the server stopped.
+    fn note(&self) -> Result<()> {
+        match self.room.write(&self.journal) {
+            Err(e) if self.journal.goal == Goal::Undo => {
+                // The log may be on the same full disk.
+                let _ = writeln!(std::io::stderr(), "{e}; the way back goes on without it");
+                Ok(())
+            }
+            written => written,
+        }
     }
 
     /// What a killed process of this trial had started: a recording is ended, anything else awaited.
     fn end_helper(&self) -> Result<()> {
         let Some(last) = self.journal.taken.last() else { return Ok(()) };
         let Some(helper) = last.helper.filter(|helper| !last.done && helper.runs()) else { return Ok(()) };
+        // The command to start the server is the server itself: it is not to end.
+        let servers = service::processes_in(&self.journal.plan.home.0);
+        if helper.tree().iter().any(|process| servers.contains(process)) {
+            return Ok(());
+        }
         if matches!(last.step, Step::Baseline | Step::Measure) {
             helper.kill_tree();
             return Ok(());
@@ -131,7 +152,7 @@ impl Runner<'_> {
         let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         let at_unix_ms = u64::try_from(at).unwrap_or(0);
         self.journal.taken.push(Taken { step, at_unix_ms, done: false, said: None, helper: None });
-        self.room.write(&self.journal)?;
+        self.note()?;
         end_here(step, "begun");
         let done = self.act(step);
         end_here(step, "acted");
@@ -139,7 +160,7 @@ impl Runner<'_> {
             taken.done = done.is_ok();
             taken.said = done.as_ref().err().map(ToString::to_string);
         }
-        self.room.write(&self.journal)?;
+        self.note()?;
         done
     }
 
@@ -186,6 +207,10 @@ impl Runner<'_> {
             self.attach()?;
         }
         self.start()?;
+        // It was only slow to start, or was stopped behind our back.
+        if self.standing()? == Standing::Plain {
+            return Ok(());
+        }
         let what = "bringing the plain database back";
         Err(self.failed(what, format!("{why}; the server runs, attached. Mend that, and undo again")))
     }
@@ -211,8 +236,9 @@ impl Runner<'_> {
         }
         let ended = self.service(Wanted::Stop)?;
         let began = Instant::now();
+        let failed = ended.is_some_and(|status| !status.success());
         while !service::processes_in(&home).is_empty() {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > if failed { FAILED } else { PATIENCE } {
                 let how = ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
                 let log = log_end(&self.room.path_of("log"));
                 let reason = format!("it still runs; the command to stop it: {how}; it printed: {log}");
@@ -247,7 +273,12 @@ impl Runner<'_> {
 
     /// Runs the command that stops or starts the server; nothing if it does not end.
     fn service(&mut self, wanted: Wanted) -> Result<Option<ExitStatus>> {
-        let command = service::command_for(&self.journal.plan.service, wanted)?;
+        let mut command = service::command_for(&self.journal.plan.service, wanted)?;
+        // The user's commands may be relative to where the trial was begun, as the load is.
+        let directory = &self.journal.plan.directory.0;
+        if matches!(self.journal.plan.service, Service::Commands { .. }) && directory.is_dir() {
+            command.current_dir(directory);
+        }
         let mut process = self.spawn(command)?;
         let began = Instant::now();
         loop {
@@ -363,7 +394,7 @@ impl Runner<'_> {
         if let Some(taken) = self.journal.taken.last_mut() {
             taken.helper = Some(process.identity());
         }
-        self.room.write(&self.journal)?;
+        self.note()?;
         Ok(process)
     }
 
