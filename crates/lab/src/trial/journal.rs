@@ -20,7 +20,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use tiersmith_dir::{Dir, Sidecar};
 
@@ -131,12 +131,30 @@ impl Room {
     /// Makes the directory of a new trial below `state`, which is made if it is not there.
     ///
     /// # Errors
-    /// Another account could change what is in `state`; the system refuses.
+    /// Another account could change what is in `state`; another trial there is not over; the system
+    /// refuses.
     ///
     /// # Durability
     /// The journal is durable when this returns.
     pub fn make(state: &Path, journal: &Journal, now_unix_ms: u64) -> Result<Room> {
-        let state = open_state(state, true)?;
+        let path = state;
+        let state = open_state(path, true)?;
+        // Two trials that begin at once would stop and detach under each other.
+        let begun = rustix::fs::openat(&state, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let begun = begun.during("open", path)?;
+        rustix::fs::flock(&begun, FlockOperation::LockExclusive).during("lock", path)?;
+        for other in Room::all(path)? {
+            if other.read()?.end.is_none() {
+                return Err(Error::Place {
+                    what: "trial",
+                    path: other.path().into(),
+                    reason:
+                        "it began meanwhile and is not over; `tiersmith trial --resume` goes on with it, \
+                             `tiersmith trial --undo` brings that database back"
+                            .into(),
+                });
+            }
+        }
         let name = name_of(now_unix_ms);
         let mut number = 1;
         let dir = loop {
@@ -327,6 +345,18 @@ mod tests {
         assert!(again.undo_is_asked());
         let second = Room::make(&state, &journal, 1_795_472_100_000).unwrap();
         assert_ne!(second.path(), room.path());
+    }
+
+    #[test]
+    fn a_trial_does_not_begin_beside_one_that_is_not_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("trials");
+        let began: usize = std::thread::scope(|scope| {
+            let begin = || Room::make(&state, &journal(), 1_795_472_100_000).is_ok();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
+            threads.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum()
+        });
+        assert_eq!(began, 1);
     }
 
     #[test]
