@@ -487,6 +487,8 @@ impl Daemon {
                 }
                 Attempt::GoesOn(back, why) => {
                     mounted = *back;
+                    // The connection of the redo may be another one than before the attempt.
+                    *self.reporter.lock().unwrap_or_else(PoisonError::into_inner) = mounted.reporter();
                     match order {
                         Some(Order::End { answer, .. }) => {
                             // Who asked may have gone away.
