@@ -72,8 +72,9 @@ pub fn found(running: &Running, database: Database, home: &Path) -> Result<Servi
     let groups = fs::read_to_string(format!("/proc/{}/cgroup", running.process.pid)).unwrap_or_default();
     if let Some(unit) = unit_in(&groups)
         && rustix::process::geteuid().is_root()
-        && system_program("systemctl").is_some()
+        && let Some(systemctl) = system_program("systemctl")
         && Path::new("/run/systemd/system").is_dir()
+        && is_main_process(&systemctl, &unit, running.process.pid)
     {
         return Ok(Service::Systemd { unit });
     }
@@ -97,6 +98,13 @@ fn unit_in(groups: &str) -> Option<String> {
     let unit = path.rsplit('/').find(|part| part.ends_with(".service"))?;
     let plain = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
     (unit.chars().all(plain) && !unit.starts_with('-')).then(|| unit.to_owned())
+}
+
+/// Whether the unit was made for this server. One that `cron` or a supervisor started is in its unit, which
+/// would stop more than the server, and not start it again.
+fn is_main_process(systemctl: &Path, unit: &str, pid: i32) -> bool {
+    let shown = Command::new(systemctl).args(["show", "--property=MainPID", "--value", unit]).output();
+    shown.is_ok_and(|shown| String::from_utf8_lossy(&shown.stdout).trim() == pid.to_string())
 }
 
 fn pg_ctl(running: &Running, home: &Path) -> Option<Service> {
