@@ -216,9 +216,12 @@ pub(super) enum FullPageWrites {
 /// As the files of its home say. `On` only where `pg_control` has it from the last checkpoint, and nothing later says otherwise.
 pub(super) fn full_page_writes(read: Reader<'_>) -> FullPageWrites {
     let mut last = None;
+    // What other files say, or the end of a long one, is not read.
+    let mut unread = false;
     // The second one counts where both say something.
     for name in ["postgresql.conf", "postgresql.auto.conf"] {
         let text = read(name, CONF_MAX).unwrap_or_default();
+        unread |= text.len() >= CONF_MAX || includes(&String::from_utf8_lossy(&text));
         if let Some(on) = setting(&String::from_utf8_lossy(&text), "full_page_writes") {
             last = Some((name.to_owned(), on));
         }
@@ -239,9 +242,14 @@ pub(super) fn full_page_writes(read: Reader<'_>) -> FullPageWrites {
     };
     match at_checkpoint() {
         Some(0) => FullPageWrites::Off("global/pg_control (at the last checkpoint)".into()),
-        Some(1) => FullPageWrites::On,
+        Some(1) if !unread => FullPageWrites::On,
         _ => FullPageWrites::Unknown,
     }
+}
+
+/// Whether a configuration file takes in others: `include`, `include_if_exists`, `include_dir`.
+fn includes(text: &str) -> bool {
+    text.lines().any(|line| line.trim_start().to_ascii_lowercase().starts_with("include"))
 }
 
 /// The last value of a boolean setting on a command line as PostgreSQL notes it: `postgres "-D" "/data" "-c" "name=value"`.
@@ -336,6 +344,13 @@ mod tests {
             assert_eq!(look(), FullPageWrites::Unknown, "{version}, {byte}");
         }
         fs::write(home.join("global/pg_control"), control(1300, 1)).unwrap();
+        assert_eq!(look(), FullPageWrites::On);
+        let conf = home.join("postgresql.conf");
+        for unread in ["include_dir = 'conf.d'\n", "  Include 'more.conf'\n", &"#".repeat(CONF_MAX)] {
+            fs::write(&conf, unread).unwrap();
+            assert_eq!(look(), FullPageWrites::Unknown, "{:.30}", unread);
+        }
+        fs::write(&conf, "#include_dir = 'conf.d'\n").unwrap();
         assert_eq!(look(), FullPageWrites::On);
         let opts = home.join("postmaster.opts");
         for off in
