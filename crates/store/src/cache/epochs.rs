@@ -24,8 +24,6 @@ use crate::format::entry::PAGE_WORDS;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
-// What is remembered of home is no protocol: no order of these accesses can harm.
-use std::sync::atomic::AtomicU64 as Word;
 
 /// What is short, in tenths of the time that copies stay.
 const SHORT: u64 = 7;
@@ -46,15 +44,15 @@ pub(crate) struct Epochs {
 
 /// What is remembered of home's blocks, and how long copies stay.
 pub(crate) struct History {
-    chunks: Box<[OnceLock<Box<[Word]>>]>,
+    chunks: Box<[OnceLock<Box<[AtomicU64]>>]>,
     words: u64,
     /// Blocks read from home.
-    now: Word,
+    now: AtomicU64,
     /// The hash of the last of them: one that is read in parts is asked for once.
-    latest: Word,
+    latest: AtomicU64,
     epoch: u64,
     /// How long copies stay; 0 while the search has not moved.
-    stay: Word,
+    stay: AtomicU64,
     search: Mutex<Search>,
 }
 
@@ -71,10 +69,10 @@ impl History {
         Self {
             chunks: (0..words.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
             words,
-            now: Word::new(0),
-            latest: Word::new(0),
+            now: AtomicU64::new(0),
+            latest: AtomicU64::new(0),
             epoch: (frames / 4).max(1),
-            stay: Word::new(0),
+            stay: AtomicU64::new(0),
             search: Mutex::new(Search::default()),
         }
     }
@@ -90,7 +88,7 @@ impl History {
         let at = hash % self.words;
         let chunk = self.chunks[(at / CHUNK) as usize].get_or_init(|| {
             let words = CHUNK.min(self.words - at / CHUNK * CHUNK);
-            (0..words).map(|_| Word::new(0)).collect()
+            (0..words).map(|_| AtomicU64::new(0)).collect()
         });
         let word = &chunk[(at % CHUNK) as usize];
         let found = word.load(Ordering::Relaxed);
