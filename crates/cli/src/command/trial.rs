@@ -52,10 +52,10 @@ Exit codes: 0 measured, or brought back as asked; 1 not measured, and it says ho
 stands and what to do; with --check, something speaks against it; 2 error.")]
 pub(crate) struct Trial {
     /// The database: postgresql://USER@HOST:PORT/DB or mariadb://, as for `tiersmith awr record`
-    #[arg(value_name = "URL", required_unless_present_any = ["resume", "undo", "as_runner"])]
+    #[arg(value_name = "URL", required_unless_present_any = ["resume", "undo"])]
     url: Option<String>,
     /// The fast storage: a directory, a file in one, or a DAX device
-    #[arg(long, value_name = "PATH", required_unless_present_any = ["resume", "undo", "as_runner"])]
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["resume", "undo"])]
     fast: Option<PathBuf>,
     /// Bytes of the tier's file [default: 1G]
     #[arg(long, value_name = "BYTES", requires = "url")]
@@ -89,7 +89,8 @@ pub(crate) struct Trial {
     #[arg(long)]
     json: bool,
     /// Takes the steps of the trial in this directory
-    #[arg(long, hide = true, value_name = "DIR", conflicts_with_all = ["url", "resume", "undo"])]
+    // With --resume: the manual and the completions are made without what is hidden, so nothing else may ask for it.
+    #[arg(long, hide = true, value_name = "DIR", requires = "resume")]
     as_runner: Option<PathBuf>,
     /// A command that is the load of each period
     #[arg(last = true, value_name = "LOAD", requires = "url")]
@@ -181,7 +182,7 @@ impl Trial {
                 path: "this program".into(),
                 source,
             })?;
-            child = Some(trial::launch(room, &program, &["trial", "--as-runner"])?);
+            child = Some(trial::launch(room, &program, &["trial", "--resume", "--as-runner"])?);
         }
         let mut told = 0;
         let mut asked = false;
