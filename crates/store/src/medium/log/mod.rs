@@ -80,7 +80,7 @@ impl Place {
 pub(crate) struct Log {
     device: Arc<Device>,
     state: Mutex<State>,
-    /// `None` while somebody writes records ([`Turn`]).
+    /// `None` while somebody writes records (a turn: `write.rs`).
     writer: Mutex<Option<Writer>>,
     turn_ended: Condvar,
     /// Held by who writes pages to their places. Taken before a turn, or tried.
