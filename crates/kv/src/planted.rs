@@ -1,5 +1,5 @@
 //! Planted bugs: each leaves out or reorders one step that a promise rests on. The crash tests must
-//! find every one of them (`tests/crash.rs`); one that they do not find is a hole in them.
+//! find every one of them (`tests/it/crash.rs`); one that they do not find is a hole in them.
 //!
 //! Without the `testing` feature there is none of this in the program: [`Planted::is`] is `false`
 //! at compile time.

@@ -1,10 +1,6 @@
 //! The same random commands to this server and to a real Redis: the same replies.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod served;
-
-use served::{Served, Value, assert_sound, contents, serve_if_asked, sorted};
+use crate::served::{Served, Value, assert_sound, contents, serve_if_asked, sorted};
 
 const CHILD: &str = "serves_when_it_is_asked_to";
 
@@ -363,7 +359,7 @@ fn random_commands_get_the_replies_that_redis_gives() {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let server = Served::start(directory.path(), CHILD);
+    let server = Served::start(directory.path(), &full_name!(CHILD));
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
     let seed = std::env::var("TIERSMITH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     let mut choice = Choice(fastrand::Rng::with_seed(seed));

@@ -1,7 +1,5 @@
 //! What the guide says about commands is what the table in the code says.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 #[test]
 fn the_guide_lists_the_commands_of_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/kv.md");

@@ -1,13 +1,9 @@
 //! Dumps of a real Redis, and a real Redis as the primary.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod served;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use served::{Client, Served, TIER, Value, assert_sound, contents, free_port, serve_if_asked, text};
+use crate::served::{Client, Served, TIER, Value, assert_sound, contents, free_port, serve_if_asked, text};
 use tiersmith_kv::{Imported, export, import, import_parts};
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
@@ -20,7 +16,7 @@ fn serves_when_it_is_asked_to() {
 
 fn server(directory: &Path, conf: &str) -> Served {
     std::fs::write(directory.join("conf"), conf).unwrap();
-    Served::start(directory, CHILD)
+    Served::start(directory, &full_name!(CHILD))
 }
 
 fn error(value: &Value) -> &str {

@@ -1,7 +1,5 @@
 //! Space: what a refused command looked at is not lost, what the log still needs is not used.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use tiersmith_kv::check::check;
 use tiersmith_kv::planted::Planted;
 use tiersmith_kv::rdb::{Content, Item};

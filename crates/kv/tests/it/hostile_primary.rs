@@ -1,14 +1,10 @@
 //! A primary that does what no Redis does, or what one does rarely.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod served;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use served::{Client, Served, Value, request, serve_if_asked, text};
+use crate::served::{Client, Served, Value, request, serve_if_asked, text};
 
 const CHILD: &str = "serves_when_it_is_asked_to";
 
@@ -63,7 +59,7 @@ fn info(client: &mut Client, name: &str) -> String {
 fn followed(answer: &[u8], first: &str) -> (tempfile::TempDir, Served, Client, TcpListener, TcpStream) {
     let directory = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = Served::start(directory.path(), CHILD);
+    let server = Served::start(directory.path(), &full_name!(CHILD));
     let mut client = server.connect();
     client.say(first);
     let port = listener.local_addr().unwrap().port();

@@ -2,9 +2,6 @@
 //!
 //! The process is this test program again, asked to run one of its tests: it can be killed.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-#![allow(dead_code, reason = "not every test program uses all of it")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

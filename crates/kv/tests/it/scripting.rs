@@ -1,13 +1,9 @@
 //! Scripts: what a real Redis answers, what they must not reach, who may end them, and that they
 //! happen whole or not at all.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod served;
-
 use std::time::{Duration, Instant};
 
-use served::{Client, Served, Value, assert_sound, serve_if_asked, text};
+use crate::served::{Client, Served, Value, assert_sound, serve_if_asked, text};
 
 const CHILD: &str = "serves_when_it_is_asked_to";
 
@@ -18,7 +14,7 @@ fn serves_when_it_is_asked_to() {
 
 fn server(directory: &tempfile::TempDir, conf: &str) -> Served {
     std::fs::write(directory.path().join("conf"), conf).unwrap();
-    Served::start(directory.path(), CHILD)
+    Served::start(directory.path(), &full_name!(CHILD))
 }
 
 fn eval(client: &mut Client, script: &str, arguments: &[&str]) -> Value {
@@ -35,7 +31,7 @@ fn error(value: &Value) -> &str {
 }
 
 /// Scripts whose replies a real Redis gives as well, byte by byte.
-const SCRIPTS: &str = include_str!("scripting/replies.txt");
+const SCRIPTS: &str = include_str!("../scripting/replies.txt");
 
 #[test]
 fn scripts_get_the_replies_that_redis_gives() {

@@ -1,7 +1,5 @@
 //! Lists that are long enough for a sequence of several levels, against a list in ordinary memory.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use std::collections::VecDeque;
 
 use tiersmith_kv::check::check;

@@ -1,14 +1,10 @@
 //! What a dump, a primary, a client or a script may take of the server's memory.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod served;
-
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use served::{Client, Served, Value, request, serve_if_asked, text};
+use crate::served::{Client, Served, Value, request, serve_if_asked, text};
 use tiersmith_kv::rdb::{self, Limits};
 
 const CHILD: &str = "serves_when_it_is_asked_to";
@@ -20,7 +16,7 @@ fn serves_when_it_is_asked_to() {
 
 fn server(directory: &Path, conf: &str) -> Served {
     std::fs::write(directory.join("conf"), conf).unwrap();
-    Served::start(directory, CHILD)
+    Served::start(directory, &full_name!(CHILD))
 }
 
 fn status(served: &Served, name: &str) -> u64 {

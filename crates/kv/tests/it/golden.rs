@@ -1,8 +1,6 @@
 //! A tier as version 2 wrote it, killed with its last batch in the log only: what this program
 //! reads must stay what it was.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -83,7 +81,7 @@ fn write() -> String {
     let trace = simulator.trace();
     let mut player = trace.player();
     player.advance_to(trace.len());
-    let mut text = "# A key-value tier of version 2. Made by tests/golden.rs.\n".to_owned();
+    let mut text = "# A key-value tier of version 2. Made by tests/it/golden.rs.\n".to_owned();
     for (number, line) in player.durable()[0].chunks(64).enumerate() {
         if line.iter().any(|byte| *byte != 0) {
             write!(text, "{} ", number * 64).unwrap();

@@ -5,8 +5,6 @@
 //! the one that was under way: nothing between, nothing older, nothing lost in the heap. What is
 //! found must also carry on: the rest of the script gives what it gave without the cut.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use tiersmith_kv::check::check;
 use tiersmith_kv::planted::Planted;
 use tiersmith_kv::testing::{Contents, Local};

@@ -1,10 +1,7 @@
 //! Power cuts everywhere: each command family, the allocator, the index, the log.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod crash_support;
-
-use crash_support::{Script, batch, explore};
+use crate::crash_support::{Script, batch, explore};
+use crate::scripts;
 use tiersmith_kv::check::check;
 use tiersmith_kv::heap::Heap;
 use tiersmith_kv::planted::Planted;
@@ -12,8 +9,6 @@ use tiersmith_kv::rdb::{Content, Item};
 use tiersmith_kv::testing::Local;
 use tiersmith_pmem::Mapping;
 use tiersmith_pmem::sim::Simulator;
-
-mod scripts;
 
 fn holds(script: &Script) {
     let images = if cfg!(debug_assertions) { 60 } else { 200 };

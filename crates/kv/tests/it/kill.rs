@@ -1,12 +1,9 @@
 //! The server is killed again and again while clients write; what it acknowledged must be there.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod served;
-
+use crate::served;
 use std::time::{Duration, Instant};
 
-use served::{Served, Value, assert_sound, request, serve_if_asked};
+use crate::served::{Served, Value, assert_sound, request, serve_if_asked};
 
 const CHILD: &str = "serves_when_it_is_asked_to";
 const CLIENTS: u64 = 3;
@@ -138,7 +135,7 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_done_when_the_server_is_kill
     let began = Instant::now();
     let mut rounds = 0;
     while rounds < 12 && (rounds < 4 || began.elapsed() < Duration::from_secs(20)) {
-        let mut server = Served::start(directory.path(), CHILD);
+        let mut server = Served::start(directory.path(), &full_name!(CHILD));
         let mut reader = server.connect();
         for (client, known) in (0_u64..).zip(&mut known) {
             look_at_list(&mut reader, client, &mut known[GROUPS as usize]);
@@ -221,7 +218,7 @@ fn a_nearly_full_tier_loses_nothing_acknowledged_and_keeps_nothing_refused_when_
     let mut known = vec![vec![Pair::default(); 60]; CLIENTS as usize];
     let mut refused = 0;
     for round in 0..6 {
-        let mut server = Served::start(directory.path(), CHILD);
+        let mut server = Served::start(directory.path(), &full_name!(CHILD));
         let mut reader = server.connect();
         for (client, pairs) in known.iter_mut().enumerate() {
             for (number_of_pair, pair) in pairs.iter_mut().enumerate() {

@@ -1,0 +1,27 @@
+//! The integration tests of this crate: one program, a module for each subject.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+/// The full name of a test of the file that says this, as `--exact` wants it.
+macro_rules! full_name {
+    ($test:expr) => {
+        format!("{}::{}", module_path!().split_once("::").unwrap().1, $test)
+    };
+}
+
+mod crash;
+mod crash_support;
+mod differential;
+mod docs;
+mod golden;
+mod hostile_primary;
+mod hostile_scripts;
+mod kill;
+mod limits;
+mod replica;
+mod scripting;
+mod scripts;
+mod sequences;
+mod served;
+mod server;
+mod space;
