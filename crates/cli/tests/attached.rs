@@ -141,6 +141,39 @@ fn an_option_of_a_mount_is_refused_for_a_database_file() {
 }
 
 #[test]
+fn a_database_file_is_attached_to_a_disk_and_what_was_committed_is_durable_there() {
+    /// `statfs(2)`, as on x86-64 and aarch64.
+    const TMPFS: i64 = 0x0102_1994;
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    if rustix::fs::statfs(dir).unwrap().f_type == TMPFS {
+        println!("skipped: a tier on flash, because directories for temporary files are in memory here");
+        return;
+    }
+    Connection::open(dir.join("app.db")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+    let attached = json(&tiersmith(dir, &["attach", "app.db", "--fast", ".", "--size", "16M", "--json"]));
+    assert_eq!((&attached["flash"], &attached["emulated"]), (&true.into(), &false.into()), "{attached}");
+    tiersmith_sqlite::register().unwrap();
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI;
+    let uri = format!("file:{}?vfs=tiersmith", dir.join("app.db").display());
+    let through = Connection::open_with_flags(uri, flags).unwrap();
+    through.execute_batch("PRAGMA journal_mode = WAL; INSERT INTO t VALUES (7)").unwrap();
+    let stats: String = through.query_row("PRAGMA tiersmith_stats", [], |row| row.get(0)).unwrap();
+    assert!(stats.contains("flash: durable at each sync"), "{stats}");
+    drop(through);
+    let status = text(&tiersmith(dir, &["status", "app.db"]));
+    assert!(status.contains(": flash, ") && !status.contains("EMULATED"), "{status}");
+    // Again: the attachment file says what it is.
+    assert!(tiersmith(dir, &["attach", "app.db", "--fast", "."]).status.success());
+    let checked = tiersmith(dir, &["check", "app.db"]);
+    assert!(checked.status.success(), "{}", text(&checked));
+    let detached = tiersmith(dir, &["detach", "app.db"]);
+    assert!(detached.status.success(), "{}", text(&detached));
+    assert_eq!(rows(&dir.join("app.db")).unwrap(), 1);
+}
+
+#[test]
 fn a_database_whose_stub_was_removed_is_brought_back_by_detach() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();

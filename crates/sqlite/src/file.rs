@@ -10,12 +10,16 @@
 //! | `POWERSAFE_OVERWRITE` | bytes beside a write do not change: the rest of the block is copied, or the write is in place by 8-byte words |
 //! | `SAFE_APPEND`, `SEQUENTIAL` | writes reach the tier in SQLite's order, each durable: the length after the bytes; what waits in memory is written before the other file is |
 //! | `BATCH_ATOMIC` | `File::write_batch`, see `batch.rs` |
-//! | `UNDELETABLE_WHEN_OPEN` | a journal that is deleted while a connection has it open stays the file of that connection, see `journal.rs` |
+//! | `UNDELETABLE_WHEN_OPEN` | a journal that is deleted while a connection has it open stays the file of that connection, see `journal.rs`; not on flash |
 //! | `SUBPAGE_READ` | a read may have any offset and length |
 //!
 //! SQLite asks the database file and means the journal too. So `SAFE_APPEND` and `SEQUENTIAL` are there only when both are on a tier whose writes
 //! are durable on return, and a
 //! main file of class pass says what its file system does: `POWERSAFE_OVERWRITE`, as the stock VFS does.
+//!
+//! # On flash
+//! What was written is durable after a sync, and what was not synced is in this process's memory: a killed program would lose it, which
+//! no setting of `synchronous` allows. So a commit ends with a sync (`Main::committed`), where SQLite asked for none before.
 //!
 //! Read next: `batch.rs`, `journal.rs`, `wal.rs`.
 
@@ -81,7 +85,8 @@ impl Main {
         let name = Name::keep(name, Some(&place));
         let file = user.place().files.open(Role::Main, mode)?;
         let block = file.block_size().map_or(0, |b| b.bytes());
-        let characteristics = characteristics(&file, block, user.place().spec().place);
+        let spec = user.place().spec();
+        let characteristics = characteristics(&file, block, spec.place, spec.flash);
         let opened = Opened::new(user.place().clone());
         Ok(Self {
             file: Arc::new(file),
@@ -111,8 +116,16 @@ impl Main {
     }
 
     /// A transaction of this connection was committed, and its locks are still held.
-    pub(crate) fn committed(&self) {
-        self.user.shared().statistics.committed(&self.user.place().files);
+    ///
+    /// # Durability
+    /// The transaction survives a killed process on return.
+    pub(crate) fn committed(&self) -> Result<()> {
+        let place = self.user.place();
+        if place.spec().flash {
+            place.home().sync_tiers()?;
+        }
+        self.user.shared().statistics.committed(&place.files);
+        Ok(())
     }
 
     pub(crate) fn begin_batch(&mut self) -> c_int {
@@ -179,9 +192,9 @@ impl Main {
     }
 }
 
-fn characteristics(file: &File, block: usize, placement: Placement) -> c_int {
+fn characteristics(file: &File, block: usize, placement: Placement, flash: bool) -> c_int {
     let mut flags = ffi::IOCAP_POWERSAFE_OVERWRITE | ffi::IOCAP_SUBPAGE_READ;
-    if placement != Placement::Data {
+    if placement != Placement::Data && !flash {
         flags |= ffi::IOCAP_UNDELETABLE_WHEN_OPEN;
     }
     if file.has_batches() {
@@ -363,7 +376,7 @@ impl Storage for Side {
         let ordered = ffi::IOCAP_SAFE_APPEND | ffi::IOCAP_SEQUENTIAL;
         ffi::IOCAP_POWERSAFE_OVERWRITE
             | match &self.what {
-                What::Wal(wal) if wal.is_placed() => ordered,
+                What::Wal(wal) if wal.is_ordered() => ordered,
                 What::Journal if self.user.shared().journal.is_durable() => {
                     ordered | ffi::IOCAP_UNDELETABLE_WHEN_OPEN
                 }

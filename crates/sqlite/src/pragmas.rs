@@ -13,7 +13,7 @@ use crate::place::{Place, Role};
 use crate::waits::plain_events;
 use std::fmt::Write as _;
 use tiersmith_store::events::Totals;
-use tiersmith_store::{File, OpenMode, Result};
+use tiersmith_store::{Durability, File, OpenMode, Result};
 
 /// What a pragma answers: the text of its row, or an error message.
 type Answer = std::result::Result<String, String>;
@@ -68,6 +68,8 @@ fn stats(api: &Api, place: &Place, file: &File) -> String {
     for tier in &stats.tiers {
         let label = if tier.emulated {
             "EMULATED: stands for persistent memory, figures are not its figures"
+        } else if tier.durability == Durability::AtSync {
+            "flash: durable at each sync"
         } else {
             "persistent"
         };

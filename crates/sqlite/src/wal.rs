@@ -9,7 +9,8 @@
 //! too. Frames that still wait when a connection gives up the WAL's write lock are those of a transaction that was rolled back: they go.
 //!
 //! The WAL's own header is written alone, durable before the frames behind it: with the old header and some of the old frames, a torn new
-//! one behind them would be taken for the end of a WAL of long ago.
+//! one behind them would be taken for the end of a WAL of long ago. On flash, where a write is durable only after a sync, SQLite syncs between
+//! the two; and since the header ends what the WAL held, what a checkpoint wrote is synced before it, whatever `synchronous` says.
 //!
 //! Only whole headers of frames and whole pages wait, each at its place in the file. Anything else is written at once, with what waits before it:
 //! SQLite rewrites checksums in place, without a page behind; and a VFS above this one may hide that bytes beside a write stay as they are
@@ -25,7 +26,7 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
-use tiersmith_store::{File, FileClass, Result};
+use tiersmith_store::{Durability, File, FileClass, Result};
 
 const HEADER: usize = 24;
 /// The WAL's own header, at its start.
@@ -139,25 +140,28 @@ impl Frames {
 /// An open WAL.
 pub(crate) struct Wal {
     file: File,
-    /// Writes are durable on return: only then is it worth to let frames wait.
+    /// It is on a durable tier: only then is it worth to let frames wait.
     placed: bool,
+    /// Writes are durable on return.
+    ordered: bool,
 }
 
 impl Wal {
     pub(crate) fn new(file: File) -> Self {
         let placed = file.class() == FileClass::Redo;
-        Self { file, placed }
+        let ordered = placed && file.durability() == Durability::OnReturn;
+        Self { file, placed, ordered }
     }
 
-    /// Writes are durable on return.
-    pub(crate) fn is_placed(&self) -> bool {
-        self.placed
+    /// Writes are durable on return, one after the other.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.ordered
     }
 
     /// Writes.
     ///
     /// # Durability
-    /// On a durable tier the frames of a transaction are durable when its last page was written. Else after [`Wal::sync`].
+    /// Where it is ordered, the frames of a transaction are durable when its last page was written. Else after [`Wal::sync`].
     pub(crate) fn write(&self, frames: &Frames, offset: u64, data: &[u8]) -> Result<()> {
         frames.set_present(true);
         if !self.placed {
@@ -165,6 +169,9 @@ impl Wal {
         }
         let mut state = frames.state.lock();
         if offset < FILE_HEADER as u64 {
+            if !self.ordered {
+                self.file.sync()?;
+            }
             state.page = if offset == 0 { page_size(data) } else { 0 };
         } else if state.page == 0 {
             let mut header = [0; FILE_HEADER];

@@ -158,7 +158,8 @@ fn assert_sound(db: &Connection, acked: i64, round: u64, seed: u64) -> i64 {
 fn kill_again_and_again(what: &str, bench: &Bench, more: &str, pragmas: &str) {
     let seed = many("TIERSMITH_SEED", fastrand::u64(..));
     let mut rng = fastrand::Rng::with_seed(seed);
-    let kills = many("TIERSMITH_KILLS", 40);
+    // A disk takes its time for each commit.
+    let kills = many("TIERSMITH_KILLS", if bench.label() == "EMULATED" { 40 } else { 10 });
     let (began, uri, mut newest) = (Instant::now(), bench.uri_with(more), 0);
     for round in 0..kills {
         let longest = if rng.bool() { 10_000 } else { 60_000 };
@@ -177,7 +178,8 @@ fn kill_again_and_again(what: &str, bench: &Bench, more: &str, pragmas: &str) {
         }
     }
     println!(
-        "{what} (EMULATED): {kills} kills in {:.1} s, {newest} transactions, all that were acknowledged are there",
+        "{what} ({}): {kills} kills in {:.1} s, {newest} transactions, all that were acknowledged are there",
+        bench.label(),
         began.elapsed().as_secs_f64()
     );
     assert!(newest > 0, "no transaction was ever acknowledged");
@@ -261,6 +263,18 @@ fn a_killed_transaction_over_two_databases_is_in_both_or_in_neither() {
 #[test]
 fn a_killed_writer_on_a_disk_lost_nothing_acknowledged() {
     kill_again_and_again("WAL, on disk", &Bench::new(), "", "PRAGMA journal_mode = WAL");
+}
+
+#[test]
+fn a_killed_writer_with_its_tier_on_flash_lost_nothing_acknowledged() {
+    for (more, pragmas) in [
+        ("", "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 20"),
+        ("", "PRAGMA journal_mode = DELETE"),
+        ("&place=redo", "PRAGMA journal_mode = PERSIST"),
+    ] {
+        let Some(bench) = Bench::on_flash() else { return };
+        kill_again_and_again("a tier on flash", &bench, more, pragmas);
+    }
 }
 
 #[test]

@@ -152,6 +152,31 @@ fn a_power_cut_in_wal_mode_with_exclusive_locking_loses_nothing() {
     Way { pragmas, ..Way::default() }.assert_sound("WAL, exclusive");
 }
 
+#[test]
+fn a_power_cut_with_the_tier_on_flash_loses_nothing_in_wal_mode() {
+    let flash = Way { flash: true, transactions: 6, ..Way::default() };
+    let pragmas = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8";
+    Way { pragmas, ..flash }.assert_sound("flash, WAL");
+    // A commit ends with a sync of its own.
+    let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 8";
+    Way { pragmas, ..flash }.assert_sound("flash, WAL, synchronous=NORMAL");
+    for placement in [Placement::Redo, Placement::Data] {
+        let pragmas = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8";
+        Way { placement, pragmas, transactions: 4, ..flash }.assert_sound("flash, WAL, half on the tier");
+    }
+}
+
+#[test]
+fn a_power_cut_with_the_tier_on_flash_loses_nothing_with_a_rollback_journal() {
+    let flash = Way { flash: true, transactions: 12, ..Way::default() };
+    flash.assert_sound("flash, batch-atomic");
+    for mode in ["DELETE", "TRUNCATE", "PERSIST"] {
+        let pragmas = ["PRAGMA page_size = 512; PRAGMA journal_mode = ", mode].concat();
+        Way { pragmas: pragmas.leak(), ..flash }.assert_sound(mode);
+    }
+    Way { placement: Placement::Redo, ..flash }.assert_sound("flash, DELETE, place=redo");
+}
+
 /// Without the fence of an overwrite a checkpoint is not durable when the WAL behind it begins again. A file that grows hides that: its new
 /// length has a fence of its own, which comes after the last page, and covers those before it too. So here it does not grow.
 #[test]
@@ -168,6 +193,14 @@ fn bugs_planted_in_the_store_are_seen_at_sql_level() {
     ] {
         let report = Way { planted, pragmas, roomy, ..Way::default() }.explore();
         assert!(!report.violations.is_empty(), "{planted:?} is not seen in {} images", report.images);
+    }
+    for planted in [Planted::LogNotSynced, Planted::SyncWithoutDevice] {
+        let report = Way { planted, pragmas: wal, flash: true, ..Way::default() }.explore();
+        assert!(
+            !report.violations.is_empty(),
+            "{planted:?} is not seen on flash in {} images",
+            report.images
+        );
     }
 }
 

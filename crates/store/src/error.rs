@@ -283,6 +283,12 @@ impl Error {
         matches!(self, Error::Device(tiersmith_block::Error::InMemory { .. }))
     }
 
+    /// Whether a tier that was to be on persistent memory is on another file system.
+    #[must_use]
+    pub fn is_not_dax(&self) -> bool {
+        matches!(self, Error::Medium(MediumError::NotDax { .. }))
+    }
+
     pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::Io { what, path, source }

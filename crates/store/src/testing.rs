@@ -41,6 +41,14 @@ impl From<Arc<Mapping>> for TestMember {
 }
 
 impl TestMember {
+    /// One on flash, on a simulated device that may grow to `max_len` bytes.
+    #[must_use]
+    pub fn on_flash(device: tiersmith_pmem::sim::Device, max_len: u64) -> Self {
+        let open: OpenDevice = Arc::new(move || Device::simulated(device.clone()));
+        let mapping = Arc::new(Mapping::in_memory(&[0; FRAME], 0));
+        Self { mapping, blocks: Some(open), on_flash: Some(max_len) }
+    }
+
     fn backing(self, kind: Medium) -> Result<Backing> {
         let mapped = Mapped::new(self.mapping, kind);
         Ok(match (self.blocks, self.on_flash) {

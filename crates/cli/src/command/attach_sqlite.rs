@@ -46,9 +46,10 @@ pub(super) fn run(wish: &Attach) -> Result<Outcome> {
     }
     if wish.json {
         let members = now.spec.as_ref().map(|spec| spec.members.clone()).unwrap_or_default();
-        let emulated = now.spec.as_ref().is_some_and(|spec| spec.emulate);
+        let is = |what: fn(&FastSpec) -> bool| now.spec.as_ref().is_some_and(what);
         print_json(&json!({
-            "path": now.database, "attached": true, "was_attached": attached, "members": members, "emulated": emulated,
+            "path": now.database, "attached": true, "was_attached": attached, "members": members, "emulated": is(|spec| spec.emulate),
+            "flash": is(|spec| spec.flash),
             "tier_bytes": now.blocks.as_ref().map(|blocks| blocks.tier_bytes),
         }))?;
     } else {

@@ -360,10 +360,10 @@ unsafe extern "C" fn control(file: *mut SqliteFile, op: c_int, argument: *mut c_
 unsafe fn control_main(open: &mut OpenMain, api: &'static Api, op: c_int, argument: *mut c_void) -> c_int {
     let main = &mut open.main;
     match op {
-        ffi::FCNTL_COMMIT_PHASETWO => {
-            main.committed();
-            ffi::OK
-        }
+        ffi::FCNTL_COMMIT_PHASETWO => match main.committed() {
+            Ok(()) => ffi::OK,
+            Err(e) => result::of_store(&e, ffi::IOERR_FSYNC),
+        },
         ffi::FCNTL_BEGIN_ATOMIC_WRITE => main.begin_batch(),
         ffi::FCNTL_COMMIT_ATOMIC_WRITE => match main.commit_batch() {
             Ok(Outcome::Done) => ffi::OK,

@@ -8,7 +8,7 @@
 //! | 2 | its lock bytes are locked; WAL and journal are looked at again; nobody else has it open | the same | begins again |
 //! | 3 | the directory is made, with the bars (`bars.rs`) and the attachment file | a plain database, a directory without one | removes the directory |
 //! | 4 | the database gets its second name, `db` in the directory | a plain database with two names | gives the tier back, removes the directory |
-//! | 5 | the store attaches the directory to the tier | the same, an empty tier | the same |
+//! | 5 | the store attaches the directory to the tier; for one on flash the attachment file is written again first | the same, an empty tier | the same |
 //! | 6 | the stub is written beside `db` under another name | the same | the same |
 //! | 7 | the stub is renamed over the database's path | **attached**, whole on both sides | opens it |
 //! | 8 | with `place=redo`: the stamp is written (`stamp.rs`) | the same | the same |
@@ -42,7 +42,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tiersmith_dir::Dir;
-use tiersmith_store::{AttachedHome, Bound, Error, attach};
+use tiersmith_store::{AttachedHome, Bound, Error, Options, attach};
 
 /// How a database begins.
 const DATABASE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -182,7 +182,7 @@ fn make_database(layout: &Layout) -> Result<bool, PlaceError> {
 
 fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Opened, PlaceError> {
     let database = || layout.database.clone();
-    let tier = spec.tier(&layout.database)?;
+    let size = spec.tier(&layout.database)?.size;
     refuse_other_files(layout)?;
     let stock = ["-wal", "-journal", "-shm"].map(|ending| layout.beside_name(ending));
     layout.refuse_strange(&layout.dir, &stock)?;
@@ -204,9 +204,9 @@ fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Open
     step(2)?;
     let block_size = block_size(spec, &transition.file);
     // Decided now, so that a later open asks for the same.
-    let spec = FastSpec { size: Some(tier.size), block_size: Some(block_size), ..spec.clone() };
+    let spec = FastSpec { size: Some(size), block_size: Some(block_size), ..spec.clone() };
     let record = Record { spec, block_size };
-    move_aside(layout, transition, record, tier, fold).inspect_err(|_| {
+    move_aside(layout, transition, record, fold).inspect_err(|_| {
         if !stopped() {
             take_back(layout);
         }
@@ -251,8 +251,7 @@ fn refuse_if_open(layout: &Layout, db: &File) -> Result<(), PlaceError> {
 fn move_aside(
     layout: &Layout,
     transition: Transition,
-    record: Record,
-    tier: tiersmith_store::TierSpec,
+    mut record: Record,
     fold: Fold<'_>,
 ) -> Result<Opened, PlaceError> {
     let db = &transition.file;
@@ -279,7 +278,8 @@ fn move_aside(
     db.sync_all().map_err(PlaceError::io("cannot sync", &layout.database))?;
     sync_dir(&inside)?;
     step(4)?;
-    let home = attach(&layout.home, &[tier], record.spec.options(record.block_size))?;
+    let options = record.spec.options(record.block_size);
+    let home = attach_as_what_it_is(layout, &mut record, options, true)?;
     is_the_home(layout, &home)?;
     let stubbed = || {
         step(5)?;
@@ -291,6 +291,30 @@ fn move_aside(
         Ok(stamp) => Ok(Opened { stamp, home, lock: transition.file, record }),
         Err(e) if stopped() => Err(e),
         Err(e) => Err(give_back(layout, home, transition, fold, e)),
+    }
+}
+
+/// Attaches the tier as persistent memory where its file is, else as flash, where that survives a power cut. The
+/// first time the attachment file says so before the tier does.
+fn attach_as_what_it_is(
+    layout: &Layout,
+    record: &mut Record,
+    options: Options,
+    first: bool,
+) -> Result<AttachedHome, PlaceError> {
+    let tier = record.spec.tier(&layout.database)?;
+    let not_dax = match attach(&layout.home, &[tier], options.clone()) {
+        Err(e) if e.is_not_dax() => e,
+        other => return Ok(other?),
+    };
+    record.spec.flash = true;
+    let tier = record.spec.tier(&layout.database)?;
+    if first {
+        write_record(layout, record)?;
+    }
+    match attach(&layout.home, &[tier], options) {
+        Err(e) if e.is_of_memory() => Err(not_dax.into()),
+        other => Ok(other?),
     }
 }
 
@@ -391,7 +415,7 @@ fn block_size(spec: &FastSpec, db: &File) -> u32 {
 fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result<Opened, PlaceError> {
     let (db_path, inside) = (layout.in_home(DB), layout.inside()?);
     let db = ofd::LockFile::open(&inside, DB).map_err(PlaceError::io("cannot open", &db_path))?;
-    let (record, rewrite) = match (read_record(layout), given) {
+    let (mut record, rewrite) = match (read_record(layout), given) {
         (Ok(record), None) => (record, false),
         (Ok(record), Some(given)) => {
             let spec = check_given(&layout.database, &record.spec, given)?;
@@ -419,7 +443,6 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
             _ => PlaceError::io("cannot stat", member)(e),
         })?;
     }
-    let tier = record.spec.tier(&layout.database)?;
     let mut options = record.spec.options(record.block_size);
     let unbarred = bars::are_gone(layout)?;
     if unbarred {
@@ -428,7 +451,18 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
     } else {
         bars::raise(layout)?;
     }
-    let home = attach(&layout.home, &[tier], options).map_err(|e| changed(layout, unbarred, e))?;
+    let home = match rewrite {
+        // What it was attached as is to be found out again.
+        true => attach_as_what_it_is(layout, &mut record, options, false),
+        false => {
+            let tier = record.spec.tier(&layout.database)?;
+            attach(&layout.home, &[tier], options).map_err(PlaceError::from)
+        }
+    };
+    let home = home.map_err(|e| match e {
+        PlaceError::Store(e) => changed(layout, unbarred, e),
+        e => e,
+    })?;
     is_the_home(layout, &home)?;
     let stamp = Stamp::open(&home, record.spec.place == Placement::Redo).map_err(|e| match e {
         PlaceError::Store(e) => changed(layout, false, e),

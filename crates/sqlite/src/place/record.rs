@@ -57,6 +57,9 @@ struct Body {
     redo_keep_bytes: Option<u64>,
     block_size: u32,
     emulate: bool,
+    /// Not there: no.
+    #[serde(default)]
+    flash: bool,
     place: String,
 }
 
@@ -119,6 +122,7 @@ impl Record {
             redo_keep_bytes: spec.redo_keep_bytes,
             block_size: self.block_size,
             emulate: spec.emulate,
+            flash: spec.flash,
             place: spec.place.word().into(),
         })
     }
@@ -153,6 +157,7 @@ impl Record {
             redo_keep_bytes: body.redo_keep_bytes,
             block_size: Some(body.block_size),
             emulate: body.emulate,
+            flash: body.flash,
             place: Placement::from_word(&body.place).ok_or_else(|| bad("a placement that is none"))?,
         };
         Ok(Self { spec, block_size: body.block_size })
@@ -173,6 +178,7 @@ mod tests {
             max_size: None,
             grow_by: Some(4096),
             emulate: true,
+            flash: false,
             block_size: Some(8192),
             redo_keep_bytes: Some(0),
             place: Placement::Data,

@@ -50,7 +50,7 @@ impl Placement {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastSpec {
     /// The backings, striped by allocation unit: files on a DAX file system, DAX devices, or with `emulate`
-    /// any files.
+    /// any files. One file on any other disk is flash.
     pub members: Vec<PathBuf>,
     /// Bytes of each member when it is made. Needed for a file that is missing or empty, without meaning for
     /// others.
@@ -61,6 +61,8 @@ pub struct FastSpec {
     pub grow_by: Option<u64>,
     /// The members only stand for persistent memory, and every report says so.
     pub emulate: bool,
+    /// The member is an ordinary file on a disk. Nobody gives it: attaching finds out, and notes it.
+    pub flash: bool,
     /// Block size of the database file; by default its page size, within what the store has.
     pub block_size: Option<u32>,
     /// Bytes of the WAL that stay in the tier; by default a quarter of the tier, 256 MiB at most.
@@ -130,6 +132,7 @@ impl FastSpec {
             max_size: bytes("maxsize")?,
             grow_by: bytes("next")?,
             emulate,
+            flash: false,
             block_size,
             redo_keep_bytes: bytes("keep")?,
             place,
@@ -202,7 +205,11 @@ impl FastSpec {
     }
 
     fn medium(&self) -> Medium {
-        if self.emulate { Medium::Emulated } else { Medium::Persistent }
+        match (self.emulate, self.flash) {
+            (true, _) => Medium::Emulated,
+            (false, true) => Medium::Flash,
+            (false, false) => Medium::Persistent,
+        }
     }
 
     /// How the store attaches, for blocks of `block_size` bytes.
@@ -327,6 +334,7 @@ mod tests {
             max_size: Some(1 << 30),
             grow_by: Some(8 << 20),
             emulate: true,
+            flash: false,
             block_size: Some(8192),
             redo_keep_bytes: Some(4096),
             place: Placement::Redo,

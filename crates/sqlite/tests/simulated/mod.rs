@@ -12,9 +12,12 @@ use std::path::Path;
 use std::sync::Arc;
 use tiersmith_sqlite::place::{FastSpec, Place, Placement, Role, bound, profile};
 use tiersmith_store::crash::{Recorder, Recording};
-use tiersmith_store::{Medium, Options, Planted, TierSpec, testing};
+use tiersmith_store::testing::{self, TestMember};
+use tiersmith_store::{Medium, Options, Planted, TierSpec};
 
 const UNIT: u64 = 32 << 10;
+/// Of a tier on flash: short, so that it laps.
+const LOG: u64 = 128 << 10;
 
 /// One way to write: journal mode, placement, and how large the tier is.
 #[derive(Clone, Copy)]
@@ -29,6 +32,8 @@ pub struct Way {
     pub vacuum: bool,
     /// The database has free pages enough: no transaction makes its file longer.
     pub roomy: bool,
+    /// The tier is on a device of sectors alone, with a log.
+    pub flash: bool,
     pub planted: Planted,
 }
 
@@ -42,6 +47,7 @@ impl Default for Way {
             transactions: 8,
             vacuum: false,
             roomy: false,
+            flash: false,
             planted: Planted::None,
         }
     }
@@ -50,14 +56,18 @@ impl Default for Way {
 impl Way {
     fn tier(&self) -> TierSpec {
         // Three units in front hold the superblocks, lanes, batch record and slots.
-        let size = (self.units + 3) * UNIT;
-        let spec = TierSpec::new("fast", "/member", Medium::Emulated, size);
-        TierSpec { unit: UNIT, lanes: 2, batches: 1, slots: 8, ..spec }
+        let (medium, log) = if self.flash { (Medium::Flash, LOG) } else { (Medium::Emulated, 0) };
+        let spec = TierSpec::new("fast", "/member", medium, (self.units + 3) * UNIT + log);
+        TierSpec { unit: UNIT, lanes: 2, batches: 1, slots: 8, log, ..spec }
     }
 
     /// The database at `path` on what `recorder` simulates; `image` is what the tier holds.
     pub fn place(&self, path: &Path, recorder: &Recorder, image: Vec<u8>) -> Result<Arc<Place>, String> {
-        let mapping = Arc::new(recorder.simulator().mapping(image, 0));
+        let machine = recorder.simulator();
+        let member = match self.flash {
+            true => TestMember::on_flash(machine.device(image, 512), self.tier().size),
+            false => Arc::new(machine.mapping(image, 0)).into(),
+        };
         let options = Options {
             background: false,
             record_waits: false,
@@ -68,10 +78,15 @@ impl Way {
             planted: self.planted,
             ..Options::default()
         };
-        let tiers = vec![(self.tier(), vec![mapping])];
+        let tiers = vec![(self.tier(), vec![member])];
         let files = profile(self.placement, self.block_size);
         let home = testing::attach_simulated(recorder.home(), tiers, &files, options);
-        let spec = FastSpec { emulate: true, place: self.placement, ..FastSpec::default() };
+        let spec = FastSpec {
+            emulate: !self.flash,
+            flash: self.flash,
+            place: self.placement,
+            ..FastSpec::default()
+        };
         Place::adopt(path, home.map_err(|e| e.to_string())?, spec).map_err(|e| e.to_string())
     }
 

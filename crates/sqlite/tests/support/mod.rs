@@ -1,8 +1,8 @@
 //! What the tests of this directory share: a directory with a database and an emulated tier, stock
 //! connections, and starting the test binary again as another process.
 //!
-//! Every tier here is a file that stands for persistent memory (EMULATED): what a process can see is the
-//! same, what a power cut does is not.
+//! Every tier here is a file that stands for persistent memory (EMULATED), unless it is on flash: what a
+//! process can see is the same, what a power cut does is not.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
@@ -21,11 +21,30 @@ pub(crate) const STOCK: &str = "unix";
 /// A directory of its own, gone with the value.
 pub(crate) struct Bench {
     dir: TempDir,
+    /// Its tier is a file on a disk.
+    flash: bool,
 }
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir().unwrap(), flash: false }
+    }
+
+    /// On a disk, with a tier on flash; `None`, and a line, where temporary files are in memory.
+    pub(crate) fn on_flash() -> Option<Self> {
+        /// `statfs(2)`, as on x86-64 and aarch64.
+        const TMPFS: i64 = 0x0102_1994;
+        let dir = tempfile::tempdir().unwrap();
+        if rustix::fs::statfs(dir.path()).unwrap().f_type == TMPFS {
+            println!("skipped: a tier on flash, because directories for temporary files are in memory here");
+            return None;
+        }
+        Some(Self { dir, flash: true })
+    }
+
+    /// What reports call its figures.
+    pub(crate) fn label(&self) -> &'static str {
+        if self.flash { "on flash" } else { "EMULATED" }
     }
 
     /// In memory where there is enough (a container's /dev/shm has 64 MiB), for syncing costs nothing there; a process that is killed cannot
@@ -37,7 +56,7 @@ impl Bench {
             return Self::new();
         }
         match tempfile::Builder::new().prefix("tiersmith-").tempdir_in("/dev/shm") {
-            Ok(dir) => Self { dir },
+            Ok(dir) => Self { dir, flash: false },
             Err(_) => Self::new(),
         }
     }
@@ -63,7 +82,8 @@ impl Bench {
     }
 
     pub(crate) fn fast(&self) -> FastSpec {
-        FastSpec { members: vec![self.tier()], size: Some(8 << 20), emulate: true, ..FastSpec::default() }
+        let (members, emulate) = (vec![self.tier()], !self.flash);
+        FastSpec { members, size: Some(8 << 20), emulate, ..FastSpec::default() }
     }
 
     pub(crate) fn attach_with(&self, fast: FastSpec) -> Result<Option<Arc<Place>>, PlaceError> {
@@ -122,7 +142,8 @@ impl Bench {
     pub(crate) fn uri_with(&self, more: &str) -> String {
         let size = if more.contains("&size=") { "" } else { "&size=8M" };
         let (database, tier) = (self.database(), self.tier());
-        format!("file:{}?vfs=tiersmith&fast={}&emulate=1{size}{more}", database.display(), tier.display())
+        let emulate = if self.flash { "" } else { "&emulate=1" };
+        format!("file:{}?vfs=tiersmith&fast={}{emulate}{size}{more}", database.display(), tier.display())
     }
 }
 

@@ -195,6 +195,19 @@ impl AttachedHome {
             .map_err(Error::io("cannot sync the directory of", path.as_ref()))
     }
 
+    /// Makes everything durable that was written to the tiers, for who does not know which files were; costs nothing
+    /// where that was done.
+    ///
+    /// # Errors
+    /// Those of a medium that is durable at sync.
+    ///
+    /// # Durability
+    /// Every write to a tier's file that returned before the call survives a power cut, if the file's name does.
+    pub fn sync_tiers(&self) -> Result<()> {
+        self.store.env.usable()?;
+        self.store.tiers.iter().try_for_each(|tier| tier.sync())
+    }
+
     /// Writes dirty blocks home and keeps them as clean copies: of one file, or of all. Returns how many blocks went.
     ///
     /// # Errors
