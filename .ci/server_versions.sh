@@ -263,9 +263,9 @@ while read -r -u 3 name from what more; do
     mounted=no
     case $name in mysql-* | mariadb-*) mounted=yes ;; esac
     case $name in
-    postgresql-*) tests=(--test servers_postgres --test servers_versions --test servers_truth --test archive_postgres --test servers_tls) ;;
-    mysql-* | mariadb-*) tests=(--test servers_mariadb --test servers_versions --test servers_truth --test servers_tls) ;;
-    *) tests=(--test servers_redis --test servers_versions --test servers_truth --test servers_tls) ;;
+    postgresql-*) tests=(servers_postgres:: archive_postgres::) ;;
+    mysql-* | mariadb-*) tests=(servers_mariadb::) ;;
+    *) tests=(servers_redis::) ;;
     esac
     if [ -n "${TIERSMITH_RECORD:-}" ]; then
         (cd "$root" && TIERSMITH_TEST_SERVER_BIN=$cache/$name/bin cargo test -q -p tiersmith-awr --lib recorded_where </dev/null)
@@ -275,7 +275,8 @@ while read -r -u 3 name from what more; do
     mkdir -p "$(dirname "$log")"
     # The tests of other servers end at once: these look for none outside of the directory.
     if (cd "$root" && TIERSMITH_TEST_SERVER_BIN=$cache/$name/bin \
-        cargo test -q -p tiersmith-awr "${tests[@]}" -- --nocapture >"$log" 2>&1 </dev/null &&
+        cargo test -q -p tiersmith-awr --test it --test alone -- --nocapture \
+            "${tests[@]}" servers_versions:: servers_truth:: servers_tls:: >"$log" 2>&1 </dev/null &&
         { [ "$mounted" = no ] || TIERSMITH_TEST_SERVER_BIN=$cache/$name/bin \
             cargo test -q -p tiersmith-cli --test databases -- --nocapture mariadb_keeps mysql_keeps >>"$log" 2>&1 </dev/null; }); then
         passed=$(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')

@@ -15,7 +15,7 @@ seed() {
 
 # A string constant of a Rust source.
 constant() {
-    perl -0ne 'print $2 if /^const '"$1"': &str = r?(#?)"\n?(.*?)"\1;/ms' "$awr/tests/import.rs"
+    perl -0ne 'print $2 if /^const '"$1"': &str = r?(#?)"\n?(.*?)"\1;/ms' "$awr/tests/it/import.rs"
 }
 
 # Each moment of the images' tier as it was; with one edit of a structure; and the same with every checksum made right after it.

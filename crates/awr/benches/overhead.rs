@@ -25,7 +25,8 @@
 
 #[path = "../../../benches/report.rs"]
 mod report;
-#[path = "../tests/servers/mod.rs"]
+#[path = "../tests/it/servers/mod.rs"]
+#[allow(dead_code, reason = "the integration tests use the rest")]
 mod servers;
 
 #[path = "overhead/cost.rs"]

@@ -1,6 +1,6 @@
 //! What others send: reports, snapshots, answers, addresses, statements; and what must hold of each, whatever it is.
 //!
-//! `tests/hostile.rs` of the workload repository runs the same on seeded inputs in every build.
+//! `tests/it/hostile.rs` of the workload repository runs the same on seeded inputs in every build.
 
 use tiersmith_awr::findings::findings;
 use tiersmith_awr::sources::Address;

@@ -5,7 +5,7 @@
 //! gained is a line in a difference. `.ci/server_versions.sh` with `TIERSMITH_RECORD=DIR` records anew, `TIERSMITH_BLESS=1` writes the
 //! list anew.
 //!
-//! Deliberately absent: whether the figures are right, which `tests/servers_truth.rs` counts on real servers.
+//! Deliberately absent: whether the figures are right, which `tests/alone/servers_truth.rs` counts on real servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,8 @@ use super::{Address, Asking, Surroundings, mysql, postgres, redis};
 use crate::Snapshot;
 use crate::redact::Redaction;
 
-#[path = "../../tests/servers/mod.rs"]
+#[path = "../../tests/it/servers/mod.rs"]
+#[allow(dead_code, reason = "the integration tests use the rest")]
 mod servers;
 
 /// The views whose answers are recorded, by the name that a source gives them.

@@ -4,7 +4,7 @@
 //! A body is a zlib stream (RFC 1950) of the text form. zlib because it is in the standard library
 //! of every language that may want to read an archive, because it is written in Rust without unsafe
 //! code, and because the program has it in it anyway. Of a generated day of a PostgreSQL with 5,000
-//! statements (`tests/day`) a snapshot is 1.8 MB of text, 250 KB as a body and 20 KB as a brief
+//! statements (`tests/it/day`) a snapshot is 1.8 MB of text, 250 KB as a body and 20 KB as a brief
 //! one.
 //!
 //! Invariant: no stream makes the reader hold more than the largest snapshot there may be.
