@@ -226,14 +226,14 @@ run_fsx() {
     said="$done_operations operations"
 }
 
-# Runs one test target and shows what it says; leaves that in $place/out.
-test_target() { # PACKAGE TARGET WHAT
+# Runs one test target, or some of its tests, and shows what they say; leaves that in $place/out.
+test_target() { # PACKAGE WHAT TARGET [FILTER]
     new_place
-    if cargo test -q -p "$1" --test "$2" -- --nocapture </dev/null >"$place/out" 2>&1; then
+    if cargo test -q -p "$1" --test "$3" ${4:+"$4"} -- --nocapture </dev/null >"$place/out" 2>&1; then
         grep -aE '^\.*(skipped|[A-Za-z]+: |power cuts|cut |seed |[0-9]+ kills)' "$place/out" || true
     else
         cat "$place/out"
-        failed "$3"
+        failed "$2"
     fi
 }
 
@@ -247,19 +247,19 @@ lines_with() { # PATTERN
 
 run_kill() {
     export TIERSMITH_KILL_ROUNDS=${kill_rounds:-30}
-    test_target tiersmith-mount kill 'the kill loop'
+    test_target tiersmith-mount 'the kill loop' it kill::
     said=$(lines_with '[0-9]+ kills from seed [0-9]+, [0-9]+ writes')
 }
 
 run_databases() {
     export TIERSMITH_KILL_ROUNDS=${kill_rounds:-5}
-    test_target tiersmith-cli databases "the databases' kill loops"
+    test_target tiersmith-cli "the databases' kill loops" databases
     said=$(lines_with '[A-Za-z]+: [0-9]+ transactions acknowledged, [0-9]+ kills')
 }
 
 run_power() {
     export TIERSMITH_POWER_CUTS=${TIERSMITH_POWER_CUTS:-20}
-    test_target tiersmith-cli power_cuts 'the power cuts beneath PostgreSQL'
+    test_target tiersmith-cli 'the power cuts beneath PostgreSQL' power_cuts
     said=$(lines_with '[0-9]+ cuts, [0-9]+ transactions acknowledged')
 }
 
@@ -302,7 +302,7 @@ run_all() {
     # Everything is built before, so that the lanes do not wait for each other's compilers.
     tool pjdfstest 0.2.2
     tool fsx 0.3.2
-    cargo test -q --no-run -p tiersmith-mount --test kill </dev/null || give_up "the kill loop does not build"
+    cargo test -q --no-run -p tiersmith-mount --test it </dev/null || give_up "the kill loop does not build"
     cargo test -q --no-run -p tiersmith-cli --test databases --test power_cuts </dev/null || give_up "the databases' tests do not build"
     lane power kill &
     lanes+=($!)

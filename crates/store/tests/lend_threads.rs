@@ -1,6 +1,6 @@
 //! Threads that meet over lent files: writers that switch from segment to segment, others that give back, bring home, rename and look, all at once.
 //!
-//! Deliberately not here: the kernel as a writer through a mount (`crates/mount/tests/lend.rs`), cuts (`crash_operations.rs`).
+//! Deliberately not here: the kernel as a writer through a mount (`crates/mount/tests/it/lend.rs`), cuts (`crash_operations.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! A kernel that refuses lent files, planted: what the file system does then. A kernel that really does is in `tests/lend_refused.rs`.
+//! A kernel that refuses lent files, planted: what the file system does then. A kernel that really does is in `tests/it/lend_refused.rs`.
 
 use super::{Fs, Passthrough};
 use crate::Options;

@@ -1,11 +1,7 @@
 //! Extended attributes, as programs copy them: first the length, then the bytes. And what there is
 //! instead of them: no file attributes, no map of extents.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{Place, skipped};
+use crate::place::{Place, skipped};
 use rustix::fs::{XattrFlags, getxattr, getxattr_query, listxattr, listxattr_query, setxattr};
 use rustix::io::Errno;
 use std::fs::{self, OpenOptions};
@@ -59,7 +55,7 @@ fn the_length_of_an_attribute_is_told_before_it_is_read() {
 
 #[test]
 fn file_attributes_and_the_map_of_extents_are_missing_as_the_guide_says() {
-    let guide = include_str!("../../../docs/guide/mount.md");
+    let guide = include_str!("../../../../docs/guide/mount.md");
     for word in ["`chattr`", "`lsattr`", "`ENOTTY`", "`FIEMAP`", "`EOPNOTSUPP`", "syncs home"] {
         assert!(guide.contains(word), "the guide says nothing of {word}");
     }

@@ -2,11 +2,7 @@
 //!
 //! As root the test starts itself again as the user `nobody`. Needs a `/dev/fuse` that everybody may open, as most systems have it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{Place, skipped};
+use crate::place::{Place, skipped};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -20,7 +16,7 @@ const TEST: &str = "a_user_who_is_not_root_mounts_their_own_home";
 fn a_user_who_is_not_root_mounts_their_own_home() {
     if rustix::process::geteuid().is_root() {
         let started = Command::new(std::env::current_exe().unwrap())
-            .args([TEST, "--exact", "--nocapture"])
+            .args([full_name!(TEST).as_str(), "--exact", "--nocapture"])
             .current_dir("/")
             .uid(NOBODY)
             .gid(NOBODY)

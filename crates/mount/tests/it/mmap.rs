@@ -1,12 +1,7 @@
 //! Memory maps of files of each class: what is written to memory reaches the file, what is written to the file is seen in memory.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod daemon;
-mod place;
-
-use daemon::{Apart, serve_if_asked};
-use place::skipped;
+use crate::daemon::Apart;
+use crate::place::skipped;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -53,12 +48,6 @@ impl Drop for Map {
         // SAFETY: the mapping is the one made in `new`, and the value goes away.
         let _ = unsafe { munmap(self.at.cast(), self.len) };
     }
-}
-
-/// Not a test: the process that serves, when it was started for that.
-#[test]
-fn the_process_that_serves() {
-    serve_if_asked();
 }
 
 #[test]

@@ -3,13 +3,8 @@
 //!
 //! `TIERSMITH_DIFFERENTIAL=SEED:COUNT` runs one seed with so many calls. A failure prints seed and call number.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod daemon;
-mod place;
-
-use daemon::{Apart, serve_if_asked};
-use place::skipped;
+use crate::daemon::Apart;
+use crate::place::skipped;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps, XattrFlags,
 };
@@ -471,12 +466,6 @@ fn seeds(own: &[u64]) -> Vec<(u64, usize)> {
         }
         Err(_) => own.iter().map(|seed| (*seed, 3000)).collect(),
     }
-}
-
-/// Not a test: the process that serves, when it was started for that.
-#[test]
-fn the_process_that_serves() {
-    serve_if_asked();
 }
 
 #[test]

@@ -4,8 +4,6 @@
 //! Needs neither FUSE nor root. The messages follow from a seed: `TIERSMITH_SEED` gives another first one, `TIERSMITH_MESSAGES` how many.
 //! The fuzz target `messages` looks for what this does not reach.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

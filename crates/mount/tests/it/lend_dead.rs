@@ -1,12 +1,7 @@
 //! A program that has a lent file open outlives the daemon.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod daemon;
-mod place;
-
-use daemon::{Daemon, serve_if_asked};
-use place::{Place, skipped_unless_root, until};
+use crate::daemon::Daemon;
+use crate::place::{Place, skipped_unless_root, until};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command};
@@ -14,12 +9,6 @@ use tiersmith_mount::Options;
 
 const LEN: usize = 256 << 10;
 const TIER: u64 = 9 << 20;
-
-/// Not a test: the process that serves, when it was started for that.
-#[test]
-fn the_process_that_serves() {
-    serve_if_asked();
-}
 
 /// Ends its program also when the test fails.
 struct Program(Child);
@@ -57,7 +46,7 @@ fn a_program_that_outlives_the_daemon_is_named_by_the_next_attach_and_what_it_wr
         lent(&place)
     });
     drop(place.unmount());
-    let mut daemon = Daemon::start("the_process_that_serves", place.path(), TIER, false);
+    let mut daemon = Daemon::start(place.path(), TIER, false);
     let file = open();
     file.write_all_at(&[2; 100], 0).unwrap();
     let started = Command::new("sleep").arg("1000").stdin(file.try_clone().unwrap()).spawn();

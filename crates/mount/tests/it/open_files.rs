@@ -1,13 +1,9 @@
 //! More files than the daemon may have open: those of class data it opens when it needs them, and a
 //! program that has too many others open does not hear of a limit of its own.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod daemon;
-mod place;
-
-use daemon::Daemon;
-use place::{Place, skipped, until};
+use crate::daemon;
+use crate::daemon::Daemon;
+use crate::place::{Place, skipped, until};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -17,16 +13,11 @@ use tiersmith_mount::Options;
 const LIMIT: usize = 256;
 const FILES: usize = 450;
 
-#[test]
-fn the_process_that_serves() {
-    daemon::serve_if_asked();
-}
-
 /// A mount whose daemon may open so few files.
 fn served() -> (Place, Daemon) {
     let place = Place::plain(64, Options::default());
     let environment = [(daemon::FILES, &*LIMIT.to_string())];
-    let daemon = Daemon::start_with("the_process_that_serves", place.path(), 64 << 20, false, &environment);
+    let daemon = Daemon::start_with(place.path(), 64 << 20, false, &environment);
     (place, daemon)
 }
 

@@ -1,10 +1,7 @@
 //! A home made to do harm, and programs that ask for odd things: nothing outside the home is touched, and the mount goes on.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{Place, skipped, skipped_unless_root};
+use crate::place;
+use crate::place::{Place, skipped, skipped_unless_root};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -2,11 +2,7 @@
 //!
 //! The home is on a small ext4 on a loop device, which root can make.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{profile, skipped_unless_root, until};
+use crate::place::{profile, skipped_unless_root, until};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

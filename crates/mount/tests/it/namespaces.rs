@@ -1,10 +1,6 @@
 //! A mount that another mount namespace has a copy of, as a container or a service started meanwhile does.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{Place, skipped_unless_root, until};
+use crate::place::{Place, skipped_unless_root, until};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -1,11 +1,8 @@
 //! Locks on files of the mount are the kernel's own: two handles, two processes and the three kinds of lock exclude each other as on any
 //! local file system.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{Place, skipped};
+use crate::place;
+use crate::place::{Place, skipped};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
@@ -43,7 +40,7 @@ fn the_other_process() {
 /// Starts the other process; returns whether it got the lock, and what ends it.
 fn other_process(path: &std::path::Path) -> (bool, Other) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["the_other_process", "--exact", "--nocapture"])
+        .args([full_name!("the_other_process").as_str(), "--exact", "--nocapture"])
         .env(CHILD, path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

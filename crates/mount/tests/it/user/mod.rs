@@ -1,7 +1,5 @@
 //! Work as another user, in a thread of this process that changes its user and group for good, for itself only.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 /// Runs as another user, in a thread of its own: the system calls used change one thread only.
 pub(crate) fn as_user<T: Send>(uid: u32, gid: u32, groups: &[u32], work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {

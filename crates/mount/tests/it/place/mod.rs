@@ -2,9 +2,6 @@
 //!
 //! Without atomic pages, the directory `wal` has a connection of its own, if there is one. The files `*.redo` are of class redo, `*.seg` too and may be lent, `*.d8` of class data in blocks of 8 KiB, `*.d4` in blocks of 4 KiB; all else passes.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

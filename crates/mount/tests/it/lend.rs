@@ -1,10 +1,6 @@
 //! Redo files that are lent: the kernel writes them itself, in a plain file beside the tier, and every other way to them shows the same.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{Place, skipped_unless_root, until};
+use crate::place::{Place, skipped_unless_root, until};
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};

@@ -1,11 +1,7 @@
 //! Files of class pass that the kernel reads and writes itself, where it can: the same contents, also when a file changes its class by its
 //! name, and beside handles that go through this process.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{Place, skipped_unless_root};
+use crate::place::{Place, skipped_unless_root};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};

@@ -1,10 +1,7 @@
 //! Where a home is mounted when somebody who may write beside it changes the names: on the directory that was meant, or not at all.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{Place, profile, skipped};
+use crate::place;
+use crate::place::{Place, profile, skipped};
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs;
 use std::os::unix::fs::symlink;

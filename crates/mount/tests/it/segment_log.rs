@@ -1,8 +1,6 @@
 //! The log of segments that `.ci/dax_suite.sh` writes in its guest finds what is there, and misses what is not.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-#[path = "../examples/segments.rs"]
+#[path = "../../examples/segments.rs"]
 #[allow(dead_code, reason = "its main is the program")]
 mod segments;
 

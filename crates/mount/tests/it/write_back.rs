@@ -1,12 +1,7 @@
 //! A mount without atomic pages: the kernel keeps what is written until it is synced, and the directory of lent redo has a connection of its own.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod daemon;
-mod place;
-
-use daemon::{Daemon, WRITE_BACK};
-use place::{Place, skipped, skipped_unless_root, until};
+use crate::daemon::{Daemon, WRITE_BACK};
+use crate::place::{Place, skipped, skipped_unless_root, until};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::OpenTreeFlags;
@@ -41,11 +36,6 @@ fn made(path: &Path) -> File {
 fn asked(place: &Place, kind: &str) -> u64 {
     let requests = place.mounted().report().requests;
     requests.iter().find(|(name, _)| name == kind).map_or(0, |(_, count)| *count)
-}
-
-#[test]
-fn the_process_that_serves() {
-    daemon::serve_if_asked();
 }
 
 #[test]
@@ -225,7 +215,7 @@ fn what_was_synced_survives_a_killed_daemon_and_redo_every_write() {
     fs::create_dir(place.at("wal")).unwrap();
     let start = || {
         let environment = [(WRITE_BACK, "1")];
-        Daemon::start_with("the_process_that_serves", place.path(), place.tier_bytes, true, &environment)
+        Daemon::start_with(place.path(), place.tier_bytes, true, &environment)
     };
     for round in 1..=3_u8 {
         let mut daemon = start();

@@ -2,18 +2,13 @@
 //!
 //! The other users are threads of this process that change their user and group for good, for themselves only.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-mod user;
-
-use place::{Place, skipped_unless_root};
+use crate::place::{Place, skipped_unless_root};
+use crate::user::as_user;
 use rustix::fs::{Mode, StatVfsMountFlags, XattrFlags};
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
 use tiersmith_mount::Options;
-use user::as_user;
 
 const NAMES: [&str; 3] = ["a.redo", "a.d8", "a.pass"];
 

@@ -5,12 +5,8 @@
 //! The attacker is user 2001, who owns the home, and works in threads of this process that changed
 //! their user for good.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-mod user;
-
-use place::{Place, skipped_unless_root};
+use crate::place::{Place, skipped_unless_root};
+use crate::user::as_user;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use std::fs::{self, Permissions};
 use std::os::fd::OwnedFd;
@@ -19,7 +15,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tiersmith_mount::Options;
-use user::as_user;
 
 const OWNER: u32 = 2001;
 

@@ -2,13 +2,9 @@
 //!
 //! `TIERSMITH_KILL_ROUNDS` sets the number of rounds; each prints its seed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod daemon;
-mod place;
-
-use daemon::{Daemon, serve_if_asked};
-use place::{Place, skipped};
+use crate::daemon::Daemon;
+use crate::place;
+use crate::place::{Place, skipped};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -18,12 +14,6 @@ use tiersmith_mount::Options;
 const BLOCK: usize = 8192;
 const BLOCKS: u64 = 300;
 const TIER: u64 = 9 << 20;
-
-/// Not a test: the process that serves, when it was started for that.
-#[test]
-fn the_process_that_serves() {
-    serve_if_asked();
-}
 
 /// A block that says which one it is, and is all one version.
 fn block(number: u64, version: u64) -> Vec<u8> {
@@ -160,7 +150,7 @@ fn what_was_acknowledged_survives_the_death_of_the_daemon() {
         let seed = first.wrapping_add(round);
         let what = format!("round {round}, seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut daemon = Daemon::start("the_process_that_serves", place.path(), TIER, round % 3 == 2);
+        let mut daemon = Daemon::start(place.path(), TIER, round % 3 == 2);
         for subject in &subjects {
             subject.check(&place.home(), &what);
         }
@@ -191,7 +181,7 @@ fn callers_of_a_dead_mount_get_an_error_and_the_next_attach_works() {
         return;
     }
     let mut place = Place::plain(TIER >> 20, Options::default());
-    let mut daemon = Daemon::start("the_process_that_serves", place.path(), TIER, false);
+    let mut daemon = Daemon::start(place.path(), TIER, false);
     let file = File::create(place.at("a.d8")).unwrap();
     file.write_all_at(b"acknowledged", 0).unwrap();
     daemon.kill();

@@ -1,10 +1,6 @@
 //! Lending where the kernel refuses the files: on a medium that is an overlayfs, in a mount namespace of its own.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{Place, skipped_unless_root, until};
+use crate::place::{Place, skipped_unless_root, until};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
@@ -77,7 +73,7 @@ fn on_an_overlay_the_kernel_refuses_a_lent_file_and_nothing_is_lent_nor_lost() {
         .args(["-m", "sh", "-c", OVERLAY, "sh"])
         .arg(dir.path())
         .arg(&program)
-        .args(["inside_the_overlay", "--exact", "--nocapture", "--test-threads=1"])
+        .args([full_name!("inside_the_overlay").as_str(), "--exact", "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
         .stdin(Stdio::null())
         .output();

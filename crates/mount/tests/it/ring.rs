@@ -2,10 +2,9 @@
 //!
 //! Not here: what requests mean, and the store. Where there is no FUSE over io_uring, or nobody may mount, each test says so and ends.
 
-mod ring_support;
-
-use ring_support::memory::{Memory, PANICS, STALLS};
-use ring_support::{At, Switch, TOO_SMALL, Transport, mounted, unmount, unmount_when_free};
+use crate::ring_support;
+use crate::ring_support::memory::{Memory, PANICS, STALLS};
+use crate::ring_support::{At, Switch, TOO_SMALL, Transport, mounted, unmount, unmount_when_free};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
@@ -141,7 +140,7 @@ fn files_larger_than_any_request_and_mapped_ones_come_through_whole() {
 
     // By a process of its own: one that waits, in a fault or an unmapping, for a file that it serves itself waits for ever.
     let mapper = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "mapped_by_a_process_of_its_own", "--nocapture"])
+        .args(["--exact", full_name!("mapped_by_a_process_of_its_own").as_str(), "--nocapture"])
         .env(MAP, &path)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -353,7 +352,7 @@ fn callers_of_a_killed_process_get_an_error_and_nothing_stays_behind() {
     for _ in 0..3 {
         let at = At::new();
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "served_by_a_process_of_its_own", "--nocapture"])
+            .args(["--exact", full_name!("served_by_a_process_of_its_own").as_str(), "--nocapture"])
             .env(SERVE_AT, at.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -423,7 +422,7 @@ fn callers_that_are_killed_leave_the_mount_working() {
         [format!("{STALLS}-1"), format!("{STALLS}-2"), "file-1".into(), "file-2".into(), "file-3".into()]
     {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "called_by_a_process_of_its_own", "--nocapture"])
+            .args(["--exact", full_name!("called_by_a_process_of_its_own").as_str(), "--nocapture"])
             .env(CALL_ON, mount.path().join(name))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

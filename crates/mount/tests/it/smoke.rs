@@ -1,10 +1,7 @@
 //! The mount in its first minute: files of each class are written and read, renamed, removed, and are there after a remount and a detach.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod place;
-
-use place::{Place, skipped};
+use crate::place;
+use crate::place::{Place, skipped};
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

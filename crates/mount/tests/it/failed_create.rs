@@ -3,24 +3,14 @@
 //!
 //! `strace` lets the calls of a running daemon fail.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod daemon;
-mod place;
-
-use daemon::Daemon;
-use place::{Place, skipped, until};
+use crate::daemon::Daemon;
+use crate::place::{Place, skipped, until};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tiersmith_mount::Options;
-
-#[test]
-fn the_process_that_serves() {
-    daemon::serve_if_asked();
-}
 
 fn strace_is_missing() -> bool {
     let there = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
@@ -85,7 +75,7 @@ type Make = fn(&Path) -> io::Result<()>;
 /// Makes things while the first, second, ... of these calls fails. Returns how many were refused.
 fn refusals(calls: &str, made: &[(&str, Make)]) -> u32 {
     let place = Place::plain(16, Options::default());
-    let daemon = Daemon::start("the_process_that_serves", place.path(), 16 << 20, true);
+    let daemon = Daemon::start(place.path(), 16 << 20, true);
     let mut refused = 0;
     for (name, make) in made {
         for nth in 1..=6 {

@@ -1,8 +1,5 @@
 //! A mount in a process of its own, which a test can kill: the test's own program, started again to run one test that serves.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::place::until;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
@@ -28,14 +25,13 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it and waits until the mount is there. `test` is the name of the test that calls [`serve_if_asked`].
-    pub(crate) fn start(test: &str, place: &Path, tier_bytes: u64, sync_on_write: bool) -> Self {
-        Self::start_with(test, place, tier_bytes, sync_on_write, &[])
+    /// Starts it and waits until the mount is there.
+    pub(crate) fn start(place: &Path, tier_bytes: u64, sync_on_write: bool) -> Self {
+        Self::start_with(place, tier_bytes, sync_on_write, &[])
     }
 
     /// The same, with more in the environment of the process.
     pub(crate) fn start_with(
-        test: &str,
         place: &Path,
         tier_bytes: u64,
         sync_on_write: bool,
@@ -43,7 +39,12 @@ impl Daemon {
     ) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .envs(environment.iter().copied())
-            .args([test, "--exact", "--nocapture", "--test-threads=1"])
+            .args([
+                full_name!("the_process_that_serves").as_str(),
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(PLACE, place)
             .env("TIERSMITH_TEST_TIER", tier_bytes.to_string())
             .env("TIERSMITH_TEST_SYNC", if sync_on_write { "1" } else { "0" })
@@ -89,8 +90,9 @@ impl Drop for Daemon {
     }
 }
 
-/// Serves until it is killed, when this process was started for that.
-pub(crate) fn serve_if_asked() {
+/// Not a test: serves until it is killed, when this process was started for that.
+#[test]
+fn the_process_that_serves() {
     let Some(place) = std::env::var_os(PLACE) else { return };
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let number = |name| std::env::var(name).unwrap().parse::<u64>().unwrap();
@@ -130,7 +132,7 @@ pub(crate) struct Apart {
 }
 
 impl Apart {
-    /// Attached and mounted, with a tier of so many MiB. The test binary has a test `the_process_that_serves`.
+    /// Attached and mounted, with a tier of so many MiB.
     pub(crate) fn new(tier_mib: u64, sync_on_write: bool) -> Self {
         let place = crate::place::Place::plain(tier_mib, Options::default());
         let mut apart = Self { daemon: None, sync_on_write, place };
@@ -140,7 +142,7 @@ impl Apart {
 
     fn mount(&mut self) {
         let (path, bytes) = (self.place.path(), self.place.tier_bytes);
-        self.daemon = Some(Daemon::start("the_process_that_serves", path, bytes, self.sync_on_write));
+        self.daemon = Some(Daemon::start(path, bytes, self.sync_on_write));
     }
 
     /// Unmounts, waiting for those who are about to close their files. The home stays attached.
