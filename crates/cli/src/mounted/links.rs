@@ -12,11 +12,12 @@
 //! what was in effect at the last checkpoint.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tiersmith_store::{AttachedHome, OpenMode};
 
@@ -24,9 +25,9 @@ use tiersmith_store::{AttachedHome, OpenMode};
 const NAMED: usize = 8;
 /// Most bytes of a configuration file that are read.
 const CONF_MAX: usize = 1 << 20;
-/// Version of `pg_control` (PostgreSQL 11) from which on the copy of the last checkpoint begins at
-/// byte 40, and `full_page_writes` is 16 bytes into it.
-const CONTROL_SINCE: u32 = 1100;
+/// Versions of `pg_control` (PostgreSQL 11, 12, 13 to 16, 17, 18) in which the copy of the last
+/// checkpoint begins at byte 40, and `full_page_writes` is 16 bytes into it.
+const CONTROL_VERSIONS: [u32; 5] = [1100, 1201, 1300, 1700, 1800];
 const CONTROL_FULL_PAGE_WRITES: usize = 56;
 
 /// What lies outside a home.
@@ -42,8 +43,8 @@ pub(crate) struct OutsideHome {
     pub(crate) unprotected: Option<String>,
 }
 
-/// Reads the beginning of a file of the home, by its path there.
-pub(super) type Reader<'a> = &'a dyn Fn(&str, usize) -> Option<Vec<u8>>;
+/// Reads the beginning of a file of the home, by its path there; `None`: there is none.
+pub(super) type Reader<'a> = &'a dyn Fn(&str, usize) -> io::Result<Option<Vec<u8>>>;
 
 impl OutsideHome {
     /// Looks at an attached home; `aside` is where its files are meanwhile.
@@ -104,23 +105,26 @@ impl OutsideHome {
 
 /// The beginning of a file of an attached home: through the store where the tier is ahead of home. Else from home, for a look
 /// is no use by the database, and must bring nothing into the tier.
-pub(super) fn read_of(home: &AttachedHome, path: &str, most: usize) -> Option<Vec<u8>> {
+pub(super) fn read_of(home: &AttachedHome, path: &str, most: usize) -> io::Result<Option<Vec<u8>>> {
     if !home.dirty_files().iter().any(|dirty| dirty == Path::new(path)) {
         let at = |fd: i32| PathBuf::from(format!("/proc/self/fd/{fd}"));
-        let (files, path) = (at(home.directory()?.as_raw_fd()), Path::new(path));
+        let directory_of_home = home.directory().ok_or(io::ErrorKind::NotADirectory)?;
+        let (files, path) = (at(directory_of_home.as_raw_fd()), Path::new(path));
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        let sub = above.map(|above| directory(&files.join(above)));
-        let dir = match &sub {
-            None => files,
-            Some(sub) => at(sub.as_ref()?.as_raw_fd()),
+        let sub = match above.map(|above| directory(&files.join(above))).transpose() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            sub => sub?,
         };
-        return first_bytes(&dir.join(path.file_name()?), most as u64);
+        let dir = sub.as_ref().map_or(files, |sub| at(sub.as_raw_fd()));
+        return beginning(&dir.join(path.file_name().unwrap_or_default()), most as u64);
     }
-    let file = home.open_found(path, OpenMode::READ).ok()?;
-    let mut bytes = vec![0; most.min(usize::try_from(file.len().ok()?).ok()?)];
-    let got = file.read(0, &mut bytes).ok()?;
+    let failed = |e: tiersmith_store::Error| io::Error::from_raw_os_error(e.errno());
+    let file = home.open_found(path, OpenMode::READ).map_err(failed)?;
+    let len = usize::try_from(file.len().map_err(failed)?).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; most.min(len)];
+    let got = file.read(0, &mut bytes).map_err(failed)?;
     bytes.truncate(got);
-    Some(bytes)
+    Ok(Some(bytes))
 }
 
 /// Whether what is at this path of a PostgreSQL's home has pages that `full_page_writes` protects.
@@ -133,8 +137,8 @@ fn look(files: &Path, below: &Path, paths: &[&Path], profile: &str, links: &mut 
     let sub = (below != Path::new("")).then(|| directory(&files.join(below)));
     let path = match &sub {
         None => files.to_path_buf(),
-        Some(Some(sub)) => PathBuf::from(format!("/proc/self/fd/{}", sub.as_raw_fd())),
-        Some(None) => return,
+        Some(Ok(sub)) => PathBuf::from(format!("/proc/self/fd/{}", sub.as_raw_fd())),
+        Some(Err(_)) => return,
     };
     // A directory that cannot be read is one the database cannot read either.
     let Ok(entries) = fs::read_dir(path) else { return };
@@ -177,23 +181,31 @@ fn note(link: &Path, target: PathBuf, paths: &[&Path], links: &mut Vec<(PathBuf,
     }
 }
 
-/// The beginning of a file. Who owns the home may at any moment put a link, a pipe or a device in
-/// its place, so that no link is followed and nothing is waited for.
+/// The beginning of a file; `None` if there is none, or it cannot be read.
 pub(super) fn first_bytes(path: &Path, most: u64) -> Option<Vec<u8>> {
+    beginning(path, most).ok().flatten()
+}
+
+/// The beginning of a file; `None` if there is none. Who owns the home may at any moment put a
+/// link, a pipe or a device in its place, so that no link is followed and nothing is waited for.
+fn beginning(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    if !file.metadata().ok()?.is_file() {
-        return None;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        file => fs::File::from(file?),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut bytes = Vec::new();
-    let _ = file.take(most).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    let _ = file.take(most).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
 }
 
 /// The directory at `path`, by its descriptor: a link that was put there meanwhile is not followed.
-fn directory(path: &Path) -> Option<OwnedFd> {
+fn directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).ok()
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// Where it says that PostgreSQL writes no full pages, for tables elsewhere.
@@ -216,29 +228,32 @@ pub(super) enum FullPageWrites {
 /// As the files of its home say. `On` only where `pg_control` has it from the last checkpoint, and nothing later says otherwise.
 pub(super) fn full_page_writes(read: Reader<'_>) -> FullPageWrites {
     let mut last = None;
-    // What other files say, or the end of a long one, is not read.
+    // What cannot be read, what other files say, and the end of a long file may say anything.
     let mut unread = false;
+    let mut text_of = |name: &str| {
+        let text = read(name, CONF_MAX).map(Option::unwrap_or_default);
+        unread |= text.as_ref().map_or(true, |text| text.len() >= CONF_MAX);
+        String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
+    };
     // The second one counts where both say something.
-    for name in ["postgresql.conf", "postgresql.auto.conf"] {
-        let text = read(name, CONF_MAX).unwrap_or_default();
-        unread |= text.len() >= CONF_MAX || includes(&String::from_utf8_lossy(&text));
-        if let Some(on) = setting(&String::from_utf8_lossy(&text), "full_page_writes") {
-            last = Some((name.to_owned(), on));
-        }
+    let files = ["postgresql.conf", "postgresql.auto.conf"].map(|name| (name, text_of(name)));
+    // The command line of the server that runs, or of the one before; it goes before both. The next
+    // server may be started without it, so that it counts only where it switches off.
+    let started = text_of("postmaster.opts");
+    for (name, text) in files {
+        unread |= includes(&text);
+        last = setting(&text, "full_page_writes").map(|on| (name, on)).or(last);
     }
-    // The command line of the server that runs, or of the one before; it goes before both.
-    let started = read("postmaster.opts", CONF_MAX).unwrap_or_default();
-    if let Some(on) = argument(&String::from_utf8_lossy(&started), "full_page_writes") {
-        last = Some(("postmaster.opts".to_owned(), on));
+    if argument(&started, "full_page_writes") == Some(false) {
+        last = Some(("postmaster.opts", false));
     }
     if let Some((place, false)) = last {
-        return FullPageWrites::Off(place);
+        return FullPageWrites::Off(place.to_owned());
     }
     let at_checkpoint = || {
-        let control = read("global/pg_control", CONTROL_FULL_PAGE_WRITES + 1)?;
+        let control = read("global/pg_control", CONTROL_FULL_PAGE_WRITES + 1).ok()??;
         let version = u32::from_le_bytes(control.get(8..12)?.try_into().ok()?);
-        let known = (CONTROL_SINCE..10_000).contains(&version);
-        Some(*control.get(CONTROL_FULL_PAGE_WRITES)?).filter(|_| known)
+        Some(*control.get(CONTROL_FULL_PAGE_WRITES)?).filter(|_| CONTROL_VERSIONS.contains(&version))
     };
     match at_checkpoint() {
         Some(0) => FullPageWrites::Off("global/pg_control (at the last checkpoint)".into()),
@@ -261,24 +276,21 @@ fn argument(text: &str, name: &str) -> Option<bool> {
     named.filter_map(|(key, value)| setting(&format!("{key}={value}"), name)).next_back()
 }
 
-/// The last value of a boolean setting in a configuration file, as PostgreSQL reads it.
+/// The last value of a boolean setting in a configuration file, as PostgreSQL reads it. What it would not take for on is off here.
 fn setting(text: &str, name: &str) -> Option<bool> {
-    let mut found = None;
-    for line in text.lines() {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
+    let value_in = |line: &str| {
         let line = line.split('#').next().unwrap_or_default().trim();
-        let Some((key, value)) = line.split_once(['=', ' ', '\t']) else { continue };
-        if !key.trim().eq_ignore_ascii_case(name) {
-            continue;
-        }
-        let value = value.trim().trim_start_matches('=').trim().trim_matches('\'').to_lowercase();
-        let off = !value.is_empty()
-            && (value.len() > 1 && "off".starts_with(&value)
-                || "false".starts_with(&value)
-                || "no".starts_with(&value)
-                || value == "0");
-        found = Some(!off);
-    }
-    found
+        let (key, value) = line.split_at(line.find(|c| !is_of_name(c)).unwrap_or(line.len()));
+        let value = value.trim_start();
+        let value = value.strip_prefix('=').unwrap_or(value).trim().trim_matches('\'').to_lowercase();
+        key.eq_ignore_ascii_case(name).then_some(value)
+    };
+    let is_on = |value: String| {
+        let word = |whole: &str| !value.is_empty() && whole.starts_with(&value);
+        word("true") || word("yes") || value == "on" || value == "1"
+    };
+    text.lines().filter_map(value_in).next_back().map(is_on)
 }
 
 #[cfg(test)]
@@ -297,7 +309,7 @@ mod tests {
     }
 
     fn look_at(home: &Path, profile: &str) -> OutsideHome {
-        let read = |path: &str, most: usize| first_bytes(&home.join(path), most as u64);
+        let read = |path: &str, most: usize| beginning(&home.join(path), most as u64);
         OutsideHome::of(home, &[home], profile, &read)
     }
 
@@ -334,12 +346,12 @@ mod tests {
     #[test]
     fn full_pages_are_proved_by_the_checkpoint_and_refuted_by_any_file() {
         let (_dir, home) = postgres();
-        let read = |path: &str, most: usize| first_bytes(&home.join(path), most as u64);
+        let read = |path: &str, most: usize| beginning(&home.join(path), most as u64);
         let look = || full_page_writes(&read);
         assert_eq!(look(), FullPageWrites::Unknown);
         fs::write(home.join("postgresql.conf"), "full_page_writes = on\n").unwrap();
         assert_eq!(look(), FullPageWrites::Unknown, "only the checkpoint proves it");
-        for (version, byte) in [(900, 1), (1300, 7), (u32::MAX, 1)] {
+        for (version, byte) in [(900, 1), (1002, 1), (1301, 1), (1900, 1), (1300, 7), (u32::MAX, 1)] {
             fs::write(home.join("global/pg_control"), control(version, byte)).unwrap();
             assert_eq!(look(), FullPageWrites::Unknown, "{version}, {byte}");
         }
@@ -362,6 +374,30 @@ mod tests {
         fs::write(&opts, "postgres \"-c\" \"full_page_writes=off\" \"-c\" \"full_page_writes=on\"\n")
             .unwrap();
         assert_eq!(look(), FullPageWrites::On);
+        // The next server may be started without it.
+        fs::write(&conf, "full_page_writes'off'\n").unwrap();
+        assert_eq!(look(), FullPageWrites::Off("postgresql.conf".into()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_proves_no_full_pages() {
+        let (dir, home) = postgres();
+        let read = |path: &str, most: usize| beginning(&home.join(path), most as u64);
+        fs::write(home.join("global/pg_control"), control(1300, 1)).unwrap();
+        assert_eq!(full_page_writes(&read), FullPageWrites::On);
+        for name in ["postgresql.conf", "postgresql.auto.conf", "postmaster.opts"] {
+            let path = home.join(name);
+            // A link is not followed, whatever it leads to.
+            symlink(dir.path().join("elsewhere.conf"), &path).unwrap();
+            assert_eq!(full_page_writes(&read), FullPageWrites::Unknown, "{name} is a link");
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+            assert_eq!(full_page_writes(&read), FullPageWrites::Unknown, "{name} is a directory");
+            fs::remove_dir(&path).unwrap();
+        }
+        assert_eq!(full_page_writes(&read), FullPageWrites::On);
+        fs::write(home.join("postmaster.opts"), "x".repeat(CONF_MAX)).unwrap();
+        assert_eq!(full_page_writes(&read), FullPageWrites::Unknown, "the end of it was not read");
     }
 
     #[test]
@@ -422,6 +458,10 @@ mod tests {
             "full_page_writes=0",
             "full_page_writes = f",
             "full_page_writes\t=\tfalse",
+            "full_page_writes'off'",
+            "full_page_writes ='no'",
+            // Octal for "off".
+            "full_page_writes = '\\157ff'",
         ] {
             assert_eq!(read(off), Some(false), "{off}");
         }
