@@ -205,7 +205,7 @@ fn a_small_study_of_a_server_says_what_ran_and_what_did_not() {
     assert!(text(&listed.stdout).contains("server-all-on-mount"));
     for (arguments, expected) in [
         (["study", "--target", "oracle", "--no-html"], "sqlite, postgres, mariadb, redis"),
-        (["study", "--load", "tpcc", "--no-html"], "slob, tpcb"),
+        (["study", "--load", "tpch", "--no-html"], "slob, tpcb"),
     ] {
         let refused = tiersmith(dir.path(), &arguments);
         assert_eq!(refused.status.code(), Some(2));

@@ -17,12 +17,12 @@ use crate::error::{During, Error, Result};
 use crate::published;
 use crate::server;
 use crate::size::ByteSize;
-use crate::workload::{keys, slob};
+use crate::workload::{keys, slob, tpcc};
 
 pub use crate::workload::Load;
 
 /// The cases built in, in the order of a study.
-const BUILT_IN: [(&str, &str); 12] = [
+const BUILT_IN: [(&str, &str); 16] = [
     ("redo-on-home", include_str!("../../../cases/redo-on-home.toml")),
     ("redo-on-tier", include_str!("../../../cases/redo-on-tier.toml")),
     ("all-on-tier", include_str!("../../../cases/all-on-tier.toml")),
@@ -35,6 +35,10 @@ const BUILT_IN: [(&str, &str); 12] = [
     ("server-redo-on-mount", include_str!("../../../cases/server-redo-on-mount.toml")),
     ("server-all-on-mount", include_str!("../../../cases/server-all-on-mount.toml")),
     ("server-all-written-once", include_str!("../../../cases/server-all-written-once.toml")),
+    ("tpcc-on-home", include_str!("../../../cases/tpcc-on-home.toml")),
+    ("tpcc-redo-on-tier", include_str!("../../../cases/tpcc-redo-on-tier.toml")),
+    ("tpcc-all-on-tier", include_str!("../../../cases/tpcc-all-on-tier.toml")),
+    ("tpcc-written-once", include_str!("../../../cases/tpcc-written-once.toml")),
 ];
 
 /// What lives on the fast tier.
@@ -216,6 +220,8 @@ pub struct Case {
     pub server: ServerSettings,
     /// SLOB's load, with the first of `update_pcts`.
     pub slob: slob::Settings,
+    /// The company of the load `tpcc`.
+    pub tpcc: tpcc::Settings,
 }
 
 #[derive(Deserialize)]
@@ -241,6 +247,11 @@ struct File {
     server: ServerSettings,
     #[serde(default)]
     slob: slob::Settings,
+    #[serde(default)]
+    tpcc: tpcc::Settings,
+    /// As in the section of a server; SQLite has no such section.
+    load: Option<Load>,
+    clients: Option<u32>,
 }
 
 fn sqlite_alone() -> Vec<String> {
@@ -288,7 +299,10 @@ impl Case {
             sqlite: file.sqlite,
             server: file.server,
             slob: file.slob,
+            tpcc: file.tpcc,
         };
+        case.server.load = file.load.unwrap_or(case.server.load);
+        case.server.clients = file.clients.unwrap_or(case.server.clients);
         if case.targets.is_empty() {
             return Err(wrong(format!("targets is empty; name some of {}", targets().join(", "))));
         }
@@ -316,6 +330,11 @@ impl Case {
             Ok(product) => product.page_bytes(),
             Err(_) => u64::from(self.sqlite.page_size),
         }
+    }
+
+    /// What the database is loaded with.
+    pub fn load(&self) -> Load {
+        self.server.load
     }
 
     fn is_embedded(&self) -> bool {
@@ -366,6 +385,7 @@ impl Case {
             return refuse("server.clients", self.server.clients.to_string(), "give 1 to 90");
         }
         self.server.keys.check()?;
+        self.tpcc.check()?;
         for settings in self.runs() {
             settings.check(self.block_bytes())?;
         }
@@ -382,6 +402,9 @@ impl Case {
         /// What a server's own tables and logs take.
         const SERVER: u64 = 192 << 20;
         let page = self.block_bytes();
+        if self.load() == Load::Tpcc {
+            return self.tpcc.bytes() + if self.is_embedded() { 0 } else { SERVER };
+        }
         let rows = self.slob.blocks(page) + self.slob.scan_blocks(page);
         if !self.is_embedded() {
             return rows * page * 5 / 4 + SERVER;
@@ -581,7 +604,7 @@ mod tests {
         for load in Load::ALL {
             assert_eq!(load.name().parse(), Ok(load));
         }
-        assert!("tpcc".parse::<Load>().unwrap_err().contains("tpcb"));
+        assert!("tpch".parse::<Load>().unwrap_err().contains("tpcb"));
     }
 
     #[test]

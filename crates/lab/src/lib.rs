@@ -29,6 +29,7 @@ pub mod run;
 pub mod server;
 mod session;
 mod size;
+pub mod sql;
 pub mod study;
 pub mod target;
 pub mod trial;

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tiersmith_awr::Snapshot;
-use tiersmith_awr::events::{Histogram, Totals};
+use tiersmith_awr::events::{EventDef, EventTotals, Histogram, Totals};
 
 use crate::error::{Error, Result};
-use crate::session::{COMMIT, COMMITS, EXECUTES, RESPONSE, ROWS, SELECT, Target, UPDATE, Work};
+use crate::session::{COMMIT, COMMITS, EXECUTES, RESPONSE, ROWS, SELECT, Session, Target, UPDATE, Work};
 use crate::workload::{Load, Plan, slob};
 
 /// Slices of the measured interval whose throughputs are compared.
@@ -57,6 +57,38 @@ pub struct Program {
     pub transactions: u64,
 }
 
+/// One client of a load. It is made, used and dropped by one thread.
+pub(crate) trait Client {
+    /// Does what is next; whether there is more.
+    ///
+    /// # Errors
+    /// What the database says; the run ends then.
+    fn step(&mut self, going: &Going<'_>) -> Result<bool>;
+}
+
+/// Opens the client with a number, from 0.
+pub(crate) type Open<'a> = dyn Fn(u32) -> Result<Box<dyn Client + 'a>> + Sync + 'a;
+
+/// The run that a client is part of.
+pub(crate) struct Going<'a>(&'a Control<'a>);
+
+impl Going<'_> {
+    /// Whether the run is over.
+    pub(crate) fn stopped(&self) -> bool {
+        self.0.stopped()
+    }
+
+    /// Does nothing for so long, or until the run is over.
+    pub(crate) fn pause(&self, time: Duration) {
+        sleep_until(Instant::now() + time, self.0);
+    }
+
+    /// Does nothing until then, or until the run is over.
+    fn pause_until(&self, due: Instant) {
+        sleep_until(due, self.0);
+    }
+}
+
 /// What was measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
@@ -85,6 +117,21 @@ pub struct Measured {
     /// Whole transactions, when the load is a program that measures them.
     #[serde(default)]
     pub transaction: Option<Latency>,
+    /// What the load tells apart itself, in its order; nothing if it does not.
+    #[serde(default)]
+    pub kinds: Vec<Kind>,
+    /// What the load counts beside that: names and numbers.
+    #[serde(default)]
+    pub counted: Vec<(String, u64)>,
+}
+
+/// One kind of a load's transactions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kind {
+    /// Its name.
+    pub name: String,
+    /// How long they took.
+    pub latency: Latency,
 }
 
 /// A distribution of times, in short.
@@ -96,8 +143,14 @@ pub struct Latency {
     pub mean_ns: f64,
     /// Median, within 1/128.
     pub median_ns: u64,
+    /// 95 of 100 were no longer, within 1/128. Missing in results of an earlier version, as the one after the next.
+    #[serde(default)]
+    pub p95_ns: u64,
     /// 99 of 100 were no longer, within 1/128.
     pub p99_ns: u64,
+    /// 999 of 1000 were no longer, within 1/128.
+    #[serde(default)]
+    pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
 }
@@ -109,7 +162,9 @@ impl Latency {
             count: histogram.count(),
             mean_ns: histogram.mean_ns().unwrap_or(0.0),
             median_ns: histogram.quantile_ns(0.5).unwrap_or(0),
+            p95_ns: histogram.quantile_ns(0.95).unwrap_or(0),
             p99_ns: histogram.quantile_ns(0.99).unwrap_or(0),
+            p999_ns: histogram.quantile_ns(0.999).unwrap_or(0),
             max_ns: histogram.max_ns().unwrap_or(0),
         }
     }
@@ -157,37 +212,63 @@ impl Control<'_> {
     }
 }
 
-/// Runs the load.
+/// Runs SLOB's load.
 ///
 /// # Errors
 /// What a session failed with; [`Error::Interrupted`].
 pub fn run(target: &dyn Target, plans: &Plans<'_>) -> Result<Measured> {
-    let sessions = plans.slob.sessions();
+    let slob = plans.slob;
+    let sessions = slob.sessions();
     let work = Work::new(sessions);
+    let open = |number: u32| -> Result<Box<dyn Client + '_>> {
+        let schema = number / slob.threads_per_schema;
+        Ok(Box::new(SlobClient {
+            session: target.session(&work, number as usize, schema)?,
+            plan: slob.plan(schema, number % slob.threads_per_schema, plans.block_bytes),
+            arrivals: Arrivals::new(slob, number),
+            slob,
+            work: &work,
+            loops: 0,
+        }))
+    };
+    run_clients(target, plans, &work, sessions, &open)
+}
+
+/// Runs so many clients of any load.
+///
+/// # Errors
+/// What a client failed with; [`Error::Interrupted`].
+pub(crate) fn run_clients(
+    target: &dyn Target,
+    plans: &Plans<'_>,
+    work: &Work,
+    clients: u32,
+    open: &Open<'_>,
+) -> Result<Measured> {
     let control = Control {
         plans,
-        work: &work,
+        work,
         stop: AtomicBool::new(false),
         ended: AtomicUsize::new(0),
         failed: Mutex::new(None),
     };
-    let start = Barrier::new(sessions as usize + 1);
+    let start = Barrier::new(clients as usize + 1);
     let measured = std::thread::scope(|scope| {
-        for number in 0..sessions {
+        for number in 0..clients {
             let (control, start) = (&control, &start);
             let thread = std::thread::Builder::new().name(format!("session {number}"));
-            let body = move || session(target, control, start, number);
+            let body = move || client(open, control, start, number);
             if let Err(e) = thread.spawn_scoped(scope, body) {
                 control.fail(Error::Io { what: "start a thread for", path: "a session".into(), source: e });
                 // Those that started wait for as many as were planned.
-                (number..sessions).for_each(|_| {
+                (number..clients).for_each(|_| {
                     scope.spawn(|| start.wait());
                 });
                 break;
             }
         }
         start.wait();
-        let measured = measure(target, &control, sessions as usize);
+        let measured = measure(target, &control, clients as usize);
         control.stop.store(true, Ordering::SeqCst);
         measured
     });
@@ -197,41 +278,55 @@ pub fn run(target: &dyn Target, plans: &Plans<'_>) -> Result<Measured> {
     measured
 }
 
-/// What a session's thread does.
-fn session(target: &dyn Target, control: &Control<'_>, start: &Barrier, number: u32) {
-    let slob = control.plans.slob;
-    let schema = number / slob.threads_per_schema;
-    let opened = target.session(control.work, number as usize, schema);
+/// What a client's thread does.
+fn client(open: &Open<'_>, control: &Control<'_>, start: &Barrier, number: u32) {
+    let opened = open(number);
     start.wait();
-    let done = opened.and_then(|mut session| {
-        let mut plan = slob.plan(schema, number % slob.threads_per_schema, control.plans.block_bytes);
-        let mut arrivals = Arrivals::new(slob, number);
-        let mut loops = 0;
-        while !control.stopped() && (slob.work_loop == 0 || loops < slob.work_loop) {
-            loops += 1;
-            let step = plan.next();
-            if let Some(think) = step.think {
-                sleep_until(Instant::now() + think, control);
-            }
-            let due = arrivals.as_mut().map(Arrivals::next);
-            if let Some(due) = due {
-                sleep_until(due, control);
-                if control.stopped() {
-                    break;
-                }
-            }
-            session.run(step.schema, step.operation, slob.redo_stress)?;
-            if let Some(due) = due {
-                let response_ns = due.elapsed().as_nanos().min(u128::from(u64::MAX)) as u64;
-                control.work.responses.record_ns(RESPONSE, response_ns, 0);
-            }
-        }
+    let done = opened.and_then(|mut client| {
+        let going = Going(control);
+        while !control.stopped() && client.step(&going)? {}
         Ok(())
     });
     if let Err(error) = done {
         control.fail(error);
     }
     control.ended.fetch_add(1, Ordering::SeqCst);
+}
+
+/// A session of SLOB's load.
+struct SlobClient<'a> {
+    session: Box<dyn Session + 'a>,
+    plan: slob::SlobPlan,
+    arrivals: Option<Arrivals>,
+    slob: &'a slob::Settings,
+    work: &'a Work,
+    loops: u64,
+}
+
+impl Client for SlobClient<'_> {
+    fn step(&mut self, going: &Going<'_>) -> Result<bool> {
+        if self.slob.work_loop > 0 && self.loops >= self.slob.work_loop {
+            return Ok(false);
+        }
+        self.loops += 1;
+        let step = self.plan.next();
+        if let Some(think) = step.think {
+            going.pause(think);
+        }
+        let due = self.arrivals.as_mut().map(Arrivals::next);
+        if let Some(due) = due {
+            going.pause_until(due);
+            if going.stopped() {
+                return Ok(false);
+            }
+        }
+        self.session.run(step.schema, step.operation, self.slob.redo_stress)?;
+        if let Some(due) = due {
+            let response_ns = due.elapsed().as_nanos().min(u128::from(u64::MAX)) as u64;
+            self.work.responses.record_ns(RESPONSE, response_ns, 0);
+        }
+        Ok(true)
+    }
 }
 
 /// When the operations of a session are due.
@@ -294,6 +389,7 @@ fn measure(target: &dyn Target, control: &Control<'_>, sessions: usize) -> Resul
     let work = control.work;
     let statements_before = work.statements.read();
     let responses_before = work.responses.read();
+    let load_before = work.load.read();
     let begin = target.snapshot(work);
     let first = Instant::now();
     let mut slices = Vec::with_capacity(SLICES);
@@ -319,8 +415,17 @@ fn measure(target: &dyn Target, control: &Control<'_>, sessions: usize) -> Resul
     }
     let statements = work.statements.read().since(&statements_before);
     let responses = work.responses.read().since(&responses_before);
+    let load = work.load.read().since(&load_before);
     let end = target.snapshot(work);
-    Ok(measured(control, begin, end, slices, &statements, &responses))
+    let kind = |(event, totals): (&'static EventDef, &EventTotals)| Kind {
+        name: event.name.to_owned(),
+        latency: Latency::of(totals.histogram()),
+    };
+    Ok(Measured {
+        kinds: load.events().map(kind).collect(),
+        counted: load.counters().map(|(counter, count)| (counter.name.to_owned(), count)).collect(),
+        ..measured(control, begin, end, slices, &statements, &responses)
+    })
 }
 
 fn measured(
@@ -346,13 +451,14 @@ fn measured(
         commit: latency(statements, COMMIT),
         response: (control.plans.slob.arrivals_per_s > 0.0).then(|| latency(responses, RESPONSE)),
         transaction: None,
+        kinds: Vec::new(),
+        counted: Vec::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Session;
     use crate::size::ByteSize;
     use crate::workload::Operation;
     use crate::workload::slob::{RedoStress, Settings};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::time::{ClockId, clock_gettime};
 use tiersmith_awr::Snapshot;
-use tiersmith_awr::events::{Registry, Totals, counters, wait_events};
+use tiersmith_awr::events::{CounterDef, EventDef, Registry, Totals, counters, wait_events};
 
 use crate::error::Result;
 use crate::workload::{Operation, slob::RedoStress};
@@ -61,6 +61,8 @@ pub struct Work {
     pub responses: Registry,
     /// Waits for locks.
     pub client_waits: Registry,
+    /// What a load tells apart itself: transactions of several kinds.
+    pub load: Registry,
     /// Processor time of each session's thread since it began, as last told.
     cpu_ns: Vec<AtomicU64>,
 }
@@ -68,10 +70,16 @@ pub struct Work {
 impl Work {
     /// For so many sessions.
     pub fn new(sessions: u32) -> Work {
+        Work::of(sessions, &[], &[])
+    }
+
+    /// For so many sessions of a load that tells these apart.
+    pub fn of(sessions: u32, events: &'static [EventDef], counters: &'static [CounterDef]) -> Work {
         Work {
             statements: Registry::new(STATEMENTS, COUNTERS),
             responses: Registry::new(RESPONSES, &[]),
             client_waits: Registry::new(CLIENT_WAITS, &[]),
+            load: Registry::new(events, counters),
             cpu_ns: (0..sessions).map(|_| AtomicU64::new(0)).collect(),
         }
     }

@@ -8,7 +8,7 @@ use tiersmith_lab::case::{self, Case, Load, SQLITE};
 use tiersmith_lab::place::Leftovers;
 use tiersmith_lab::study::result::StudyResult;
 use tiersmith_lab::study::{self, FULL_ROUNDS, FULL_SECONDS, Options, SECONDS, html, text};
-use tiersmith_lab::workload::keys;
+use tiersmith_lab::workload::{keys, tpcc};
 
 use super::written::{Readers, write_file};
 use super::{print, print_json};
@@ -32,6 +32,7 @@ Examples:
   tiersmith study redo-on-tier --seconds 30    one case and its baseline, longer
   tiersmith study redo --target postgres       where the redo of a PostgreSQL lies: disk, medium, mount
   tiersmith study redo --target mariadb --load read-write --clients 8
+  tiersmith study tpcc --target postgres --warehouses 4 --clients 8
   tiersmith study redo --target redis --load mixed --clients 8 --pipeline 16
   tiersmith study --home /data --fast /mnt/pmem0 --html report.html
   tiersmith study --show redo-on-tier > mine.toml; edit it; tiersmith study ./mine.toml
@@ -55,9 +56,15 @@ pub(crate) struct Study {
     #[arg(long, value_name = "NAME", default_value = SQLITE)]
     target: String,
     /// What a server is loaded with: slob; tpcb, select-only (pgbench); read-write, read-only, write-only (sysbench); set
-    /// (redis-benchmark), mixed (GET and SET as memtier_benchmark mixes them)
+    /// (redis-benchmark), mixed (GET and SET as memtier_benchmark mixes them); tpcc (TPC-C's transactions, on sqlite too)
     #[arg(long, value_name = "NAME")]
     load: Option<Load>,
+    /// Warehouses of the load tpcc [default: 1]
+    #[arg(long, value_name = "N")]
+    warehouses: Option<u32>,
+    /// Clients of the load tpcc wait as people do: to type, and to think
+    #[arg(long)]
+    think_time: bool,
     /// Clients of a load other than slob, 1 to 90
     #[arg(long, value_name = "N")]
     clients: Option<u32>,
@@ -168,6 +175,7 @@ impl Study {
             value: self.value_size,
             pattern: self.key_pattern,
         };
+        options.tpcc = tpcc::Instead { warehouses: self.warehouses, think: self.think_time };
         options.home_model = self.home_model.clone();
         options.home = self.home.clone();
         options.fast = self.fast.clone();

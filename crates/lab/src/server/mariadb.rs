@@ -15,9 +15,13 @@ use super::client::{Client, Deadlock, Range, Rows, first_words};
 use super::sql::{Kind, Marks, Prepared, REDO_SYNC, wait};
 use super::{Product, Programs, Site, refused};
 use crate::error::Result;
+use crate::sql::{MariadbSql, Sql};
 
 /// `ER_LOCK_DEADLOCK`.
 const DEADLOCK: u16 = 1213;
+
+/// Statements that a connection keeps: more than any load has.
+const STATEMENTS: usize = 256;
 
 /// The product.
 #[derive(Debug)]
@@ -103,14 +107,16 @@ impl Product for Mariadb {
     }
 
     fn connect(&self, socket: &Path) -> Result<Box<dyn Client>> {
-        // Rows found are counted, as the other products do, not those whose value was another.
-        let options = OptsBuilder::new()
-            .socket(socket.to_str())
-            .user(Some("root"))
-            .prefer_socket(true)
-            .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS);
-        let connection = Conn::new(options).map_err(|e| refused("connecting", socket)(e.to_string()))?;
+        let connection = connection(socket)?;
         Ok(Box::new(MariadbClient { connection, socket: socket.into(), statements: Prepared::new() }))
+    }
+
+    fn speaks_sql(&self) -> bool {
+        true
+    }
+
+    fn sql(&self, socket: &Path) -> Result<Box<dyn Sql>> {
+        Ok(Box::new(MariadbSql::new(connection(socket)?, socket.into())?))
     }
 
     fn redo_within(&self) -> &'static str {
@@ -178,6 +184,18 @@ impl Product for Mariadb {
         }
         Ok(())
     }
+}
+
+fn connection(socket: &Path) -> Result<Conn> {
+    // Rows found are counted, as the other products do, not those whose value was another.
+    let options = OptsBuilder::new()
+        .socket(socket.to_str())
+        .user(Some("root"))
+        .prefer_socket(true)
+        // A client that forgets the oldest would close it under whoever holds it still.
+        .stmt_cache_size(STATEMENTS)
+        .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS);
+    Conn::new(options).map_err(|e| refused("connecting", socket)(e.to_string()))
 }
 
 const MARKS: Marks = Marks { after: "?", before: "?", value: "?" };

@@ -26,6 +26,7 @@ use tiersmith_awr::Snapshot;
 
 use crate::error::{Error, Result};
 use crate::place::Leftovers;
+use crate::sql::Sql;
 
 pub use crate::account::{Account, give};
 pub use account::{account, make_reachable};
@@ -113,6 +114,19 @@ pub trait Product: Sync + std::fmt::Debug {
     /// # Errors
     /// What the server says.
     fn connect(&self, socket: &Path) -> Result<Box<dyn Client>>;
+
+    /// Whether it speaks SQL.
+    fn speaks_sql(&self) -> bool {
+        false
+    }
+
+    /// A connection for loads with statements of their own.
+    ///
+    /// # Errors
+    /// What the server says; it does not speak SQL.
+    fn sql(&self, socket: &Path) -> Result<Box<dyn Sql>> {
+        Err(refused("connecting", socket)(format!("{} does not speak SQL", self.title())))
+    }
 
     /// Where the redo is within the data directory. A directory can be moved and leaves a symbolic link; a file is found by a setting.
     fn redo_within(&self) -> &'static str;

@@ -15,6 +15,7 @@ use super::client::{Client, Deadlock, Range, Rows, first_words};
 use super::sql::{Kind, Marks, Prepared, REDO_SYNC, wait};
 use super::{Product, Programs, Site, refused};
 use crate::error::Result;
+use crate::sql::{PostgresSql, Sql};
 
 /// How long clients that were told to end may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -99,19 +100,20 @@ impl Product for Postgres {
     }
 
     fn connect(&self, socket: &Path) -> Result<Box<dyn Client>> {
-        let mut config = postgres::Config::new();
-        config
-            .host_path(socket.parent().unwrap_or(Path::new("/")))
-            .port(5432)
-            .user("postgres")
-            .dbname("postgres");
-        let connection = config.connect(NoTls).map_err(|e| failed("connecting", socket, &e))?;
         Ok(Box::new(PostgresClient {
-            connection,
+            connection: connection(socket)?,
             socket: socket.into(),
             statements: Prepared::new(),
             tells_figures: true,
         }))
+    }
+
+    fn speaks_sql(&self) -> bool {
+        true
+    }
+
+    fn sql(&self, socket: &Path) -> Result<Box<dyn Sql>> {
+        Ok(Box::new(PostgresSql::new(connection(socket)?, socket.into())))
     }
 
     fn redo_within(&self) -> &'static str {
@@ -191,6 +193,16 @@ impl Product for Postgres {
         snapshot.add_counter(statistic::LOGICAL_READS, "pages", figure(1));
         Ok(())
     }
+}
+
+fn connection(socket: &Path) -> Result<postgres::Client> {
+    let mut config = postgres::Config::new();
+    config
+        .host_path(socket.parent().unwrap_or(Path::new("/")))
+        .port(5432)
+        .user("postgres")
+        .dbname("postgres");
+    config.connect(NoTls).map_err(|e| failed("connecting", socket, &e))
 }
 
 fn failed(what: &str, socket: &Path, e: &postgres::Error) -> crate::error::Error {

@@ -18,6 +18,7 @@ use crate::account::{Account, can_reach};
 use crate::error::{During, Error, Result};
 use crate::place::Leftovers;
 use crate::process::{Identity, Process, command, log_end};
+use crate::sql::Sql;
 
 /// How long a server may take to start, or to stop. A loaded machine is slow; a server that hangs hangs for ever.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -120,6 +121,14 @@ impl Server {
         self.product.connect(&self.socket())
     }
 
+    /// A new connection for loads with statements of their own.
+    ///
+    /// # Errors
+    /// What the server says; it does not speak SQL.
+    pub fn sql(&self) -> Result<Box<dyn Sql>> {
+        self.product.sql(&self.socket())
+    }
+
     /// Its socket.
     pub fn socket(&self) -> PathBuf {
         self.sockets.path.join(self.product.socket_name())
@@ -192,6 +201,11 @@ impl Server {
 
     /// Kills it with everything it started, as a power cut would end it but for the page cache.
     pub fn kill(mut self) {
+        self.end_at_once();
+    }
+
+    /// [`Server::kill`], for somebody who starts another in its place.
+    pub(crate) fn end_at_once(&mut self) {
         self.process.kill();
     }
 }

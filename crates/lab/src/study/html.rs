@@ -8,7 +8,7 @@ use tiersmith_awr::page::{Bar, Chart, Page};
 use tiersmith_awr::{Item, Quantity, compare, figure, report};
 
 use super::result::{Row, StudyResult};
-use super::{tables, text};
+use super::{operations, tables, text};
 use crate::case::Placement;
 use crate::error::Result;
 
@@ -130,6 +130,9 @@ fn comparison(page: &mut Page, result: &StudyResult, pct: u32) {
             quantity: Quantity::Nanoseconds,
             bars: bars(&|row| row.run.measured.commit.p99_ns as f64, &|_| None),
         });
+    }
+    for table in operations::tables(result, pct) {
+        page.table(&table);
     }
     page.table(&tables::comparison(result, pct));
     page.table(&tables::waits(result, pct));

@@ -11,6 +11,7 @@
 //! Read next: `result.rs` (what is kept), `trust.rs` (when it is doubted), `text.rs` and `html.rs`.
 
 pub mod html;
+pub mod operations;
 pub mod result;
 pub mod tables;
 pub mod text;
@@ -31,7 +32,7 @@ use crate::run::Plans;
 use crate::server;
 use crate::size::ByteSize;
 use crate::target::{self, Ground, Kind};
-use crate::workload::{keys, slob};
+use crate::workload::{keys, slob, tpcc};
 use result::{CaseSummary, Machine, PlaceSummary, RunResult, StudyResult};
 
 /// Seconds measured per run when nothing is said, and in a full study.
@@ -71,6 +72,8 @@ pub struct Options {
     pub clients: Option<u32>,
     /// What `mixed` and `set` ask of a key-value server, instead of the cases' own.
     pub keys: keys::Instead,
+    /// The company of the load `tpcc`, instead of the cases' own.
+    pub tpcc: tpcc::Instead,
     /// A latency profile of slow storage laid over the home, by name; every figure is labelled then.
     pub home_model: Option<String>,
     /// Where home goes.
@@ -101,6 +104,7 @@ impl Options {
             load: None,
             clients: None,
             keys: keys::Instead::default(),
+            tpcc: tpcc::Instead::default(),
             home_model: None,
             home: None,
             fast: None,
@@ -141,6 +145,12 @@ impl Options {
             case.server.clients = self.clients.unwrap_or(case.server.clients);
             case.server.keys = self.keys.of(&case.server.keys);
             case.server.keys.check()?;
+            case.tpcc = self.tpcc.of(&case.tpcc);
+            case.tpcc.check()?;
+            if case.load() == Load::Tpcc {
+                // One database, however many warehouses.
+                case.slob.schemas = 1;
+            }
             for settings in case.runs() {
                 settings.check(case.block_bytes())?;
             }
@@ -254,6 +264,9 @@ fn load_of(cases: &[Case]) -> String {
                 case.server.clients
             )
         }
+        (Some(case), Load::Tpcc) => {
+            format!("{}: {} ({})", load.title(), case.tpcc.describe(case.server.clients), tpcc::LABEL)
+        }
         _ if embedded => Load::Slob.title().into(),
         _ => load.title().into(),
     }
@@ -353,7 +366,7 @@ impl Study<'_> {
         self.look()?;
         self.progress.step(&format!("{what}: copying the database"), share(0.05));
         let dir = self.places.home.join("run");
-        let opened = kind.open(&self.ground(case, &slob, &|_| true), &template, &dir)?;
+        let mut opened = kind.open(&self.ground(case, &slob, &|_| true), &template, &dir)?;
         self.look()?;
         self.progress.step(&format!("{what}: reading every table"), share(0.1));
         opened.warm()?;
@@ -371,6 +384,10 @@ impl Study<'_> {
         let measured = opened.measure(&plans)?;
         self.progress.step(&format!("{what}: checking the database"), share(0.97));
         opened.target().check()?;
+        if case.load() == Load::Tpcc {
+            self.progress.step(&format!("{what}: killing the database under load"), share(0.98));
+        }
+        let killed = opened.kill()?;
         let remarks = opened.remarks();
         opened.close()?;
         fs::remove_dir_all(&dir).during("remove", &dir)?;
@@ -383,6 +400,7 @@ impl Study<'_> {
             warnings: Vec::new(),
         };
         run.warnings = trust::run(&run, case, &slob);
+        run.warnings.extend(killed.map(|sentence| trust::note("killed", sentence)));
         run.warnings.extend(remarks.into_iter().map(|(code, sentence)| trust::note(code, sentence)));
         if let Some(repository) = &self.repository {
             let begin = repository.take(&run.measured.begin)?;

@@ -4,14 +4,16 @@
 
 use tiersmith_awr::{Cell, Interval, Table};
 
+use super::operations;
 use super::result::{Row, StudyResult};
 use crate::case::Placement;
 use crate::published::{LABEL, Published};
+use crate::workload::tpcc;
 
 /// Behind the name of a case whose figures are doubted.
 pub const MARK: &str = " (?)";
 
-fn name(row: &Row<'_>) -> String {
+pub(super) fn name(row: &Row<'_>) -> String {
     format!("{}{}", row.case.id, if row.doubted { MARK } else { "" })
 }
 
@@ -174,7 +176,7 @@ fn leave_out_empty(table: &mut Table) {
 }
 
 /// What must be read with the figures wherever the table goes.
-fn add_notes(table: &mut Table, result: &StudyResult, rows: &[Row<'_>]) {
+pub(super) fn add_notes(table: &mut Table, result: &StudyResult, rows: &[Row<'_>]) {
     if is_marked(rows) {
         table.note(format!(
             "{}: the figure, or its baseline's, cannot be trusted; the reasons are listed under warnings.",
@@ -225,6 +227,9 @@ pub fn beside_published(result: &StudyResult) -> Option<Table> {
         }
     }
     table.note(LABEL);
+    if result.runs.iter().any(|run| operations::nopm(&run.measured).is_some()) {
+        table.note(format!("The ratios measured here are {}.", tpcc::LABEL));
+    }
     note_readings(&mut table, result);
     if result.places.emulated {
         table.note("EMULATED: the ratios measured here are of memory that stands for persistent memory.");
@@ -306,7 +311,9 @@ fn here(result: &StudyResult, case: &str, figure: &str) -> Option<f64> {
     };
     match figure {
         "executes_per_s" => row.executes_ratio(),
-        "transactions_per_s" | "transactions_ratio" | "tpm_gain_pct" => row.transactions_ratio(),
+        "transactions_per_s" | "transactions_ratio" | "tpm_gain_pct" | "throughput_ratio" => {
+            row.transactions_ratio()
+        }
         // Oracle's log writer waits in this event until its write is durable; so does the device of the last.
         "log_file_parallel_write_avg_us" | "log_file_sync_avg_ms" | "log_write_us" => redo(),
         _ => None,

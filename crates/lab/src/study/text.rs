@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use tiersmith_awr::{figure, write_table};
 
 use super::result::StudyResult;
-use super::tables;
+use super::{operations, tables};
 use crate::size::ByteSize;
 
 /// The widest line of a paragraph.
@@ -18,6 +18,10 @@ pub fn render(result: &StudyResult) -> String {
     let mut out = String::new();
     head(&mut out, result);
     for pct in result.update_pcts() {
+        for table in operations::tables(result, pct) {
+            out.push('\n');
+            write_table(&mut out, &table);
+        }
         out.push('\n');
         write_table(&mut out, &tables::comparison(result, pct));
         out.push('\n');

@@ -16,6 +16,7 @@ use crate::mounted;
 use crate::place::{Places, memory_available};
 use crate::target::sqlite;
 use crate::workload::slob::{self, SLOB_SCALE_MIN_BLOCKS};
+use crate::workload::tpcc;
 
 /// Processors in use before the study, when it does nothing itself.
 const BUSY_CPUS: f64 = 0.25;
@@ -100,7 +101,7 @@ pub fn before(machine: &Machine, busy: Option<f64>, cases: &[Case]) -> Vec<Warni
                         writes a journal instead. Set LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE when building.";
         found.push(warning("no-batch-atomic", sentence.into()));
     }
-    let is_slob = |case: &Case| case.target == SQLITE || case.server.load == Load::Slob;
+    let is_slob = |case: &Case| case.load() == Load::Slob;
     let blocks = |case: &Case| case.slob.blocks(case.block_bytes());
     let is_small = |case: &&Case| is_slob(case) && blocks(case) < SLOB_SCALE_MIN_BLOCKS;
     // The same of every case is said once.
@@ -167,9 +168,20 @@ pub fn places(places: &Places, cases: &[Case]) -> Vec<Warning> {
     found
 }
 
+/// What must be said beside figures of this load.
+fn of_load(case: &Case) -> Option<Warning> {
+    (case.load() == Load::Tpcc).then(|| {
+        let sentence = format!(
+            "Figures are {}. Consistency conditions 1 to 4 of clause 3.3.2 held after every run.",
+            tpcc::LABEL
+        );
+        note("tpcc", sentence)
+    })
+}
+
 /// About one run.
 pub fn run(run: &RunResult, case: &Case, slob: &slob::Settings) -> Vec<Warning> {
-    let mut found = Vec::new();
+    let mut found: Vec<Warning> = of_load(case).into_iter().collect();
     let measured = &run.measured;
     if measured.elapsed_s < SHORT_S {
         let sentence = format!(

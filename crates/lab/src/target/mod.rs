@@ -11,6 +11,7 @@
 pub mod server;
 pub mod sqlite;
 mod tier;
+pub mod tpcc;
 
 use std::path::Path;
 
@@ -101,6 +102,14 @@ pub trait Opened {
     /// What a reader of this run's figures has to know: code and sentence.
     fn remarks(&self) -> Vec<(&'static str, String)> {
         Vec::new()
+    }
+
+    /// Kills the database under load and starts it again, where the load can tell what must be there then; a sentence on what was found.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsound`]: something acknowledged is gone, or what is there contradicts itself.
+    fn kill(&mut self) -> Result<Option<String>> {
+        Ok(None)
     }
 
     /// Closes everything in order, and frees the tier. The directory is the caller's to remove.

@@ -8,6 +8,7 @@
 
 pub mod keys;
 pub mod slob;
+pub mod tpcc;
 
 use std::time::Duration;
 
@@ -34,11 +35,13 @@ pub enum Load {
     Set,
     /// GET and SET as memtier_benchmark mixes them, by the lab's own clients.
     Mixed,
+    /// TPC-C's five transactions, by the lab's own clients.
+    Tpcc,
 }
 
 impl Load {
     /// Every one.
-    pub const ALL: [Load; 8] = [
+    pub const ALL: [Load; 9] = [
         Load::Slob,
         Load::Tpcb,
         Load::SelectOnly,
@@ -47,6 +50,7 @@ impl Load {
         Load::WriteOnly,
         Load::Set,
         Load::Mixed,
+        Load::Tpcc,
     ];
 
     /// As on the command line.
@@ -60,6 +64,7 @@ impl Load {
             Load::WriteOnly => "write-only",
             Load::Set => "set",
             Load::Mixed => "mixed",
+            Load::Tpcc => "tpcc",
         }
     }
 
@@ -74,6 +79,7 @@ impl Load {
             Load::WriteOnly => "sysbench oltp_write_only",
             Load::Set => "redis-benchmark SET",
             Load::Mixed => "GET and SET, mixed as memtier_benchmark does",
+            Load::Tpcc => "TPC-C's five transactions",
         }
     }
 }

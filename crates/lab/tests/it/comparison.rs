@@ -28,6 +28,7 @@ fn run(case: &str, round: u32, executes: u64, commit_ns: u64) -> RunResult {
         median_ns: commit_ns,
         p99_ns: 2 * commit_ns,
         max_ns: 3 * commit_ns,
+        ..Latency::default()
     };
     RunResult {
         case: case.into(),
@@ -46,6 +47,8 @@ fn run(case: &str, round: u32, executes: u64, commit_ns: u64) -> RunResult {
             commit,
             response: None,
             transaction: None,
+            kinds: Vec::new(),
+            counted: Vec::new(),
         },
         snapshots: None,
         warnings: Vec::new(),

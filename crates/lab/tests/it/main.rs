@@ -6,3 +6,4 @@ mod comparison;
 mod database_studies;
 mod servers;
 mod study;
+mod tpcc;

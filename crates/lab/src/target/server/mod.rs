@@ -19,17 +19,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tiersmith_awr::{Snapshot, Source, statistic};
 
-use super::{CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier};
+use super::{
+    CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier, tpcc,
+};
 use crate::case::{Case, Load};
 use crate::error::{During, Error, Result};
 use crate::run::{self, Measured, Plans};
 use crate::server::client::Rows;
 use crate::server::{self, Client, Product, Programs, Server, Site};
-use crate::workload::slob;
+use crate::workload::{self, slob};
 use placed::Placed;
+
+/// How long the load runs before a kill.
+const BEFORE_KILL: Duration = Duration::from_secs(1);
 
 /// Numbers the instances of a process, so that snapshots of two runs cannot be mixed up.
 static INSTANCES: AtomicU64 = AtomicU64::new(0);
@@ -76,8 +82,13 @@ impl Kind for ServerKind {
         let (case, slob) = (ground.case, ground.slob);
         let (scale, scan) = (slob.scale.bytes(), slob.scan_table.bytes());
         format!(
-            "{:?} {:?} {scale} {scan} {} {} {:?}",
-            case.server.load, case.server.keys, slob.schemas, slob.seed, case.server.settings
+            "{:?} {:?} {:?} {scale} {scan} {} {} {:?}",
+            case.load(),
+            case.tpcc,
+            case.server.keys,
+            slob.schemas,
+            slob.seed,
+            case.server.settings
         )
     }
 
@@ -102,6 +113,11 @@ impl Kind for ServerKind {
                     client.load(&rows(product, ground.slob, schema))?;
                     (ground.progress)(0.6).then_some(()).ok_or(Error::Interrupted)?;
                 }
+            }
+            Load::Tpcc => {
+                let report = |part: f64| (ground.progress)(0.5 + 0.4 * part);
+                let mut sql = running.sql()?;
+                workload::tpcc::fill(sql.as_mut(), &ground.case.tpcc, ground.slob.seed, &report)?;
             }
             _ => program::prepare(&running, &programs, ground.case, ground.slob)?,
         }
@@ -136,7 +152,7 @@ impl Kind for ServerKind {
             control,
             server,
             source,
-            log: site.log.clone(),
+            site,
             placed,
             home: dir.to_path_buf(),
             home_model: ground.home_model.map(str::to_owned),
@@ -244,6 +260,10 @@ fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String,
         }
     } else {
         pairs.insert("clients".into(), case.server.clients.to_string());
+        if case.load() == Load::Tpcc {
+            pairs.insert("company".into(), case.tpcc.describe(case.server.clients));
+            pairs.insert("seed".into(), slob.seed.to_string());
+        }
         let keys = &case.server.keys;
         if matches!(case.server.load, Load::Set | Load::Mixed) {
             pairs.insert("requests at once".into(), keys.pipeline.to_string());
@@ -271,6 +291,16 @@ impl ServerTarget {
         }
     }
 
+    fn tpcc(&self, plans: &Plans<'_>) -> Result<Measured> {
+        let (case, clients) = (&self.case, self.case.server.clients);
+        let work = tpcc::work(clients);
+        let open = |number: u32| -> Result<Box<dyn run::Client + '_>> {
+            let sql = self.server.sql()?;
+            Ok(Box::new(tpcc::TpccClient::new(sql, &work, &case.tpcc, self.slob.seed, number)))
+        };
+        run::run_clients(self, plans, &work, clients, &open)
+    }
+
     /// Waits until the server has added up what it counted for clients that have gone.
     fn settle(&self) -> Result<()> {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,7 +318,7 @@ struct ServerTarget {
     product: &'static dyn Product,
     programs: Programs,
     source: Source,
-    log: PathBuf,
+    site: Site,
     home: PathBuf,
     home_model: Option<String>,
 }
@@ -311,12 +341,14 @@ impl Target for ServerTarget {
         let _ = self.product.figures(control.as_mut(), &mut snapshot);
         snapshot.add_waits(&work.client_waits.read());
         snapshot.sessions = Some(work.sessions());
-        if self.case.server.load == Load::Slob {
+        if matches!(self.case.load(), Load::Slob | Load::Tpcc) {
             snapshot.db_time_ns = Some(db_time_ns(&statements));
             snapshot.add_counter(statistic::EXECUTE_COUNT, "executions", statements.counter(EXECUTES));
             snapshot.add_counter(statistic::USER_CALLS, "calls", statements.counter(CALLS));
             snapshot.add_counter(statistic::USER_COMMITS, "transactions", statements.counter(COMMITS));
-            snapshot.add_counter("SLOB rows touched", "rows", statements.counter(ROWS));
+            if self.case.load() == Load::Slob {
+                snapshot.add_counter("SLOB rows touched", "rows", statements.counter(ROWS));
+            }
         }
         tier::add_home(&mut snapshot, &self.home, self.home_model.as_deref());
         snapshot
@@ -325,7 +357,10 @@ impl Target for ServerTarget {
     fn check(&self) -> Result<()> {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         control.ping()?;
-        if self.case.server.load != Load::Slob {
+        if self.case.load() == Load::Tpcc {
+            return tpcc::consistent(self.server.sql()?.as_mut(), &self.home);
+        }
+        if self.case.load() != Load::Slob {
             return Ok(());
         }
         let expected = self.slob.blocks(self.product.page_bytes());
@@ -360,6 +395,7 @@ impl Opened for ServerTarget {
     fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
         match (plans.program, self.case.server.load) {
             (None, Load::Slob) => run::run(self, plans),
+            (None, Load::Tpcc) => self.tpcc(plans),
             _ => program::measure(self, plans),
         }
         .map_err(|e| self.explained(e))
@@ -369,9 +405,30 @@ impl Opened for ServerTarget {
         Some(&self.server)
     }
 
+    fn kill(&mut self) -> Result<Option<String>> {
+        if self.case.load() != Load::Tpcc {
+            return Ok(None);
+        }
+        let (case, product, socket) = (&self.case, self.product, self.server.socket());
+        let open = || product.sql(&socket);
+        let server = &mut self.server;
+        let mut kill = || {
+            server.end_at_once();
+            Ok(())
+        };
+        let (clients, seed) = (case.server.clients, self.slob.seed);
+        let killed = tpcc::until_killed(&open, &case.tpcc, seed, clients, BEFORE_KILL, &mut kill)?;
+        let began = Instant::now();
+        self.server = Server::start(self.product, &self.programs, &self.site)?;
+        let took = began.elapsed();
+        *self.control.get_mut().unwrap_or_else(PoisonError::into_inner) = self.server.client()?;
+        killed.check(self.server.sql()?.as_mut(), took, &self.home).map(Some)
+    }
+
     fn remarks(&self) -> Vec<(&'static str, String)> {
-        let log =
-            fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        let log = fs::read(&self.site.log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default();
         let own = self.product.remark(&log).map(|sentence| ("server", sentence));
         own.into_iter().chain(self.placed.remark().map(|sentence| ("mount", sentence))).collect()
     }

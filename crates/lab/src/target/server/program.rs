@@ -44,14 +44,17 @@ fn belongs(load: Load) -> (&'static str, &'static str) {
         Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => ("mariadb", "sysbench"),
         Load::Set => ("redis", "redis-benchmark"),
         Load::Mixed => ("redis", ""),
-        Load::Slob => ("", ""),
+        Load::Slob | Load::Tpcc => ("", ""),
     }
 }
 
 /// Why a load cannot be run on a product here; nothing: it can.
 pub(super) fn cannot(product: &dyn Product, programs: &Programs, load: Load) -> Option<String> {
     let (of, program) = belongs(load);
-    if load == Load::Slob {
+    if load == Load::Tpcc && !product.speaks_sql() {
+        return Some(format!("the load {} is SQL, and {} does not speak it", load.name(), product.title()));
+    }
+    if matches!(load, Load::Slob | Load::Tpcc) {
         return None;
     }
     if of != product.name() {
@@ -97,7 +100,7 @@ pub(super) fn prepare(
     let load = case.server.load;
     match load {
         Load::Mixed => return keys::fill(server, &case.server.keys, case.server.keys.keys(slob)),
-        Load::Set | Load::Slob => return Ok(()),
+        Load::Set | Load::Slob | Load::Tpcc => return Ok(()),
         _ => {}
     }
     let (_, program) = belongs(load);
@@ -111,7 +114,7 @@ pub(super) fn prepare(
             sysbench(&mut command, server, load, slob);
             command.arg("prepare");
         }
-        Load::Set | Load::Mixed | Load::Slob => return Ok(()),
+        Load::Set | Load::Mixed | Load::Slob | Load::Tpcc => return Ok(()),
     }
     finish(command, &server.socket_dir().join("load"), &|| false, &|_| {}, Duration::ZERO).map(|_| ())
 }
@@ -200,7 +203,7 @@ pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measur
         }
     };
     let because = match job.load {
-        Load::Slob => Some("it is no program of its own".to_owned()),
+        Load::Slob | Load::Tpcc => Some("it is no program of its own".to_owned()),
         load => cannot(target.product, &target.programs, load),
     };
     if let Some(reason) = because {
@@ -239,6 +242,8 @@ pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measur
         commit: found.commit,
         response: None,
         transaction: Some(found.latency),
+        kinds: Vec::new(),
+        counted: Vec::new(),
     })
 }
 
@@ -299,7 +304,7 @@ fn once(
             command.args(["--histogram=on", "--percentile=99", "run"]);
             of_sysbench(&finish(command)?)
         }
-        Load::Set | Load::Mixed | Load::Slob => {
+        Load::Set | Load::Mixed | Load::Slob | Load::Tpcc => {
             let value = wishes.value.map_or(super::width(target.product) as u64 * 19, ByteSize::bytes);
             let (mut count, time) = match amount {
                 Amount::Time(time) => (100 * u64::from(clients), time),
@@ -412,7 +417,7 @@ fn of_redis(printed: &str, count: u64, before: &Found) -> Result<Found> {
         .find(|line| line.starts_with("\"SET\""))
         .ok_or_else(|| no_figure("redis-benchmark", printed))?;
     let figures: Vec<f64> = line.split(',').filter_map(|word| word.trim_matches('"').parse().ok()).collect();
-    let [rate, mean, _, median, _, p99, longest] = figures.as_slice() else {
+    let [rate, mean, _, median, p95, p99, longest] = figures.as_slice() else {
         return Err(no_figure("redis-benchmark", line));
     };
     let transactions = before.transactions + count;
@@ -426,7 +431,10 @@ fn of_redis(printed: &str, count: u64, before: &Found) -> Result<Found> {
             count: transactions,
             mean_ns: weighted / transactions as f64,
             median_ns: ns(median).max(before.latency.median_ns),
+            p95_ns: ns(p95).max(before.latency.p95_ns),
             p99_ns: ns(p99).max(before.latency.p99_ns),
+            // It prints none.
+            p999_ns: 0,
             max_ns: ns(longest).max(before.latency.max_ns),
         },
         ..Found::default()

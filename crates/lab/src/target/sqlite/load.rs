@@ -12,7 +12,8 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::failed;
 use crate::error::{During, Error, Result};
-use crate::workload::slob;
+use crate::sql::SqliteSql;
+use crate::workload::{slob, tpcc};
 
 /// Rows between two looks at the progress.
 const STEP: u64 = 1024;
@@ -41,6 +42,34 @@ pub fn load(
     let connection = Connection::open(path).map_err(failed("making the database", path))?;
     fill(&connection, path, page_size, slob, schema, progress)?;
     connection.close().map_err(|(_, e)| failed("closing the database", path)(e))?;
+    File::open(path).and_then(|file| file.sync_all()).during("sync", path)
+}
+
+/// Makes the database of TPC-C's company at `path`, which must not exist, and syncs it.
+///
+/// `progress` is told the share done and says whether to go on.
+///
+/// # Errors
+/// As [`load`].
+///
+/// # Durability
+/// As [`load`].
+pub fn load_tpcc(
+    path: &Path,
+    page_size: u32,
+    company: &tpcc::Settings,
+    seed: u64,
+    progress: &dyn Fn(f64) -> bool,
+) -> Result<()> {
+    let connection = Connection::open(path).map_err(failed("making the database", path))?;
+    let setup = format!(
+        "PRAGMA page_size = {page_size}; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+         PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -65536;"
+    );
+    connection.execute_batch(&setup).map_err(failed("setting up the database", path))?;
+    let mut sql = SqliteSql::new(connection, path.to_path_buf());
+    tpcc::fill(&mut sql, company, seed, progress)?;
+    sql.into_connection().close().map_err(|(_, e)| failed("closing the database", path)(e))?;
     File::open(path).and_then(|file| file.sync_all()).during("sync", path)
 }
 

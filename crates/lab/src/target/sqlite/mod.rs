@@ -15,15 +15,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rusqlite::{Connection, OpenFlags};
-use tiersmith_awr::events::{Totals, WaitClass};
+use tiersmith_awr::events::{Registry, Totals, WaitClass};
 use tiersmith_awr::{Snapshot, Source, WaitStat, statistic};
 use tiersmith_sqlite::place::Place;
 
-use super::{CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier};
-use crate::case::{Case, Placement};
+use super::{
+    CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier, tpcc,
+};
+use crate::case::{Case, Load, Placement};
 use crate::error::{During, Error, Result};
 use crate::place::Places;
-use crate::workload::slob;
+use crate::run::{self, Measured, Plans};
+use crate::sql::{Sql, SqliteSql, Table};
+use crate::workload::{self, slob};
 
 /// Numbers the instances of a process, so that snapshots of two runs cannot be mixed up.
 static INSTANCES: AtomicU64 = AtomicU64::new(0);
@@ -46,19 +50,37 @@ impl Kind for SqliteKind {
     }
 
     fn cannot(&self, ground: &Ground<'_>) -> Option<String> {
-        ground.home_model.map(|model| {
-            format!("the home model {model} needs a mount, and SQLite is linked in; give --target")
-        })
+        let case = ground.case;
+        if let Some(model) = ground.home_model {
+            return Some(format!(
+                "the home model {model} needs a mount, and SQLite is linked in; give --target"
+            ));
+        }
+        match case.load() {
+            Load::Slob => None,
+            Load::Tpcc if case.sqlite.exclusive && case.server.clients > 1 => {
+                Some("it is in exclusive mode, where one connection keeps its locks; give --clients 1".into())
+            }
+            Load::Tpcc => None,
+            load => Some(format!("the load {} is for servers; give --target", load.name())),
+        }
     }
 
     fn template_key(&self, ground: &Ground<'_>) -> String {
         let slob = ground.slob;
         let (scale, scan) = (slob.scale.bytes(), slob.scan_table.bytes());
-        format!("{} {scale} {scan} {} {}", ground.case.sqlite.page_size, slob.schemas, slob.seed)
+        let case = ground.case;
+        let load = format!("{} {:?}", case.load().name(), case.tpcc);
+        format!("{load} {} {scale} {scan} {} {}", case.sqlite.page_size, slob.schemas, slob.seed)
     }
 
     fn load(&self, ground: &Ground<'_>, dir: &Path) -> Result<()> {
         let schemas = ground.slob.schemas;
+        if ground.case.load() == Load::Tpcc {
+            let (page_size, company) = (ground.case.sqlite.page_size, &ground.case.tpcc);
+            let path = database(dir, 0);
+            return load::load_tpcc(&path, page_size, company, ground.slob.seed, ground.progress);
+        }
         for schema in 0..schemas {
             let report = |part: f64| (ground.progress)((f64::from(schema) + part) / f64::from(schemas));
             load::load(&database(dir, schema), ground.case.sqlite.page_size, ground.slob, schema, &report)?;
@@ -105,6 +127,13 @@ impl Opened for OpenedSqlite<'_> {
 
     fn warm(&self) -> Result<()> {
         self.target.warm()
+    }
+
+    fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
+        match self.target.case.load() {
+            Load::Tpcc => self.target.tpcc(plans),
+            _ => run::run(&self.target, plans),
+        }
     }
 
     /// A member that is not the study's own is freed by detaching.
@@ -230,14 +259,44 @@ impl SqliteTarget {
     pub fn warm(&self) -> Result<()> {
         for database in &self.databases {
             let connection = database.connect(&self.case)?;
-            for table in ["cf1", "cf2"] {
-                let sql = format!("SELECT COUNT(c2) FROM {table} NOT INDEXED");
+            let whole: Vec<String> = match self.case.load() {
+                Load::Tpcc => {
+                    let count = |table: &Table| format!("SELECT COUNT(*) FROM {} NOT INDEXED", table.name);
+                    workload::tpcc::TABLES.iter().map(count).collect()
+                }
+                _ => ["cf1", "cf2"].map(|table| format!("SELECT COUNT(c2) FROM {table} NOT INDEXED")).into(),
+            };
+            for sql in whole {
                 connection
                     .query_row(&sql, [], |_| Ok(()))
                     .map_err(failed("reading every table", &database.path))?;
             }
         }
         Ok(())
+    }
+
+    /// A connection for loads with statements of their own, whose waits for locks are told to `waits`.
+    fn sql(&self, waits: Option<Registry>) -> Result<Box<dyn Sql>> {
+        let database = self.databases.first().ok_or_else(|| Error::Target {
+            what: "opening the database".into(),
+            database: PathBuf::new(),
+            reason: "the run has none".into(),
+        })?;
+        let mut connection = database.connect(&self.case)?;
+        if let Some(waits) = waits {
+            session::wait_for_locks(&mut connection, waits, &database.path)?;
+        }
+        Ok(Box::new(SqliteSql::new(connection, database.path.clone())))
+    }
+
+    fn tpcc(&self, plans: &Plans<'_>) -> Result<Measured> {
+        let (case, clients) = (&self.case, self.case.server.clients);
+        let work = tpcc::work(clients);
+        let open = |number: u32| -> Result<Box<dyn run::Client + '_>> {
+            let sql = self.sql(Some(work.client_waits.clone()))?;
+            Ok(Box::new(tpcc::TpccClient::new(sql, &work, &case.tpcc, self.slob.seed, number)))
+        };
+        run::run_clients(self, plans, &work, clients, &open)
     }
 
     fn add_waits(&self, snapshot: &mut Snapshot, work: &Work) {
@@ -381,6 +440,14 @@ fn configure(connection: &Connection, case: &Case, path: &Path) -> Result<()> {
 /// What a report says of the settings.
 fn settings(case: &Case, slob: &slob::Settings) -> std::collections::BTreeMap<String, String> {
     let sqlite = &case.sqlite;
+    let load = match case.load() {
+        Load::Tpcc => vec![
+            ("load", case.load().title().to_owned()),
+            ("company", case.tpcc.describe(case.server.clients)),
+            ("seed", slob.seed.to_string()),
+        ],
+        _ => settings_of_slob(slob),
+    };
     let pairs = [
         ("fast tier holds", case.placement.name().to_owned()),
         ("page_size", sqlite.page_size.to_string()),
@@ -390,6 +457,13 @@ fn settings(case: &Case, slob: &slob::Settings) -> std::collections::BTreeMap<St
         ("mmap_size", sqlite.mmap.to_string()),
         ("locking_mode", if sqlite.exclusive { "exclusive" } else { "normal" }.to_owned()),
         ("wal_autocheckpoint", sqlite.wal_autocheckpoint.to_string()),
+    ];
+    let pairs = pairs.into_iter().chain(load);
+    pairs.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn settings_of_slob(slob: &slob::Settings) -> Vec<(&'static str, String)> {
+    vec![
         ("SLOB UPDATE_PCT", slob.update_pct.to_string()),
         ("SLOB SCAN_PCT", slob.scan_pct.to_string()),
         ("SLOB SCALE", slob.scale.to_string()),
@@ -402,8 +476,7 @@ fn settings(case: &Case, slob: &slob::Settings) -> std::collections::BTreeMap<St
             "arrivals per second",
             if slob.arrivals_per_s > 0.0 { slob.arrivals_per_s.to_string() } else { "closed loop".into() },
         ),
-    ];
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    ]
 }
 
 impl Target for SqliteTarget {
@@ -422,7 +495,9 @@ impl Target for SqliteTarget {
         snapshot.add_counter(statistic::EXECUTE_COUNT, "executions", statements.counter(EXECUTES));
         snapshot.add_counter(statistic::USER_CALLS, "calls", statements.counter(CALLS));
         snapshot.add_counter(statistic::USER_COMMITS, "transactions", statements.counter(COMMITS));
-        snapshot.add_counter("SLOB rows touched", "rows", statements.counter(ROWS));
+        if self.case.load() == Load::Slob {
+            snapshot.add_counter("SLOB rows touched", "rows", statements.counter(ROWS));
+        }
         if let Some(database) = self.databases.first() {
             tier::add_home(&mut snapshot, database.path.parent().unwrap_or(&database.path), None);
         }
@@ -434,11 +509,15 @@ impl Target for SqliteTarget {
         for database in &self.databases {
             let connection = database.connect(&self.case)?;
             let unsound = |reason: String| Error::Unsound { database: database.path.clone(), reason };
-            let found: i64 = connection
-                .query_row("SELECT COUNT(*) FROM cf1", [], |row| row.get(0))
-                .map_err(failed("counting the rows", &database.path))?;
-            if found as u64 != rows {
-                return Err(unsound(format!("{rows} rows were loaded, {found} are there after the run")));
+            if self.case.load() == Load::Tpcc {
+                tpcc::consistent(self.sql(None)?.as_mut(), &database.path)?;
+            } else {
+                let found: i64 = connection
+                    .query_row("SELECT COUNT(*) FROM cf1", [], |row| row.get(0))
+                    .map_err(failed("counting the rows", &database.path))?;
+                if found as u64 != rows {
+                    return Err(unsound(format!("{rows} rows were loaded, {found} are there after the run")));
+                }
             }
             let verdict: String = connection
                 .query_row("PRAGMA quick_check", [], |row| row.get(0))

@@ -4,11 +4,11 @@
 //! time is part of the statement's.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
-use tiersmith_awr::events::Recorder;
+use tiersmith_awr::events::{Recorder, Registry};
 
 use super::{SqliteTarget, failed};
 use crate::error::{Error, Result};
@@ -44,6 +44,22 @@ pub(super) struct SqliteSession<'a> {
     cpu_told: Instant,
 }
 
+/// Makes a connection wait for another's lock, and tell how long it did.
+pub(super) fn wait_for_locks(connection: &mut Connection, waits: Registry, path: &Path) -> Result<()> {
+    let mut began = Instant::now();
+    let wait = move |tries: i32| {
+        if tries == 0 {
+            began = Instant::now();
+        }
+        let start = waits.start();
+        let sleep = LOCK_SLEEP.0 * 2u32.saturating_pow(tries.clamp(0, 16) as u32);
+        std::thread::sleep(sleep.min(LOCK_SLEEP.1));
+        let _ = waits.record(DATABASE_LOCK, start);
+        began.elapsed() < LOCK_PATIENCE
+    };
+    connection.busy_handler(Some(wait)).map_err(failed("setting the busy handler", path))
+}
+
 impl<'a> SqliteSession<'a> {
     pub(super) fn open(target: &'a SqliteTarget, work: &'a Work, number: usize, schema: u32) -> Result<Self> {
         let columns: Vec<String> = (2..=20).map(|n| format!("c{n} = ?3")).collect();
@@ -75,20 +91,7 @@ impl<'a> SqliteSession<'a> {
             reason: "the run has fewer databases".into(),
         })?;
         let mut connection = database.connect(&self.target.case)?;
-        let waits = self.work.client_waits.clone();
-        let mut began = Instant::now();
-        connection
-            .busy_handler(Some(move |tries: i32| {
-                if tries == 0 {
-                    began = Instant::now();
-                }
-                let start = waits.start();
-                let sleep = LOCK_SLEEP.0 * 2u32.saturating_pow(tries.clamp(0, 16) as u32);
-                std::thread::sleep(sleep.min(LOCK_SLEEP.1));
-                let _ = waits.record(DATABASE_LOCK, start);
-                began.elapsed() < LOCK_PATIENCE
-            }))
-            .map_err(failed("setting the busy handler", &database.path))?;
+        wait_for_locks(&mut connection, self.work.client_waits.clone(), &database.path)?;
         self.connections.insert(schema, connection);
         Ok(())
     }
