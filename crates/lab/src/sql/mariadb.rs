@@ -35,16 +35,14 @@ impl MariadbSql {
         Ok(sql)
     }
 
-    fn failed(&self, what: &str) -> impl FnOnce(mysql::Error) -> Error + use<> {
-        let (what, database) = (beginning(what), self.socket.clone());
-        move |e| Error::Target { what, database, reason: e.to_string() }
+    fn failed(&self, what: &str, e: &mysql::Error) -> Error {
+        Error::Target { what: beginning(what), database: self.socket.clone(), reason: e.to_string() }
     }
 
-    fn broken(&self, what: &str) -> impl FnOnce(mysql::Error) -> Broken + use<> {
-        let failed = self.failed(what);
-        move |e| match &e {
+    fn broken(&self, what: &str, e: &mysql::Error) -> Broken {
+        match e {
             mysql::Error::MySqlError(said) if AGAIN.contains(&said.code) => Broken::Again,
-            _ => Broken::Failed(failed(e)),
+            _ => Broken::Failed(self.failed(what, e)),
         }
     }
 
@@ -52,13 +50,13 @@ impl MariadbSql {
         if let Some(prepared) = self.prepared.get(statement) {
             return Ok(prepared.clone());
         }
-        let prepared = self.connection.prep(statement).map_err(self.broken(statement))?;
+        let prepared = self.connection.prep(statement).map_err(|e| self.broken(statement, &e))?;
         self.prepared.insert(statement, prepared.clone());
         Ok(prepared)
     }
 
     fn plain(&mut self, statement: &str) -> Outcome<()> {
-        self.connection.query_drop(statement).map_err(self.broken(statement))
+        self.connection.query_drop(statement).map_err(|e| self.broken(statement, &e))
     }
 }
 
@@ -89,13 +87,13 @@ impl Sql for MariadbSql {
         let prepared = self.prepare(statement)?;
         let found: mysql::Result<Vec<mysql::Row>> = self.connection.exec(&prepared, parameters(values));
         let row = |row: mysql::Row| Row(row.unwrap().into_iter().map(value).collect());
-        found.map(|rows| rows.into_iter().map(row).collect()).map_err(self.broken(statement))
+        found.map(|rows| rows.into_iter().map(row).collect()).map_err(|e| self.broken(statement, &e))
     }
 
     fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64> {
         let prepared = self.prepare(statement)?;
         let done = self.connection.exec_drop(&prepared, parameters(values));
-        done.map_err(self.broken(statement))?;
+        done.map_err(|e| self.broken(statement, &e))?;
         Ok(self.connection.affected_rows())
     }
 
@@ -109,13 +107,13 @@ impl Sql for MariadbSql {
 
     fn batch(&mut self, statements: &str) -> Result<()> {
         for statement in statements.split(';').filter(|statement| !statement.trim().is_empty()) {
-            self.connection.query_drop(statement).map_err(self.failed(statement))?;
+            self.connection.query_drop(statement).map_err(|e| self.failed(statement, &e))?;
         }
         Ok(())
     }
 
     fn table(&mut self, query: &str) -> Result<Vec<Vec<String>>> {
-        let found: Vec<mysql::Row> = self.connection.query(query).map_err(self.failed(query))?;
+        let found: Vec<mysql::Row> = self.connection.query(query).map_err(|e| self.failed(query, &e))?;
         let text = |cell: mysql::Value| match value(cell) {
             Value::Null => String::new(),
             Value::Int(number) => number.to_string(),
@@ -142,12 +140,12 @@ impl Sql for MariadbSql {
             }
             insert.push(')');
             if insert.len() >= BATCH {
-                self.connection.query_drop(&insert).map_err(self.failed(&head))?;
+                self.connection.query_drop(&insert).map_err(|e| self.failed(&head, &e))?;
                 insert.clone_from(&head);
             }
         }
         if insert.len() > head.len() {
-            self.connection.query_drop(&insert).map_err(self.failed(&head))?;
+            self.connection.query_drop(&insert).map_err(|e| self.failed(&head, &e))?;
         }
         self.batch("COMMIT")
     }

@@ -49,20 +49,14 @@ impl PostgresSql {
         PostgresSql { connection, socket, prepared: HashMap::new(), tells_figures: true }
     }
 
-    fn failed(&self, what: &str) -> impl Fn(ServerError) -> Error + use<> {
-        let (what, database) = (beginning(what), self.socket.clone());
-        move |e| Error::Target { what: what.clone(), database: database.clone(), reason: reason(&e) }
+    fn failed(&self, what: &str, e: &ServerError) -> Error {
+        Error::Target { what: beginning(what), database: self.socket.clone(), reason: reason(e) }
     }
 
-    fn broken(&self, what: &str) -> impl Fn(ServerError) -> Broken + use<> {
-        let failed = self.failed(what);
-        move |e| match e.code() {
-            Some(code)
-                if [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE].contains(code) =>
-            {
-                Broken::Again
-            }
-            _ => Broken::Failed(failed(e)),
+    fn broken(&self, what: &str, e: &ServerError) -> Broken {
+        match e.code() {
+            Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE) => Broken::Again,
+            _ => Broken::Failed(self.failed(what, e)),
         }
     }
 
@@ -70,13 +64,13 @@ impl PostgresSql {
         if let Some(prepared) = self.prepared.get(statement) {
             return Ok(prepared.clone());
         }
-        let prepared = self.connection.prepare(&text(statement)).map_err(self.broken(statement))?;
+        let prepared = self.connection.prepare(&text(statement)).map_err(|e| self.broken(statement, &e))?;
         self.prepared.insert(statement, prepared.clone());
         Ok(prepared)
     }
 
     fn plain(&mut self, statement: &str) -> Outcome<()> {
-        self.connection.batch_execute(statement).map_err(self.broken(statement))
+        self.connection.batch_execute(statement).map_err(|e| self.broken(statement, &e))
     }
 }
 
@@ -112,12 +106,12 @@ impl Sql for PostgresSql {
     fn rows(&mut self, statement: &'static str, values: &[Value]) -> Outcome<Vec<Row>> {
         let prepared = self.prepare(statement)?;
         let found = self.connection.query(&prepared, &parameters(values));
-        found.map(|rows| rows.iter().map(row).collect()).map_err(self.broken(statement))
+        found.map(|rows| rows.iter().map(row).collect()).map_err(|e| self.broken(statement, &e))
     }
 
     fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64> {
         let prepared = self.prepare(statement)?;
-        self.connection.execute(&prepared, &parameters(values)).map_err(self.broken(statement))
+        self.connection.execute(&prepared, &parameters(values)).map_err(|e| self.broken(statement, &e))
     }
 
     fn commit(&mut self) -> Outcome<()> {
@@ -129,11 +123,11 @@ impl Sql for PostgresSql {
     }
 
     fn batch(&mut self, statements: &str) -> Result<()> {
-        self.connection.batch_execute(statements).map_err(self.failed(statements))
+        self.connection.batch_execute(statements).map_err(|e| self.failed(statements, &e))
     }
 
     fn table(&mut self, query: &str) -> Result<Vec<Vec<String>>> {
-        let messages = self.connection.simple_query(query).map_err(self.failed(query))?;
+        let messages = self.connection.simple_query(query).map_err(|e| self.failed(query, &e))?;
         let row = |message: &SimpleQueryMessage| match message {
             SimpleQueryMessage::Row(row) => {
                 Some((0..row.len()).map(|n| row.get(n).unwrap_or_default().to_owned()).collect())
@@ -144,13 +138,10 @@ impl Sql for PostgresSql {
     }
 
     fn fill(&mut self, table: &Table, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
-        let failed = self.failed(&format!("loading {}", table.name));
         let (what, database) = (format!("loading {}", table.name), self.socket.clone());
-        let unsent = move |e: std::io::Error| Error::Target {
-            what: what.clone(),
-            database: database.clone(),
-            reason: e.to_string(),
-        };
+        let target = |reason| Error::Target { what: what.clone(), database: database.clone(), reason };
+        let failed = |e: ServerError| target(reason(&e));
+        let unsent = |e: std::io::Error| target(e.to_string());
         let copy = format!("COPY {} FROM STDIN", table.name);
         let mut writer = self.connection.copy_in(&copy).map_err(&failed)?;
         let mut lines = String::with_capacity(BATCH + 1024);

@@ -55,22 +55,20 @@ impl SqliteSql {
         self.connection
     }
 
-    fn broken(&self, what: &str) -> impl FnOnce(rusqlite::Error) -> Broken + use<> {
-        let (what, database) = (beginning(what), self.path.clone());
-        move |e| match e.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Broken::Again,
-            _ => Broken::Failed(Error::Target { what, database, reason: e.to_string() }),
-        }
+    fn failed(&self, what: &str, e: &rusqlite::Error) -> Error {
+        Error::Target { what: beginning(what), database: self.path.clone(), reason: e.to_string() }
     }
 
-    fn failed(&self, what: &str) -> impl FnOnce(rusqlite::Error) -> Error + use<> {
-        let (what, database) = (beginning(what), self.path.clone());
-        move |e| Error::Target { what, database, reason: e.to_string() }
+    fn broken(&self, what: &str, e: &rusqlite::Error) -> Broken {
+        match e.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Broken::Again,
+            _ => Broken::Failed(self.failed(what, e)),
+        }
     }
 
     fn run(&self, statement: &'static str) -> Outcome<()> {
         let prepared = self.connection.prepare_cached(statement);
-        prepared.and_then(|mut run| run.execute([])).map(drop).map_err(self.broken(statement))
+        prepared.and_then(|mut run| run.execute([])).map(drop).map_err(|e| self.broken(statement, &e))
     }
 }
 
@@ -85,7 +83,6 @@ impl Sql for SqliteSql {
     }
 
     fn rows(&mut self, statement: &'static str, values: &[Value]) -> Outcome<Vec<Row>> {
-        let broken = self.broken(statement);
         let sql = self.texts.entry(statement).or_insert_with(|| text(statement));
         let find = || -> rusqlite::Result<Vec<Row>> {
             let mut prepared = self.connection.prepare_cached(sql)?;
@@ -98,13 +95,13 @@ impl Sql for SqliteSql {
             }
             Ok(rows)
         };
-        find().map_err(broken)
+        find().map_err(|e| self.broken(statement, &e))
     }
 
     fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64> {
         let prepared = self.connection.prepare_cached(statement);
         let done = prepared.and_then(|mut change| change.execute(params_from_iter(values)));
-        done.map(|rows| rows as u64).map_err(self.broken(statement))
+        done.map(|rows| rows as u64).map_err(|e| self.broken(statement, &e))
     }
 
     fn commit(&mut self) -> Outcome<()> {
@@ -116,11 +113,11 @@ impl Sql for SqliteSql {
             // SQLite ended it by itself.
             return Ok(());
         }
-        self.connection.execute_batch("ROLLBACK").map_err(self.failed("ROLLBACK"))
+        self.connection.execute_batch("ROLLBACK").map_err(|e| self.failed("ROLLBACK", &e))
     }
 
     fn batch(&mut self, statements: &str) -> Result<()> {
-        self.connection.execute_batch(statements).map_err(self.failed(statements))
+        self.connection.execute_batch(statements).map_err(|e| self.failed(statements, &e))
     }
 
     fn table(&mut self, query: &str) -> Result<Vec<Vec<String>>> {
@@ -141,7 +138,7 @@ impl Sql for SqliteSql {
             }
             Ok(rows)
         };
-        find().map_err(self.failed(query))
+        find().map_err(|e| self.failed(query, &e))
     }
 
     fn fill(&mut self, table: &Table, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
@@ -156,7 +153,7 @@ impl Sql for SqliteSql {
             drop(insert);
             self.connection.execute_batch("COMMIT")
         };
-        insert().map_err(self.failed(&format!("loading {}", table.name)))
+        insert().map_err(|e| self.failed(&format!("loading {}", table.name), &e))
     }
 
     fn analyse(&mut self, _: &[Table]) -> Result<()> {

@@ -291,16 +291,6 @@ impl ServerTarget {
         }
     }
 
-    fn tpcc(&self, plans: &Plans<'_>) -> Result<Measured> {
-        let (case, clients) = (&self.case, self.case.server.clients);
-        let work = tpcc::work(clients);
-        let open = |number: u32| -> Result<Box<dyn run::Client + '_>> {
-            let sql = self.server.sql()?;
-            Ok(Box::new(tpcc::TpccClient::new(sql, &work, &case.tpcc, self.slob.seed, number)))
-        };
-        run::run_clients(self, plans, &work, clients, &open)
-    }
-
     /// Waits until the server has added up what it counted for clients that have gone.
     fn settle(&self) -> Result<()> {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
@@ -395,7 +385,10 @@ impl Opened for ServerTarget {
     fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
         match (plans.program, self.case.server.load) {
             (None, Load::Slob) => run::run(self, plans),
-            (None, Load::Tpcc) => self.tpcc(plans),
+            (None, Load::Tpcc) => {
+                let (company, clients) = (&self.case.tpcc, self.case.server.clients);
+                tpcc::run(self, plans, company, clients, &|_| self.server.sql())
+            }
             _ => program::measure(self, plans),
         }
         .map_err(|e| self.explained(e))

@@ -131,7 +131,11 @@ impl Opened for OpenedSqlite<'_> {
 
     fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
         match self.target.case.load() {
-            Load::Tpcc => self.target.tpcc(plans),
+            Load::Tpcc => {
+                let (target, case) = (&self.target, &self.target.case);
+                let open = |work: &Work| target.sql(Some(work.client_waits.clone()));
+                tpcc::run(target, plans, &case.tpcc, case.server.clients, &open)
+            }
             _ => run::run(&self.target, plans),
         }
     }
@@ -287,16 +291,6 @@ impl SqliteTarget {
             session::wait_for_locks(&mut connection, waits, &database.path)?;
         }
         Ok(Box::new(SqliteSql::new(connection, database.path.clone())))
-    }
-
-    fn tpcc(&self, plans: &Plans<'_>) -> Result<Measured> {
-        let (case, clients) = (&self.case, self.case.server.clients);
-        let work = tpcc::work(clients);
-        let open = |number: u32| -> Result<Box<dyn run::Client + '_>> {
-            let sql = self.sql(Some(work.client_waits.clone()))?;
-            Ok(Box::new(tpcc::TpccClient::new(sql, &work, &case.tpcc, self.slob.seed, number)))
-        };
-        run::run_clients(self, plans, &work, clients, &open)
     }
 
     fn add_waits(&self, snapshot: &mut Snapshot, work: &Work) {

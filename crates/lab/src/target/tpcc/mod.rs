@@ -18,8 +18,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tiersmith_awr::events::{Recorder, Registry, counters, wait_events};
 
 use crate::error::{Error, Result};
-use crate::run::{Client, Going};
-use crate::session::{CLIENT_WAITS, COUNTERS, DATABASE_LOCK, STATEMENTS, Work, thread_cpu_ns};
+use crate::run::{self, Client, Going, Measured, Plans};
+use crate::session::{CLIENT_WAITS, COUNTERS, DATABASE_LOCK, STATEMENTS, Target, Work, thread_cpu_ns};
 use crate::sql::{Broken, Outcome, Sql};
 use crate::workload::tpcc::{Input, Plan, Settings};
 use checks::Taken;
@@ -59,9 +59,25 @@ const CPU_EVERY: Duration = Duration::from_millis(1);
 /// How often the server is told to add up what a session's process counted.
 const FIGURES_EVERY: Duration = Duration::from_millis(100);
 
-/// What clients of this load write down.
-pub(crate) fn work(clients: u32) -> Work {
-    Work::of(clients, TRANSACTIONS, COUNTS)
+/// Opens a connection of its own for each client, which may tell what it waits for.
+pub type Open<'a> = dyn Fn(&Work) -> Result<Box<dyn Sql>> + Sync + 'a;
+
+/// Runs the transactions of so many clients.
+///
+/// # Errors
+/// What a client failed with; [`Error::Interrupted`].
+pub fn run(
+    target: &dyn Target,
+    plans: &Plans<'_>,
+    settings: &Settings,
+    clients: u32,
+    open: &Open<'_>,
+) -> Result<Measured> {
+    let work = Work::of(clients, TRANSACTIONS, COUNTS);
+    let client = |number: u32| -> Result<Box<dyn Client + '_>> {
+        Ok(Box::new(TpccClient::new(open(&work)?, &work, settings, plans.slob.seed, number)))
+    };
+    run::run_clients(target, plans, &work, clients, &client)
 }
 
 fn now_ms() -> i64 {
@@ -128,7 +144,7 @@ fn carry_out(sql: &mut dyn Sql, of: &Recorders, input: &Input) -> Result<()> {
 }
 
 /// A client of a run.
-pub(crate) struct TpccClient<'a> {
+struct TpccClient<'a> {
     sql: Box<dyn Sql>,
     work: &'a Work,
     of: Recorders,
@@ -141,13 +157,7 @@ pub(crate) struct TpccClient<'a> {
 
 impl<'a> TpccClient<'a> {
     /// The client with this number on a connection of its own.
-    pub(crate) fn new(
-        sql: Box<dyn Sql>,
-        work: &'a Work,
-        settings: &Settings,
-        seed: u64,
-        number: u32,
-    ) -> TpccClient<'a> {
+    fn new(sql: Box<dyn Sql>, work: &'a Work, settings: &Settings, seed: u64, number: u32) -> TpccClient<'a> {
         TpccClient {
             sql,
             work,

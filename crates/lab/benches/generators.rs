@@ -1,0 +1,209 @@
+//! How fast each load is when the database takes no time: a generator must never be the bottleneck.
+//!
+//! `cargo bench -p tiersmith-lab --bench generators -- [--quick]`; writes
+//! `target/bench/generators.json`. Needs nothing installed.
+//!
+//! One client runs each load against a target that answers at once. Beside TPC-C's transactions the
+//! same client runs them on SQLite without a sync, in the temporary directory: no server answers
+//! faster than a library that waits for nothing. A client's counting and timing are part of it.
+//!
+//! | key of `ratios` | is |
+//! |---|---|
+//! | `slob_statements_per_s` | SLOB's statements of one client, UPDATE_PCT 50: at least 200,000 |
+//! | `tpcc_statements_per_s` | TPC-C's statements of one client: at least 200,000 |
+//! | `keys_per_s` | requests that the load `mixed` draws: at least 1,000,000 |
+//! | `tpcc_over_sqlite` | TPC-C's statements over the same on SQLite: at least 5 |
+//!
+//! Deliberately absent: the protocols of servers, which are the drivers' business, and sockets.
+
+#![forbid(unsafe_code)]
+
+#[path = "../../../benches/report.rs"]
+mod report;
+
+use std::error::Error;
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use report::Report;
+use tiersmith_awr::{Snapshot, Source};
+use tiersmith_lab::run::{self, Plans};
+use tiersmith_lab::sql::{self, Outcome, Row, Sql, Table, Value};
+use tiersmith_lab::target::{
+    CALLS, COMMIT, COMMITS, EXECUTES, ROWS, SELECT, Session, Target, UPDATE, Work, tpcc,
+};
+use tiersmith_lab::workload::slob::{self, RedoStress};
+use tiersmith_lab::workload::{Operation, keys, tpcc as company};
+
+type Failed = Box<dyn Error>;
+
+/// Columns of a row that answers every query.
+const COLUMNS: usize = 14;
+/// Requests between two looks at the clock.
+const REQUESTS: u64 = 10_000;
+
+fn main() -> ExitCode {
+    let mut report = Report::from_args("generators", "Loads against a target that takes no time");
+    match measure(&mut report) {
+        Ok(()) => report.finish(),
+        Err(e) => {
+            eprintln!("generators: {e}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Answers at once; what a session of a database counts and times, it counts and times.
+struct NoOp;
+
+impl Target for NoOp {
+    fn session<'a>(
+        &'a self,
+        work: &'a Work,
+        _: usize,
+        _: u32,
+    ) -> tiersmith_lab::Result<Box<dyn Session + 'a>> {
+        Ok(Box::new(NoOpSession(work.statements.recorder())))
+    }
+
+    fn snapshot(&self, _: &Work) -> Snapshot {
+        Snapshot::now(Source::default())
+    }
+
+    fn check(&self) -> tiersmith_lab::Result<()> {
+        Ok(())
+    }
+}
+
+struct NoOpSession(tiersmith_awr::events::Recorder);
+
+impl Session for NoOpSession {
+    fn run(&mut self, schema: u32, operation: Operation, _: RedoStress) -> tiersmith_lab::Result<()> {
+        let start = self.0.start();
+        black_box((schema, operation));
+        if matches!(operation, Operation::Update { .. }) {
+            let start = self.0.record(UPDATE, start);
+            let _ = self.0.record(COMMIT, start);
+            self.0.count(CALLS, 3);
+            self.0.count(COMMITS, 1);
+        } else {
+            let _ = self.0.record(SELECT, start);
+            self.0.count(CALLS, 1);
+        }
+        self.0.count(ROWS, 63);
+        self.0.count(EXECUTES, 1);
+        Ok(())
+    }
+}
+
+/// Finds one row of ones for every query, and changes one row with every change.
+struct NoOpSql;
+
+impl Sql for NoOpSql {
+    fn begin(&mut self, _: bool) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn rows(&mut self, statement: &'static str, values: &[Value]) -> Outcome<Vec<Row>> {
+        black_box((statement, values));
+        Ok(vec![Row(vec![Value::Int(1); COLUMNS])])
+    }
+
+    fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64> {
+        black_box((statement, values));
+        Ok(1)
+    }
+
+    fn commit(&mut self) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> tiersmith_lab::Result<()> {
+        Ok(())
+    }
+
+    fn batch(&mut self, _: &str) -> tiersmith_lab::Result<()> {
+        Ok(())
+    }
+
+    fn table(&mut self, _: &str) -> tiersmith_lab::Result<Vec<Vec<String>>> {
+        Ok(Vec::new())
+    }
+
+    fn fill(&mut self, _: &Table, rows: &mut dyn Iterator<Item = Row>) -> tiersmith_lab::Result<()> {
+        rows.for_each(|row| drop(black_box(row)));
+        Ok(())
+    }
+
+    fn analyse(&mut self, _: &[Table]) -> tiersmith_lab::Result<()> {
+        Ok(())
+    }
+}
+
+fn measure(report: &mut Report) -> Result<(), Failed> {
+    let run_time = Duration::from_millis(if report.quick() { 300 } else { 2000 });
+    let slob = slob::Settings { update_pct: 50, ..slob::Settings::default() };
+    let plans = Plans {
+        slob: &slob,
+        block_bytes: 8192,
+        warm_up: run_time / 5,
+        run_time,
+        program: None,
+        progress: &|_| {},
+        stopped: &|| false,
+    };
+    let small = company::Settings { items: 10_000, customers: 300, ..company::Settings::default() };
+    let dir = tempfile::tempdir()?;
+    let database = dir.path().join("company.db");
+    company::fill(unsynced(&database)?.as_mut(), &small, slob.seed, &|_| true)?;
+    report.config("company", small.describe(1));
+    let requests = keys::Settings::default();
+    let mut all = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+    for _ in 0..report.rounds() {
+        let of_slob = run::run(&NoOp, &plans)?.executes_per_s();
+        let of_tpcc = tpcc::run(&NoOp, &plans, &small, 1, &|_| Ok(Box::new(NoOpSql)))?.executes_per_s();
+        let sqlite = tpcc::run(&NoOp, &plans, &small, 1, &|_| unsynced(&database))?.executes_per_s();
+        let of_keys = drawn(&requests, requests.keys(&slob), run_time);
+        for (samples, (name, rate)) in all.iter_mut().zip([
+            ("SLOB", of_slob),
+            ("TPC-C's transactions", of_tpcc),
+            ("TPC-C's transactions, SQLite", sqlite),
+            ("mixed, drawn only", of_keys),
+        ]) {
+            report.run("one client", name, vec![1e9 / rate.max(1e-9)]);
+            samples.push(rate);
+        }
+    }
+    let [of_slob, of_tpcc, sqlite, of_keys] = all.map(median);
+    report.ratio("slob_statements_per_s", of_slob);
+    report.ratio("tpcc_statements_per_s", of_tpcc);
+    report.ratio("keys_per_s", of_keys);
+    report.ratio("tpcc_over_sqlite", of_tpcc / sqlite.max(1e-9));
+    Ok(())
+}
+
+fn unsynced(database: &std::path::Path) -> tiersmith_lab::Result<Box<dyn Sql>> {
+    let mut sql = sql::open_sqlite(database)?;
+    sql.batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -262144")?;
+    sql.table("PRAGMA journal_mode = WAL")?;
+    Ok(sql)
+}
+
+/// Requests of one client, drawn and thrown away, per second.
+fn drawn(settings: &keys::Settings, keys: u64, run_time: Duration) -> f64 {
+    let mut plan = settings.plan(keys, 0, 1, 1);
+    let (began, mut count) = (Instant::now(), 0);
+    while began.elapsed() < run_time {
+        (0..REQUESTS).for_each(|_| {
+            black_box(plan.draw());
+        });
+        count += REQUESTS;
+    }
+    count as f64 / began.elapsed().as_secs_f64()
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied().unwrap_or(0.0)
+}
