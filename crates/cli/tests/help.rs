@@ -98,6 +98,8 @@ fn the_list_of_cases_names_what_each_is_compared_with() {
     let list = text(&output.stdout);
     assert!(output.status.success());
     assert!(list.contains("redo-on-tier") && list.contains("Compared with redo-on-home."), "{list}");
+    assert!(list.contains("(default; UPDATE_PCT 100 and 25)"), "{list}");
+    assert!(list.contains("tpcc-on-home") && list.contains("(--full; load tpcc)"), "{list}");
     let json = text(&tiersmith(&["study", "--list", "--json"]).stdout);
     let cases: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(cases[0]["id"], "redo-on-home");

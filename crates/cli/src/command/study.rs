@@ -258,12 +258,11 @@ impl Study {
         for case in cases {
             let when = if case.by_default { "default" } else { "--full" };
             let pcts: Vec<String> = case.update_pcts.iter().map(u32::to_string).collect();
-            out.push_str(&format!(
-                "{:<width$} {} ({when}; UPDATE_PCT {})\n",
-                case.id,
-                case.title,
-                pcts.join(" and ")
-            ));
+            let load = match case.load() {
+                Load::Slob => format!("UPDATE_PCT {}", pcts.join(" and ")),
+                load => format!("load {}", load.name()),
+            };
+            out.push_str(&format!("{:<width$} {} ({when}; {load})\n", case.id, case.title));
             text::paragraph(&mut out, "    ", &case.about);
             if let Some(baseline) = &case.baseline {
                 out.push_str(&format!("    Compared with {baseline}.\n"));
