@@ -97,11 +97,14 @@ fn caught(bug: Planted, tiers: Tiers) -> Option<String> {
     let written = [everything(), few_words(), full_table(), full_of_maps()].map(|ops| (files.to_vec(), ops));
     let written = written.into_iter().chain([names]);
     let tries = written.chain((1..40).map(|seed| script(seed, 24)));
-    // Only a tier full of map pages shows the first, and only a door's names the others; what comes
-    // before takes long to show nothing.
-    let first = match bug {
-        Planted::MapPageFreedEarly => 3,
-        Planted::MadeUndoubted | Planted::NameNotSynced | Planted::RemovedFreedEarly => 4,
+    // Only a tier full of map pages shows the first, only a door's names the next, and only a random
+    // script the last: what comes before takes long to show nothing.
+    let first = match (bug, tiers) {
+        (Planted::MapPageFreedEarly, _) => 3,
+        (Planted::MadeUndoubted | Planted::NameNotSynced | Planted::RemovedFreedEarly, _) => 4,
+        (Planted::ReuseTooEarly, Tiers::OnSectors) => 4,
+        (Planted::BatchOneByOne | Planted::BatchRetiredEarly, Tiers::One) => 5,
+        (Planted::ReuseTooEarly, Tiers::One) => 6,
         _ => 0,
     };
     for (n, (files, ops)) in tries.enumerate().skip(first) {
