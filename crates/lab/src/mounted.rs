@@ -62,7 +62,11 @@ impl MountedHome {
         let mut spec = TierSpec::new("fast", &wishes.member, medium, wishes.bytes);
         spec.holds_redo = !wishes.holds_nothing;
         spec.holds_data = !wishes.holds_nothing;
-        let mut options = Options { profile: Some(wishes.profile.clone()), ..Options::default() };
+        let mut options = Options {
+            profile: Some(wishes.profile.clone()),
+            lent_rest: Options::LENT_REST,
+            ..Options::default()
+        };
         if let Some(name) = &wishes.home_model {
             options.home_model = Some(home_model(name)?);
         }

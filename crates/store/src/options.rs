@@ -8,6 +8,7 @@ use crate::planted::Planted;
 use crate::profile::Profile;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A tier to attach: its members and, when it is made, its sizes.
 #[derive(Clone, Debug)]
@@ -174,6 +175,10 @@ pub struct Options {
     pub redo_keep_bytes: u64,
     /// Bytes of plain files that there may be of lent files (redo files that the kernel writes itself); 0: none is lent.
     pub lent_max_bytes: u64,
+    /// How long a lent file that nobody has open waits before the background brings it home. A
+    /// database that is busy writes it anew before that. While more than half of `lent_max_bytes`
+    /// is taken, none waits.
+    pub lent_rest: Duration,
     /// Home files that are held open at most; the others are opened when they are needed. `None`:
     /// half of what the process may open (`RLIMIT_NOFILE`).
     pub home_files_open: Option<usize>,
@@ -197,6 +202,12 @@ pub struct Options {
     pub planted: Planted,
 }
 
+impl Options {
+    /// What a mount takes for [`Options::lent_rest`]: a busy database writes a segment of its WAL
+    /// anew long before, and one that is not is soon all at home.
+    pub const LENT_REST: Duration = Duration::from_secs(60);
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -206,6 +217,7 @@ impl Default for Options {
             door: BTreeMap::new(),
             redo_keep_bytes: 256 << 20,
             lent_max_bytes: 1 << 30,
+            lent_rest: Duration::ZERO,
             home_files_open: None,
             members_of: None,
             bound: None,

@@ -473,3 +473,45 @@ fn lent_files_that_nobody_has_open_are_not_looked_at_again_and_again() {
     assert_eq!(home.stats().lending.bytes, 5 * LEN as u64 + 8192);
     home.detach().unwrap();
 }
+
+#[test]
+fn a_lent_file_that_was_closed_a_moment_ago_is_not_copied_home_unless_room_is_short() {
+    let place = Place::new();
+    let attach = |most: u64, lent_rest| {
+        let mut spec = TierSpec::new("fast", place.member(), Medium::Emulated, 4 << 20);
+        (spec.unit, spec.lanes, spec.slots) = (64 << 10, 4, 16);
+        let options = Options {
+            profile: Some(profile()),
+            background: false,
+            lent_max_bytes: most * LEN as u64,
+            lent_rest,
+            ..Options::default()
+        };
+        attach(&place.home(), &[spec], options).unwrap()
+    };
+    let behind = |home: &AttachedHome| home.stats().lending.not_home_bytes / LEN as u64;
+    let steps = |home: &AttachedHome| (0..10).for_each(|_| home.background_step().unwrap());
+    let home = attach(8, Options::LENT_REST);
+    if !lend(&home, "0.seg", 1) {
+        return;
+    }
+    assert!(lend(&home, "1.seg", 2));
+    steps(&home);
+    assert_eq!(behind(&home), 2, "they are written anew soon, and were copied");
+    // What asks for home to have everything does not wait.
+    home.flush_all().unwrap();
+    assert_eq!(behind(&home), 0);
+    for n in 2..7 {
+        assert!(lend(&home, &format!("{n}.seg"), n));
+    }
+    steps(&home);
+    assert_eq!(behind(&home), 0, "more than half of the room is taken");
+    drop(home);
+    // Those that rested long enough go home.
+    let home = attach(64, std::time::Duration::from_millis(20));
+    assert!(lend(&home, "7.seg", 7));
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    steps(&home);
+    assert_eq!(behind(&home), 0);
+    home.detach().unwrap();
+}

@@ -188,6 +188,7 @@ impl Plan {
             door: noted,
             home_model,
             lent_max_bytes,
+            lent_rest: tiersmith_store::Options::LENT_REST,
             members_of: Some(tier::whose()),
             ..tiersmith_store::Options::default()
         };

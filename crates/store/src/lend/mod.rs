@@ -328,13 +328,23 @@ impl Lender {
         self.files.all().iter().try_for_each(|file| self.give_back_whole(file))
     }
 
-    /// Background: one file that is not in use goes home, so that home does not lag for ever; when most of the room is taken, some of those that
-    /// are home end their loans.
+    /// Background: one file that is not in use goes home once it has rested, so that home does not lag for ever; when most of the room is taken,
+    /// some of those that are home end their loans.
     pub(crate) fn lending_step(&self) -> Result<()> {
         let idle = self.idle_loans();
         let mut failed = None;
+        let now_ns = self.env.home.now_ns();
+        let is_short = !idle.is_empty() && self.lent_bytes() > self.env.options.lent_max_bytes / 2;
+        // Copying what is written anew a moment later would take as much of home's storage as the redo itself.
+        let rested = |placed: &Placed| {
+            let since_ns = placed.loan.idle_since_ns.load(Ordering::Acquire);
+            let rest_ns = self.env.options.lent_rest.as_nanos();
+            // A clock that was put back says nothing.
+            is_short || now_ns < since_ns || u128::from(now_ns - since_ns) >= rest_ns
+        };
         for file in &idle {
-            let Some(placed) = file.placed.as_ref().filter(|p| !p.loan.is_at_home()) else { continue };
+            let placed = file.placed.as_ref().filter(|p| !p.loan.is_at_home() && rested(p));
+            let Some(placed) = placed else { continue };
             // One that is mapped changes without a sign; it goes home when somebody asks for it.
             if placed.loan.plain().is_none_or(|plain| placed.is_plain_in_use(&plain)) {
                 continue;
