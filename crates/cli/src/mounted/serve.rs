@@ -487,8 +487,7 @@ impl Daemon {
                 }
                 Attempt::GoesOn(back, why) => {
                     mounted = *back;
-                    // The connection of the redo may be another one than before the attempt.
-                    *self.reporter.lock().unwrap_or_else(PoisonError::into_inner) = mounted.reporter();
+                    self.report(&mounted);
                     match order {
                         Some(Order::End { answer, .. }) => {
                             // Who asked may have gone away.
@@ -513,10 +512,16 @@ impl Daemon {
             // Somebody uses it by now, or home is full: then it is served as if nothing had happened.
             Attempt::GoesOn(mounted, why) => {
                 say(&why);
+                self.report(&mounted);
                 self.run(*mounted);
             }
             Attempt::Lost(why) => say(&why),
         }
+    }
+
+    /// What `status` says of the mount: after an attempt to end, the connection of the redo may be another one than before.
+    fn report(&self, mounted: &Mounted) {
+        *self.reporter.lock().unwrap_or_else(PoisonError::into_inner) = mounted.reporter();
     }
 
     fn unmount(&mut self, mounted: Mounted, patience: Duration) -> Attempt {
@@ -556,7 +561,7 @@ impl Daemon {
             )),
             Err(e) => match mount_at(&self.place, again, &self.at, &self.mount) {
                 Ok(mounted) => {
-                    *self.reporter.lock().unwrap_or_else(PoisonError::into_inner) = mounted.reporter();
+                    self.report(&mounted);
                     Attempt::GoesOn(
                         Box::new(mounted),
                         format!("{e}. Nothing is lost; it is attached and mounted as before"),
