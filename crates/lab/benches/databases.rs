@@ -2,9 +2,11 @@
 //!
 //! `cargo bench -p tiersmith-lab --bench databases -- [--quick] [--rounds N] [--only LOAD,...] [--home-model NAME]`; writes `target/bench/databases.json`.
 //!
-//! Each arrangement is one server that stays up: on the disk; with data and redo on the tier, mounted as `tiersmith attach` mounts. They
+//! Each arrangement is one server that stays up: on the disk; with data and redo on the tier, mounted as `tiersmith attach` mounts; for
+//! `pg_over_symlink` on the disk with `pg_wal` linked to a directory of the medium, and mounted with atomic pages and without, too. They
 //! are copies of one loaded directory and take turns, load by load and round by round. A run is a number of transactions, the same for
-//! all arrangements, so that each has done the same since its last checkpoint; none makes one by itself. Homes are in the build folder.
+//! all arrangements, so that each has done the same since its last checkpoint; none makes one by itself, but for `pg_over_symlink`, where
+//! what a checkpoint costs is part of it. Homes are in the build folder.
 //! The tier is a DAX file system if one is mounted, else in `/dev/shm` if that is large enough, else a file; what is not persistent
 //! memory is labelled EMULATED. Commits are durable: `fsync = on`, `synchronous_commit = on`, `innodb_flush_log_at_trx_commit = 1`. Torn
 //! pages are protected against by the database itself, but in rows that say `written once`.
@@ -23,6 +25,9 @@
 //! | `pg_wal_bytes_fpw_off_over_on` | WAL bytes of a transaction after a checkpoint, `full_page_writes = off` (safe there) over `on` |
 //! | `pg_tpcb_8_fpw_off_over_on` | transactions per second of the same runs |
 //! | `pg_read_only_over_disk` | pgbench SELECT only, data in the page cache: 1 is as good as the disk |
+//! | `pg_over_symlink_1`, `_4`, `_8` | pgbench -N, transactions per second: attached with pages in the page cache, over the linked WAL |
+//! | `pg_atomic_over_symlink_1`, ... | the same with atomic pages |
+//! | `pg_disk_over_symlink_1`, ... | the same with all on the disk |
 //! | `mariadb_rw_over_disk`, `mariadb_rw_p99_over_disk` | sysbench oltp_read_write, 4 threads; also `ro` (read_only), `wo` (write_only) |
 //!
 //! Each is the median of its rounds; one whose rounds lie further apart than [`SPREAD`] is marked, and so is a 99th percentile of runs of
@@ -68,8 +73,18 @@ const MOUNT: &str = "on the tier";
 const PAGES_TWICE: &str = "on the tier, after a checkpoint";
 const ONCE: &str = "on the tier, after a checkpoint, written once";
 const SYNC: &str = "the disk itself: 8 KiB write and fdatasync";
-/// The arrangements: case and row.
-const ARRANGEMENTS: [(&str, &str); 2] = [("server-on-home", DISK), ("server-all-on-mount", MOUNT)];
+const LINKED: &str = "on the disk, WAL linked to the medium";
+const ATOMIC: &str = "attached, atomic pages";
+const CACHED: &str = "attached, pages in the page cache";
+/// How the servers of a product are arranged: case and row.
+type Arrangements = &'static [(&'static str, &'static str)];
+const ARRANGEMENTS: Arrangements = &[("server-on-home", DISK), ("server-all-on-mount", MOUNT)];
+const OVER_SYMLINK: Arrangements = &[
+    ("server-on-home", DISK),
+    ("server-redo-in-directory", LINKED),
+    ("server-all-on-mount", ATOMIC),
+    ("server-all-on-mount", CACHED),
+];
 /// A ratio whose rounds lie further apart, least from most, than this share of their median is marked.
 const SPREAD: f64 = 0.15;
 /// Runs that find out how many transactions fit the time.
@@ -105,6 +120,13 @@ const POSTGRES: [Group; 3] = [
     Group { name: "pg_tpcb_8", load: Load::Tpcb, clients: 8, share: 1.0, pairs: 1, quick: true },
     Group { name: "pg_read_only", load: Load::SelectOnly, clients: 8, share: 0.25, pairs: 8, quick: false },
 ];
+const SYMLINK: [Group; 3] = [
+    Group { name: "pg_over_symlink_1", clients: 1, ..SIMPLE_UPDATE },
+    Group { name: "pg_over_symlink_4", clients: 4, ..SIMPLE_UPDATE },
+    Group { name: "pg_over_symlink_8", clients: 8, ..SIMPLE_UPDATE },
+];
+const SIMPLE_UPDATE: Group =
+    Group { name: "", load: Load::SimpleUpdate, clients: 1, share: 0.5, pairs: 1, quick: true };
 const MARIADB: [Group; 3] = [
     Group { name: "mariadb_rw", load: Load::ReadWrite, clients: 4, share: 1.0, pairs: 1, quick: true },
     Group { name: "mariadb_ro", load: Load::ReadOnly, clients: 4, share: 0.7, pairs: 1, quick: false },
@@ -138,6 +160,7 @@ struct Bench<'a> {
     called: &'a Called,
     cases: &'a [Case],
     opened: Vec<Box<dyn Opened + 'a>>,
+    arrangements: Arrangements,
 }
 
 fn main() -> ExitCode {
@@ -160,7 +183,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let known: Vec<&str> = POSTGRES.iter().chain(&MARIADB).map(|group| group.name).collect();
+    let known: Vec<&str> = POSTGRES.iter().chain(&SYMLINK).chain(&MARIADB).map(|group| group.name).collect();
     if let Some(name) =
         option("--only").iter().flat_map(|names| names.split(',')).find(|name| !known.contains(name))
     {
@@ -234,17 +257,27 @@ fn all(report: &mut Report, called: &Called) -> Result<(), Failed> {
     if called.quick && called.only.is_none() {
         report.note("left out by --quick: pg_read_only, pg_tpcb_8_fpw_off_over_on, mariadb_ro, mariadb_wo");
     }
-    for (name, groups) in [("postgres", POSTGRES), ("mariadb", MARIADB)] {
+    for (name, arrangements, groups) in [
+        ("postgres", ARRANGEMENTS, POSTGRES),
+        ("postgres", OVER_SYMLINK, SYMLINK),
+        ("mariadb", ARRANGEMENTS, MARIADB),
+    ] {
         let groups: Vec<Group> = groups.into_iter().filter(|group| called.wants(group)).collect();
         if !groups.is_empty() {
-            product(report, called, name, &groups)?;
+            product(report, called, name, arrangements, &groups)?;
         }
     }
     Ok(())
 }
 
 /// Measures one product, if it is here.
-fn product(report: &mut Report, called: &Called, name: &str, groups: &[Group]) -> Result<(), Failed> {
+fn product(
+    report: &mut Report,
+    called: &Called,
+    name: &str,
+    arrangements: Arrangements,
+    groups: &[Group],
+) -> Result<(), Failed> {
     let product = server::product(name)?;
     let found = server::find(product)
         .and_then(|programs| server::account(product).map(|account| (programs, account)));
@@ -257,19 +290,26 @@ fn product(report: &mut Report, called: &Called, name: &str, groups: &[Group]) -
     };
     report.version(product.title(), programs.version());
     let kind = target::kind(name)?;
-    let ids = ARRANGEMENTS.map(|(id, _)| id.to_owned());
-    let mut cases = case::choose_for(name, &ids, false)?;
-    for case in &mut cases {
+    let over_symlink = arrangements.len() == OVER_SYMLINK.len();
+    let mut cases = Vec::new();
+    for (id, row) in arrangements {
+        let chosen = case::choose_for(name, &[(*id).to_owned()], false)?;
+        let mut case = chosen.into_iter().find(|case| case.id == *id).ok_or("no such case")?;
         case.server.load = groups.first().map_or(Load::Slob, |group| group.load);
-        case.server.cache = ByteSize(128 << 20);
+        case.server.atomic_pages = *row != CACHED;
+        case.server.cache = ByteSize(if over_symlink { 64 << 20 } else { 128 << 20 });
         // pgbench's clients wait for each other's branches where there are fewer branches than clients; sysbench's data are slow to load.
         case.slob.scale = ByteSize(if called.quick && name == "mariadb" { 40 << 20 } else { 120 << 20 });
         let settings = case.server.settings.entry(name.into()).or_default();
-        if name == "postgres" {
+        if over_symlink {
+            // Segments of the WAL are used again and again, as by a server that has been up for a while.
+            settings.insert("max_wal_size".into(), "256MB".into());
+        } else if name == "postgres" {
             // No checkpoint but those that are asked for.
             settings.insert("max_wal_size".into(), "8GB".into());
             settings.insert("checkpoint_timeout".into(), "1h".into());
         }
+        cases.push(case);
     }
     // Each has a tier of its own.
     let mut places: Vec<Places> = Vec::new();
@@ -313,7 +353,7 @@ fn product(report: &mut Report, called: &Called, name: &str, groups: &[Group]) -
     for (_, sentence) in opened.iter().flat_map(|opened| opened.remarks()) {
         report.note(format!("{name}: {sentence}"));
     }
-    let mut bench = Bench { report, called, cases: &cases, opened };
+    let mut bench = Bench { report, called, cases: &cases, opened, arrangements };
     bench.rounds(groups, &first.places.home)?;
     for opened in bench.opened {
         opened.close()?;
@@ -337,7 +377,7 @@ impl Bench<'_> {
             counts.push(self.fitting(group)?);
         }
         let product = self.cases.first().map_or("", |case| case.target.as_str());
-        let postgres = product == "postgres";
+        let postgres = product == "postgres" && groups.iter().any(|group| group.load == Load::Tpcb);
         self.checkpoint(0..self.opened.len())?;
         for round in 1..=self.called.rounds {
             self.report.run(&format!("{product}: {SYNC}"), DISK, syncs(disk)?);
@@ -345,7 +385,7 @@ impl Bench<'_> {
                 for pair in 0..group.pairs {
                     for n in turns(self.opened.len(), round * group.pairs + pair) {
                         let measured = self.run(n, group, *count)?;
-                        self.keep(group.name, ARRANGEMENTS[n].1, round, measured);
+                        self.keep(group.name, self.arrangements[n].1, round, measured);
                     }
                 }
             }
@@ -373,10 +413,12 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// How many transactions the slowest arrangement does in a run's time; every one of them has then done the same.
+    /// How many transactions the slowest arrangement does in a run's time; every one of them has then done the same. Where the fast ones are
+    /// compared with each other, the fastest.
     fn fitting(&self, group: &Group) -> Result<u64, Failed> {
         let wanted_s = self.called.seconds * group.share;
-        let mut rate = f64::INFINITY;
+        let of_fast_ones = group.load == Load::SimpleUpdate;
+        let mut rate = if of_fast_ones { 0.0 } else { f64::INFINITY };
         for n in 0..self.opened.len() {
             let first = if self.called.home_model.is_some() || self.called.quick { FIRST / 3 } else { FIRST };
             let mut tried = self.run(n, group, first)?;
@@ -390,7 +432,8 @@ impl Bench<'_> {
                 let more = tried.transactions.saturating_mul(LONG_ENOUGH as u64).min(TRANSACTIONS.1);
                 tried = self.run(n, group, more.next_multiple_of(u64::from(group.clients)))?;
             }
-            rate = rate.min(tried.transactions_per_s());
+            let tried = tried.transactions_per_s();
+            rate = if of_fast_ones { rate.max(tried) } else { rate.min(tried) };
         }
         let count = (rate * wanted_s) as u64;
         Ok(count.clamp(TRANSACTIONS.0, TRANSACTIONS.1).next_multiple_of(u64::from(group.clients)))
@@ -414,7 +457,7 @@ impl Bench<'_> {
 
     /// The runs right after a checkpoint: a page that is changed goes into the WAL whole, or, with full_page_writes = off, does not.
     fn once(&mut self, group: &Group, count: u64, round: usize) -> Result<(), Failed> {
-        let n = ARRANGEMENTS.len() - 1;
+        let n = self.arrangements.len() - 1;
         for (row, setting) in [(PAGES_TWICE, "on"), (ONCE, "off")] {
             self.tell(n, &format!("ALTER SYSTEM SET full_page_writes = {setting}"))?;
             self.tell(n, "SELECT pg_reload_conf()")?;
@@ -476,6 +519,13 @@ impl Bench<'_> {
 
     fn ratios(&mut self, group: &Group, count: u64) {
         let name = group.name;
+        if let Some(clients) = name.strip_prefix("pg_over_symlink_") {
+            for (what, row) in [("pg", CACHED), ("pg_atomic", ATOMIC), ("pg_disk", DISK)] {
+                let key = format!("{what}_over_symlink_{clients}");
+                self.ratio(&key, name, "transactions", row, LINKED);
+            }
+            return;
+        }
         if count < ENOUGH {
             self.report.warn(format!(
                 "{name}_p99_over_disk: of runs of {count} transactions, few for a 99th percentile"

@@ -85,6 +85,7 @@ fn measure(report: &mut Report, leftovers: &Leftovers) -> Result<(), Failed> {
         bytes: TIER_BYTES,
         emulated: places.emulated,
         holds_nothing: false,
+        atomic_pages: true,
         home_model: None,
     };
     let mount = MountedHome::new(&home, &attach, leftovers)?;

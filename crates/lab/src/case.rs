@@ -141,6 +141,8 @@ pub struct ServerSettings {
     pub cache: ByteSize,
     /// Whether pages are written twice against torn ones: full_page_writes, innodb_doublewrite.
     pub torn_page_protection: bool,
+    /// Whether data pages are atomic on a mount; else they are in the page cache.
+    pub atomic_pages: bool,
     /// The load.
     pub load: Load,
     /// Clients of a load that is a program of its own.
@@ -158,6 +160,7 @@ impl Default for ServerSettings {
         ServerSettings {
             cache: ByteSize(16 << 20),
             torn_page_protection: true,
+            atomic_pages: true,
             load: Load::Slob,
             clients: 1,
             keys: keys::Settings::default(),

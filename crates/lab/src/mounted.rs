@@ -26,6 +26,8 @@ pub struct Wishes {
     pub emulated: bool,
     /// Nothing is put on the tier: the home is reached by the mount, and stays what it is.
     pub holds_nothing: bool,
+    /// Data pages are atomic; else they are in the page cache.
+    pub atomic_pages: bool,
     /// A latency profile of slow storage laid over the home, by name.
     pub home_model: Option<String>,
 }
@@ -77,6 +79,7 @@ impl MountedHome {
         let (sync_on_write, _) = tiersmith_mount::sync_on_write_for(wishes.profile.name());
         let asked = tiersmith_mount::Options {
             sync_on_write: sync_on_write && !wishes.holds_nothing,
+            atomic_pages: wishes.atomic_pages,
             xattrs_if_any: tiersmith_mount::xattrs_if_any_for(wishes.profile.name()),
             ..tiersmith_mount::Options::default()
         };

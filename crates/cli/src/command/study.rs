@@ -55,7 +55,7 @@ pub(crate) struct Study {
     /// The database: sqlite, postgres, mariadb, redis
     #[arg(long, value_name = "NAME", default_value = SQLITE)]
     target: String,
-    /// What a server is loaded with: slob; tpcb, select-only (pgbench); read-write, read-only, write-only (sysbench); set
+    /// What a server is loaded with: slob; tpcb, simple-update, select-only (pgbench); read-write, read-only, write-only (sysbench); set
     /// (redis-benchmark), mixed (GET and SET as memtier_benchmark mixes them); tpcc (TPC-C's transactions, on sqlite too)
     #[arg(long, value_name = "NAME")]
     load: Option<Load>,

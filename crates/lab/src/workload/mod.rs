@@ -23,6 +23,8 @@ pub enum Load {
     Slob,
     /// pgbench, like TPC-B.
     Tpcb,
+    /// pgbench without the tables that every transaction of TPC-B updates.
+    SimpleUpdate,
     /// pgbench, SELECT only.
     SelectOnly,
     /// sysbench oltp_read_write.
@@ -41,9 +43,10 @@ pub enum Load {
 
 impl Load {
     /// Every one.
-    pub const ALL: [Load; 9] = [
+    pub const ALL: [Load; 10] = [
         Load::Slob,
         Load::Tpcb,
+        Load::SimpleUpdate,
         Load::SelectOnly,
         Load::ReadWrite,
         Load::ReadOnly,
@@ -58,6 +61,7 @@ impl Load {
         match self {
             Load::Slob => "slob",
             Load::Tpcb => "tpcb",
+            Load::SimpleUpdate => "simple-update",
             Load::SelectOnly => "select-only",
             Load::ReadWrite => "read-write",
             Load::ReadOnly => "read-only",
@@ -73,6 +77,7 @@ impl Load {
         match self {
             Load::Slob => "SLOB's method",
             Load::Tpcb => "pgbench, like TPC-B",
+            Load::SimpleUpdate => "pgbench, simple updates",
             Load::SelectOnly => "pgbench, SELECT only",
             Load::ReadWrite => "sysbench oltp_read_write",
             Load::ReadOnly => "sysbench oltp_read_only",

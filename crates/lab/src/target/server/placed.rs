@@ -135,6 +135,7 @@ impl Placed {
                 bytes: if holds_nothing { SMALL_TIER } else { case.tier_bytes() },
                 emulated: places.emulated,
                 holds_nothing,
+                atomic_pages: case.server.atomic_pages,
                 home_model: ground.home_model.map(str::to_owned),
             };
             placed.mounted = Some(MountedHome::new(&site.data, &wishes, &places.leftovers)?);

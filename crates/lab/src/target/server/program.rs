@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Which product a load is for, and the program.
 fn belongs(load: Load) -> (&'static str, &'static str) {
     match load {
-        Load::Tpcb | Load::SelectOnly => ("postgres", "pgbench"),
+        Load::Tpcb | Load::SimpleUpdate | Load::SelectOnly => ("postgres", "pgbench"),
         Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => ("mariadb", "sysbench"),
         Load::Set => ("redis", "redis-benchmark"),
         Load::Mixed => ("redis", ""),
@@ -106,7 +106,7 @@ pub(super) fn prepare(
     let (_, program) = belongs(load);
     let mut command = server.command(programs.path(program))?;
     match load {
-        Load::Tpcb | Load::SelectOnly => {
+        Load::Tpcb | Load::SimpleUpdate | Load::SelectOnly => {
             command.args(["-i", "-q", "-s", &pgbench_scale(slob).to_string()]);
         }
         Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => {
@@ -276,7 +276,7 @@ fn once(
     let finish =
         |command: Command| finish(command, &log, plans.stopped, progress, Duration::from_secs_f64(seconds));
     match load {
-        Load::Tpcb | Load::SelectOnly => {
+        Load::Tpcb | Load::SimpleUpdate | Load::SelectOnly => {
             let length = match amount {
                 Amount::Time(_) => ["-T".to_owned(), seconds.to_string()],
                 // It wants those of one client.
@@ -286,13 +286,20 @@ fn once(
             };
             command.args(["-n", "-l", "--log-prefix=transactions", "-M", "prepared"]);
             command.args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()]).args(length);
-            if load == Load::SelectOnly {
-                command.arg("-S");
+            match load {
+                Load::SelectOnly => drop(command.arg("-S")),
+                Load::SimpleUpdate => drop(command.arg("-N")),
+                _ => {}
             }
             let printed = finish(command)?;
             let logs = take_logs(server.socket_dir())?;
-            // TPC-B's transaction has five statements beside BEGIN and END.
-            of_pgbench(&printed, &logs, if load == Load::SelectOnly { 1 } else { 5 })
+            // Beside BEGIN and END.
+            let statements = match load {
+                Load::SelectOnly => 1,
+                Load::SimpleUpdate => 3,
+                _ => 5,
+            };
+            of_pgbench(&printed, &logs, statements)
         }
         Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => {
             sysbench(&mut command, server, load, plans.slob);
