@@ -285,6 +285,68 @@ fn a_daemon_whose_tier_is_truncated_names_member_file_and_block_in_its_log_befor
     assert!(said.contains("it was cut short"), "{said}");
 }
 
+/// A disk gives an error where mapped memory ends the process.
+#[test]
+fn a_daemon_whose_disk_lost_blocks_reads_from_home_what_home_has_and_names_the_others() {
+    /// `statfs(2)`, as on x86-64 and aarch64.
+    const TMPFS: i64 = 0x0102_1994;
+    if !can_mount("a disk that lost blocks beneath a daemon") {
+        return;
+    }
+    let site = Site::postgres_like();
+    if rustix::fs::statfs(site.path()).unwrap().f_type == TMPFS {
+        println!("skipped: a tier on flash, because directories for temporary files are in memory here");
+        return;
+    }
+    let on_disk = ["attach", site.home_str(), "--fast", site.fast_str(), "--size", "32M", "--json"];
+    let attached = json(&tiersmith(site.path(), &on_disk));
+    let table = site.home.join("base/1/1259");
+    let file = OpenOptions::new().read(true).write(true).open(&table).unwrap();
+    let flushed = || assert!(tiersmith(site.path(), &["flush", site.home_str()]).status.success());
+    file.write_all_at(&[0xd1; 8192], 4 * 8192).unwrap();
+    file.sync_all().unwrap();
+    flushed();
+    let tier = Path::new(attached["members"][0].as_str().unwrap());
+    let position = |byte: u8| {
+        let bytes = std::fs::read(tier).unwrap();
+        bytes.chunks(4096).position(|frame| frame == [byte; 4096]).unwrap() * 4096
+    };
+    let clean = position(0xd1);
+    file.write_all_at(&[0xd7; 8192], 5 * 8192).unwrap();
+    file.sync_all().unwrap();
+    let dirty = position(0xd7);
+    let (whole, cut) = (std::fs::read(tier).unwrap(), clean.min(dirty));
+    harm(tier, &Harm::CutTo(cut as u64));
+
+    let read = |block: u64| {
+        let _ = std::fs::write("/proc/sys/vm/drop_caches", "1");
+        let mut dd = Command::new("dd");
+        dd.arg(format!("if={}", table.display())).arg(format!("skip={block}"));
+        dd.args(["bs=8192", "count=1", "iflag=direct", "status=none"]).output().unwrap()
+    };
+    assert!(read(4).stdout == [0xd1; 8192], "{}", text(&read(4)));
+    assert!(!read(5).status.success(), "a block that is lost was read");
+    let status = tiersmith(site.path(), &["status", site.home_str()]);
+    let said = text(&status);
+    assert_eq!(status.status.code(), Some(1), "{said}");
+    assert!(said.contains("is nowhere else: block 5 of base/1/1259 (bytes 40960 to 49152)"), "{said}");
+    assert!(!said.contains("nothing is lost"), "{said}");
+    let log = std::fs::read_to_string(attached["log"].as_str().unwrap()).unwrap();
+    assert!(log.contains("the tier's copy of block 4 of base/1/1259"), "{log}");
+    assert!(log.contains("cannot read block 5 of base/1/1259"), "{log}");
+    // Restored from a copy, it goes home and is no trouble any more.
+    OpenOptions::new().write(true).open(tier).unwrap().write_all_at(&whole[cut..], cut as u64).unwrap();
+    flushed();
+    let status = tiersmith(site.path(), &["status", site.home_str()]);
+    assert!(status.status.success(), "{}", text(&status));
+    drop(file);
+    let detached = tiersmith(site.path(), &["detach", site.home_str()]);
+    assert!(detached.status.success(), "{}", text(&detached));
+    site.assert_plain();
+    let plain = std::fs::read(&table).unwrap();
+    assert!(plain[4 * 8192..][..8192] == [0xd1; 8192] && plain[5 * 8192..][..8192] == [0xd7; 8192]);
+}
+
 #[test]
 fn skipping_unreadable_blocks_where_there_are_none_is_a_plain_detach_and_is_for_directories() {
     let dir = tempfile::tempdir().unwrap();

@@ -90,6 +90,12 @@ fn stats(api: &Api, place: &Place, file: &File) -> String {
     let (dirty, cached) = file.blocks_in_tier();
     let _ = writeln!(out, "database blocks    {dirty} dirty, {cached} cached");
     let _ = writeln!(out, "recovery           {}", stats.recovery);
+    for failed in stats.tiers.iter().filter_map(|tier| tier.failed.as_ref()) {
+        let _ = writeln!(out, "nothing more is written: {failed}");
+    }
+    for lost in &stats.unreadable {
+        let _ = writeln!(out, "cannot be read, and is nowhere else: {lost}");
+    }
     if let Some(error) = &stats.background_error {
         let _ = writeln!(out, "background error   {error}");
     }

@@ -3,6 +3,7 @@
 use crate::lend::LendingStats;
 use crate::lend::holders::LentInUse;
 use crate::medium::Durability;
+use crate::mover::unreadable::LostBlock;
 use std::path::PathBuf;
 use std::time::Duration;
 use tiersmith_events::Totals;
@@ -117,6 +118,8 @@ pub struct TierStats {
     pub slot_refused: Option<String>,
     /// What each member's medium is.
     pub media: Vec<String>,
+    /// Why nothing more is written to it, and nothing that it has goes home, until it is attached again; reads go on.
+    pub failed: Option<String>,
 }
 
 /// A look at an attached home.
@@ -140,4 +143,6 @@ pub struct Stats {
     pub background_error: Option<String>,
     /// Files of which home took no blocks when it was last tried.
     pub refused_files: u64,
+    /// Blocks whose newest version only the tier has, and could not be read when somebody last tried.
+    pub unreadable: Vec<LostBlock>,
 }

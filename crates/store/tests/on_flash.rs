@@ -266,3 +266,131 @@ fn a_log_without_a_whole_header_stops_the_attach_and_the_check_and_nothing_is_ch
     attach_to(&place, &disk).unwrap().detach().unwrap();
     assert!(std::fs::read(place.home().join("a.d8")).unwrap() == [1; B]);
 }
+
+/// Where on the disk a block of bytes that are all `byte` begins.
+fn position(disk: &sim::Device, byte: u8) -> u64 {
+    let mut bytes = vec![0; disk.len() as usize];
+    disk.read(0, &mut bytes).unwrap();
+    bytes.chunks(4096).position(|frame| frame == [byte; 4096]).unwrap() as u64 * 4096
+}
+
+/// A file of eight blocks, the bytes of each one more than its number; home has them too.
+fn clean_copies(home: &AttachedHome) -> File {
+    let file = home.open("a.d8", OpenMode::CREATE).unwrap();
+    for n in 0..8 {
+        file.write(n * B as u64, &[n as u8 + 1; B]).unwrap();
+    }
+    file.sync().unwrap();
+    home.destage(None).unwrap();
+    file
+}
+
+fn counted(home: &AttachedHome, name: &str) -> u64 {
+    home.stats().waits.counters().find(|(counter, _)| counter.name == name).unwrap().1
+}
+
+#[test]
+fn a_clean_copy_that_cannot_be_read_is_read_from_home_and_its_place_is_left_alone() {
+    let (place, disk) = (Place::in_memory(), disk());
+    let home = attach_to(&place, &disk).unwrap();
+    let file = clean_copies(&home);
+    let at = [position(&disk, 3), position(&disk, 6)];
+    at.into_iter().for_each(|at| disk.fail_reads(at..at + B as u64));
+    assert!(block(&file, 2).unwrap() == [3; B]);
+    // A write of a part needs the rest.
+    file.write(5 * B as u64 + 100, &[77; 10]).unwrap();
+    let mut expected = [6; B];
+    expected[100..110].fill(77);
+    assert!(block(&file, 5).unwrap() == expected);
+    assert_eq!(counted(&home, "blocks repaired from home"), 2);
+    assert!(home.stats().unreadable.is_empty(), "nothing is lost");
+    disk.fail_reads(0..0);
+    // The tier is filled more than once, and nothing gets these places.
+    for round in 0..4 {
+        for n in 8..100 {
+            file.write(n * B as u64, &[100 + round; B]).unwrap();
+        }
+        file.sync().unwrap();
+    }
+    for (at, byte) in at.into_iter().zip([3, 6]) {
+        let mut bytes = [0; B];
+        disk.read(at, &mut bytes).unwrap();
+        assert!(bytes == [byte; B], "a place that cannot be read has another block");
+    }
+    drop(file);
+    home.detach().unwrap();
+    let plain = std::fs::read(place.home().join("a.d8")).unwrap();
+    assert!(plain[2 * B..3 * B] == [3; B] && plain[5 * B..6 * B] == expected);
+}
+
+#[test]
+fn a_newest_version_that_cannot_be_read_is_named_until_there_is_a_newer_one() {
+    for name in ["a.d8", "b.redo"] {
+        let (place, disk) = (Place::in_memory(), disk());
+        let home = attach_to(&place, &disk).unwrap();
+        let file = home.open(name, OpenMode::CREATE).unwrap();
+        for n in 0..4 {
+            file.write(n * B as u64, &[n as u8 + 1; B]).unwrap();
+        }
+        file.sync().unwrap();
+        let at = position(&disk, 3);
+        disk.fail_reads(at..at + 4096);
+        let error = block(&file, 2).unwrap_err();
+        let Error::Unreadable { ref path, block: number, .. } = error else { panic!("{error}") };
+        // A block of redo has half the bytes.
+        let numbers = if name == "b.redo" { 4..=5 } else { 2..=2 };
+        assert!(path.as_path() == Path::new(name) && numbers.contains(&number), "{error}");
+        assert!(error.to_string().contains("exists only there"), "{error}");
+        let lost = home.stats().unreadable;
+        assert_eq!(
+            lost.iter().map(|lost| (lost.path.as_path(), lost.block)).collect::<Vec<_>>(),
+            [(Path::new(name), number)]
+        );
+        // The others are read and go home; it stays.
+        assert!(block(&file, 1).unwrap() == [2; B] && block(&file, 3).unwrap() == [4; B]);
+        assert!(matches!(home.destage(None), Err(Error::Unreadable { .. })));
+        assert_eq!(home.stats().unreadable.len(), 1);
+        if name == "a.d8" {
+            file.write(2 * B as u64, &[9; B]).unwrap();
+            assert!(home.stats().unreadable.is_empty(), "it has a newer version");
+            assert!(block(&file, 2).unwrap() == [9; B]);
+            drop(file);
+            home.detach().unwrap();
+        }
+    }
+}
+
+#[test]
+fn when_the_disk_is_gone_clean_copies_are_read_from_home_and_writing_stops_with_a_reason() {
+    let (place, disk) = (Place::in_memory(), disk());
+    std::fs::write(place.home().join("old.d8"), [5; 3 * B]).unwrap();
+    let home = attach_to(&place, &disk).unwrap();
+    let file = clean_copies(&home);
+    let newer = home.open("newer.d8", OpenMode::CREATE).unwrap();
+    newer.write(0, &[50; B]).unwrap();
+    newer.sync().unwrap();
+    assert!(home.stats().tiers[0].failed.is_none());
+    disk.vanish();
+    for n in 0..8 {
+        assert!(block(&file, n).unwrap() == [n as u8 + 1; B], "block {n}");
+    }
+    for name in ["a.d8", "old.d8"] {
+        let again = home.open(name, OpenMode::READ).unwrap();
+        let (number, byte) = if name == "a.d8" { (7, 8) } else { (1, 5) };
+        assert!(block(&again, number).unwrap() == [byte; B], "{name}");
+    }
+    assert!(matches!(block(&newer, 0), Err(Error::Unreadable { .. })));
+    assert!(file.write(0, &[60; B]).is_err());
+    assert!(file.sync().is_err() && newer.sync().is_err());
+    let said = file.write(0, &[60; B]).unwrap_err().to_string();
+    assert!(said.contains("nothing more is written until it is opened again"), "{said}");
+    assert!(home.destage(None).is_err());
+    let stats = home.stats();
+    let tier = &stats.tiers[0];
+    assert!(tier.failed.as_ref().is_some_and(|why| why.contains("simulated")), "{:?}", tier.failed);
+    assert!(tier.dirty_bytes >= B as u64);
+    assert_eq!(stats.unreadable[0].to_string(), format!("block 0 of newer.d8 (bytes 0 to {B})"));
+    assert!(block(&file, 0).unwrap() == [1; B], "reading goes on");
+    assert!(std::fs::read(place.aside().join("a.d8")).unwrap()[..B] == [1; B], "home is as it was");
+    assert!(home.detach().is_err());
+}

@@ -643,6 +643,20 @@ fn promise_8_measured_every_event_and_counter_is_recorded_by_the_operation_it_na
     (0..2000).take_while(|_| recycled() == 0).for_each(one);
     assert!(recycled() > 0 && attached.events().read().since(&before).event(waits::SLOT_WAIT).count() > 0);
     recorded.extend(["file slot waits", "file slots recycled"]);
+    // A clean copy that its disk does not give.
+    let disk = tiersmith_pmem::sim::Simulator::new().device(vec![0; MIB as usize], 512);
+    let on_disk = TierSpec { medium: Medium::Flash, log: 64 << 10, ..spec(MIB) };
+    let tiers = vec![(on_disk, vec![testing::TestMember::on_flash(disk.clone(), MIB)])];
+    let home = Arc::new(SimHome::new(None));
+    let attached = testing::attach_simulated(home, tiers, &place::profile(), place::options()).unwrap();
+    let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
+    file.write(0, &[1; 8192]).unwrap();
+    attached.destage(None).unwrap();
+    disk.fail_reads(0..MIB);
+    let mut bytes = [0; 8192];
+    file.read(0, &mut bytes).unwrap();
+    assert_eq!((attached.events().read().counter(waits::REPAIRED), bytes[0]), (1, 1));
+    recorded.insert("blocks repaired from home");
     let all: BTreeSet<_> =
         waits::EVENTS.iter().map(|e| e.name).chain(waits::COUNTERS.iter().map(|c| c.name)).collect();
     assert_eq!(recorded, all, "not every event has an operation here that records it");

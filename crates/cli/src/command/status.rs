@@ -96,7 +96,9 @@ impl Status {
         loop {
             self.show(&live)?;
             let Some(every) = self.watch else {
-                let well = live.background_error.is_none() && live.trouble_with_files().is_empty();
+                let well = live.background_error.is_none()
+                    && live.trouble_with_files().is_empty()
+                    && live.trouble_with_media().is_empty();
                 return Ok(if well { Outcome::Good } else { Outcome::Findings });
             };
             std::thread::sleep(every);

@@ -185,6 +185,9 @@ pub(crate) struct LiveTier {
     pub(crate) map_bytes: u64,
     /// Line by line: what comes from a daemon is printed with its line ends escaped.
     pub(crate) media: Vec<String>,
+    /// Why nothing more is written to it.
+    #[serde(default)]
+    pub(crate) failed: Option<String>,
     /// Its file table.
     #[serde(default)]
     pub(crate) table: LiveTable,
@@ -277,6 +280,9 @@ pub(crate) struct LiveWait {
     pub(crate) p99_us: f64,
 }
 
+/// Unreadable blocks that are listed by name.
+const UNREADABLE_MOST: usize = 20;
+
 /// A look at a mounted home.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Live {
@@ -309,6 +315,12 @@ pub(crate) struct Live {
     pub(crate) recovery: String,
     /// What background work failed with, while it fails.
     pub(crate) background_error: Option<String>,
+    /// Blocks that only a tier has, and that could not be read; the first of them.
+    #[serde(default)]
+    pub(crate) unreadable: Vec<String>,
+    /// How many there are.
+    #[serde(default)]
+    pub(crate) unreadable_blocks: u64,
     /// Redo files that the kernel writes itself.
     #[serde(default)]
     pub(crate) lent: LiveLent,
@@ -446,6 +458,7 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
             cached_bytes: tier.cached_bytes,
             map_bytes: tier.map_bytes,
             media: tier.media.iter().flat_map(|medium| medium.lines()).map(str::to_owned).collect(),
+            failed: tier.failed.clone(),
             table: LiveTable::of(tier),
         })
         .collect();
@@ -470,6 +483,8 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
         waits,
         recovery: stats.recovery.to_string(),
         background_error: stats.background_error.clone(),
+        unreadable: stats.unreadable.iter().take(UNREADABLE_MOST).map(ToString::to_string).collect(),
+        unreadable_blocks: stats.unreadable.len() as u64,
         lent: LiveLent {
             files: stats.lending.files,
             bytes: stats.lending.bytes,
@@ -498,6 +513,30 @@ impl Live {
         });
         let of_pages = self.unprotected.clone().into_iter().chain(redo_gone);
         in_tiers.chain(of_pages).chain(self.outside_home.unprotected.clone()).collect()
+    }
+
+    /// What a medium no longer does, and what is at risk by it.
+    pub(crate) fn trouble_with_media(&self) -> Vec<String> {
+        let failed = self.tiers.iter().filter_map(|tier| {
+            let (name, why, dirty) = (&tier.name, tier.failed.as_ref()?, size(tier.dirty_bytes));
+            Some(format!(
+                "tier {name} failed: {why}. Nothing more is written, there or to home; reads go on, from home where \
+                 it has the block. {dirty} bytes are newer there than at home: they are lost if the medium does not \
+                 come back. Stop the database, mend the medium, `tiersmith unmount {}`, and attach again",
+                self.home.display()
+            ))
+        });
+        let lost = (self.unreadable_blocks > 0).then(|| {
+            let more = self.unreadable_blocks - self.unreadable.len() as u64;
+            let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+            format!(
+                "the newest version of these could not be read, and is nowhere else: {}{more}. Restore the medium from \
+                 a copy, or `tiersmith detach --skip-unreadable {}`, which leaves home's older version of each",
+                self.unreadable.join(", "),
+                self.home.display()
+            )
+        });
+        failed.chain(lost).collect()
     }
 
     /// For people.
@@ -600,10 +639,13 @@ impl Live {
         for trouble in self.trouble_with_files() {
             out.push_str(&format!("  TO MEND: {trouble}\n"));
         }
+        let media = self.trouble_with_media();
+        for trouble in &media {
+            out.push_str(&format!("  TO MEND: {trouble}\n"));
+        }
         if let Some(error) = &self.background_error {
-            out.push_str(&format!(
-                "  TO MEND: background work fails: {error}; nothing is lost, it is tried again\n"
-            ));
+            let so = if media.is_empty() { "; nothing is lost, it is tried again" } else { "" };
+            out.push_str(&format!("  TO MEND: background work fails: {error}{so}\n"));
         }
         out
     }

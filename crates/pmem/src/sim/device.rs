@@ -33,6 +33,8 @@ struct Medium {
     /// Calls until one fails; 0: none does.
     fail_write_in: u64,
     fail_sync_in: u64,
+    /// Every call fails.
+    gone: bool,
 }
 
 impl std::fmt::Debug for Device {
@@ -51,8 +53,13 @@ impl Simulator {
             "BUG: {} bytes are no whole sectors of {sector}",
             image.len()
         );
-        let medium =
-            Medium { bytes: image.clone(), unreadable: Vec::new(), fail_write_in: 0, fail_sync_in: 0 };
+        let medium = Medium {
+            bytes: image.clone(),
+            unreadable: Vec::new(),
+            fail_write_in: 0,
+            fail_sync_in: 0,
+            gone: false,
+        };
         let mut state = lock(&self.state);
         let index = state.add(image, sector);
         Device { state: Arc::clone(&self.state), medium: Arc::new(Mutex::new(medium)), index, sector }
@@ -74,12 +81,12 @@ impl Device {
     /// Reads what the newest writes left, synced or not.
     ///
     /// # Errors
-    /// EIO where [`Device::fail_reads`] says so; EINVAL for what lies outside.
+    /// EIO where [`Device::fail_reads`] or [`Device::vanish`] says so; EINVAL for what lies outside.
     pub fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         let medium = self.medium();
         let range = self.range(&medium, at, buffer.len())?;
         let until = at + buffer.len() as u64;
-        if medium.unreadable.iter().any(|bad| bad.start < until && at < bad.end) {
+        if medium.gone || medium.unreadable.iter().any(|bad| bad.start < until && at < bad.end) {
             return Err(Errno::IO.into());
         }
         buffer.copy_from_slice(&medium.bytes[range]);
@@ -92,7 +99,7 @@ impl Device {
     /// None before a [`Device::sync`] that begins after the return. A write that fails may have arrived in part.
     ///
     /// # Errors
-    /// EIO where [`Device::fail_nth_write`] says so; EINVAL for what lies outside or is no whole sectors.
+    /// EIO where [`Device::fail_nth_write`] or [`Device::vanish`] says so; EINVAL for what lies outside or is no whole sectors.
     pub fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = lock_running(&self.state, false);
         let mut medium = self.medium();
@@ -102,6 +109,9 @@ impl Device {
         }
         if bytes.is_empty() {
             return Ok(());
+        }
+        if medium.gone {
+            return Err(Errno::IO.into());
         }
         let call = state.next_call();
         let good = !countdown(&mut medium.fail_write_in);
@@ -121,7 +131,7 @@ impl Device {
     /// On success. After a failure what was not durable stays in doubt for good, also when a later sync succeeds.
     ///
     /// # Errors
-    /// EIO where [`Device::fail_nth_sync`] says so.
+    /// EIO where [`Device::fail_nth_sync`] or [`Device::vanish`] says so.
     pub fn sync(&self) -> io::Result<()> {
         let call = {
             let mut state = lock_running(&self.state, false);
@@ -132,7 +142,11 @@ impl Device {
         let mut state = lock_running(&self.state, true);
         let number = state.syncs;
         state.syncs += 1;
-        if countdown(&mut self.medium().fail_sync_in) {
+        let failed = {
+            let mut medium = self.medium();
+            medium.gone || countdown(&mut medium.fail_sync_in)
+        };
+        if failed {
             state.push(Event::SyncFailed { device: self.index });
             return Err(Errno::IO.into());
         }
@@ -172,6 +186,11 @@ impl Device {
     /// Makes the `n`-th sync from now on fail with EIO, once. 0: none.
     pub fn fail_nth_sync(&self, n: u64) {
         self.medium().fail_sync_in = n;
+    }
+
+    /// The device goes: from now on every read, write and sync fails with EIO, and nothing of a write arrives.
+    pub fn vanish(&self) {
+        self.medium().gone = true;
     }
 
     fn medium(&self) -> MutexGuard<'_, Medium> {

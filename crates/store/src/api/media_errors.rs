@@ -5,7 +5,9 @@
 //! | metadata, at attach | it is read with `pread` ([`crate::tier::Tier::read_checked`]): an error |
 //! | a block being destaged | also `pread`: an error names it, it stays `Dirty`, the others go home |
 //! | the same, and the user gave it up | its entry becomes `Home`, and it is listed ([`LostBlock`]) |
-//! | a block that a program reads | SIGBUS ends the process, with an explanation if asked for |
+//! | a block that a program reads, in mapped memory | SIGBUS ends the process, with an explanation if asked for |
+//! | the same on a device, and home has it | it is read from home, and the copy is given up |
+//! | the same on a device, and home has it not | an error names it, and [`crate::Stats::unreadable`] does |
 //!
 //! The explanation is [`AttachedHome::watch_sigbus`].
 //!

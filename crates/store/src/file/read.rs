@@ -5,6 +5,8 @@
 //! entry is read again after the view is there. A block of a redo file, which is written in place, is copied again. A read
 //! from home is good when the entry still says `Home` and nothing became `Home` meanwhile
 //! (otherwise the block may have been written, destaged and evicted during the read); else it is read again.
+//!
+//! A clean copy that a device does not give is read from home ([`crate::mover::unreadable`]).
 
 use super::FileIo;
 use crate::address::BlockIndex;
@@ -64,14 +66,14 @@ impl FileIo {
         if len > 0
             && inner + len <= placed.block_size.bytes()
             && let Some(spot) = placed.spot(block)
-            && self.copy_unlocked(placed, spot, inner, into)?
+            && self.copy_unlocked(file, placed, spot, inner, into)?
         {
             return Ok(len);
         }
         let mut chunks = placed.chunks(offset, len).peekable();
         let mut from_home = false;
         while let Some((block, inner, range)) = chunks.next() {
-            if self.read_from_tier(placed, block, inner, &mut into[range.clone()])? {
+            if self.read_from_tier(file, placed, block, inner, &mut into[range.clone()])? {
                 continue;
             }
             from_home = true;
@@ -90,13 +92,14 @@ impl FileIo {
     /// Reads part of a block from the tier; `false` when the newest version is at home.
     fn read_from_tier(
         &self,
+        file: &FileState,
         placed: &Placed,
         block: BlockIndex,
         inner: usize,
         into: &mut [u8],
     ) -> Result<bool> {
         let Some(spot) = placed.spot(block) else { return Ok(false) };
-        if self.copy_unlocked(placed, spot, inner, into)? {
+        if self.copy_unlocked(file, placed, spot, inner, into)? {
             return Ok(true);
         }
         for attempt in 0.. {
@@ -111,7 +114,7 @@ impl FileIo {
             };
             if placed.class == FileClass::Redo {
                 // Its frames stay claimed: there is no view of them.
-                if self.copy_unlocked(placed, spot, inner, into)? {
+                if self.copy_unlocked(file, placed, spot, inner, into)? {
                     return Ok(true);
                 }
                 drop(lane);
@@ -124,15 +127,24 @@ impl FileIo {
             let last = (inner + into.len()).next_multiple_of(crate::address::FRAME);
             if let Some(pin) = placed.tier.pin(entry.frame(), first, last - first) {
                 if spot.entry() == entry {
-                    placed.tier.read_block(entry.frame(), inner, into)?;
+                    let read = placed.tier.read_block(entry.frame(), inner, into);
                     drop(pin);
+                    if let Err(e) = read {
+                        drop(lane);
+                        self.mover.read_elsewhere(file, placed, block, entry, e)?;
+                        continue;
+                    }
                     spot.leaf.policy.touched(spot.index);
                     let bytes = into.len() as u64;
                     let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
                     return Ok(true);
                 }
             } else if lane.is_some() {
-                placed.tier.read_block(entry.frame(), inner, into)?;
+                if let Err(e) = placed.tier.read_block(entry.frame(), inner, into) {
+                    drop(lane);
+                    self.mover.read_elsewhere(file, placed, block, entry, e)?;
+                    continue;
+                }
                 let bytes = into.len() as u64;
                 let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
                 return Ok(true);
@@ -148,7 +160,14 @@ impl FileIo {
     /// Copies part of a block without a view, which takes two locked instructions that keep the processor from beginning with the next
     /// read. `false` when something moved, or may have: then a data block is read with a view, a redo block again.
     #[inline]
-    fn copy_unlocked(&self, placed: &Placed, spot: Spot<'_>, inner: usize, into: &mut [u8]) -> Result<bool> {
+    fn copy_unlocked(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        spot: Spot<'_>,
+        inner: usize,
+        into: &mut [u8],
+    ) -> Result<bool> {
         let look = placed.tier.look(spot);
         let event = match look.entry.state() {
             State::Home => return Ok(false),
@@ -156,7 +175,10 @@ impl FileIo {
             State::Dirty => waits::DIRTY_READ,
         };
         let start = self.events.start();
-        placed.tier.read_block(look.entry.frame(), inner, into)?;
+        if let Err(e) = placed.tier.read_block(look.entry.frame(), inner, into) {
+            self.mover.read_elsewhere(file, placed, spot.block, look.entry, e)?;
+            return Ok(false);
+        }
         if !look.held() {
             return Ok(false);
         }
@@ -210,7 +232,7 @@ impl FileIo {
         // Something moved meanwhile: block by block, each as it is now.
         for (block, inner, range) in blocks {
             loop {
-                if self.read_from_tier(placed, block, inner, &mut into[range.clone()])? {
+                if self.read_from_tier(file, placed, block, inner, &mut into[range.clone()])? {
                     break;
                 }
                 let evictions = placed.map.evictions.load(Ordering::Acquire);

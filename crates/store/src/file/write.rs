@@ -185,7 +185,16 @@ impl FileIo {
                     || (from_home == (spot.entry() == Entry::HOME)
                         && !(from_home && placed.map.evictions.load(Ordering::Acquire) != evictions))
             };
-            match tier.replace(spot, version, &mut None, || !past_end() && unmoved())? {
+            let seen = spot.entry();
+            let replaced = match tier.replace(spot, version, &mut None, || !past_end() && unmoved()) {
+                // What it replaces in part could not be read.
+                Err(e) if partial && seen != Entry::HOME => {
+                    self.mover.read_elsewhere(file, placed, block, seen, e)?;
+                    continue;
+                }
+                other => other?,
+            };
+            match replaced {
                 Outcome::Done => {
                     let _ = self.events.record_n(waits::BLOCK_WRITE, start, part.len() as u64);
                     return Ok(Overwritten::Done);

@@ -100,12 +100,14 @@ impl Placed {
     }
 
     /// Turns the entry of an unreadable block to `Home`, durable on return. Its frame stays out of
-    /// use until the next attach.
-    pub(crate) fn forget(&self, block: BlockIndex, entry: Entry) {
-        let Some(spot) = self.spot(block) else { return };
-        if self.tier.change(spot, |now| (now == entry).then_some(Entry::HOME)).is_some() {
+    /// use until the next attach. Whether it was `entry` still.
+    pub(crate) fn forget(&self, block: BlockIndex, entry: Entry) -> bool {
+        let Some(spot) = self.spot(block) else { return false };
+        let changed = self.tier.change(spot, |now| (now == entry).then_some(Entry::HOME)).is_some();
+        if changed {
             self.tier.wait();
         }
+        changed
     }
 
     /// Sets or clears a flag of the state line, durable on return.

@@ -22,6 +22,7 @@ impl Store {
             lending: LendingStats::default(),
             background_error: Some(why.to_string()),
             refused_files: 0,
+            unreadable: Vec::new(),
         }
     }
 
@@ -52,6 +53,7 @@ impl Store {
                     files_outside: 0,
                     slot_refused: tier.table.lock().refusal().map(|r| r.message.clone()),
                     media: tier.members.iter().map(|m| m.medium.report()).collect(),
+                    failed: tier.sound().err().map(|e| e.to_string()),
                 };
                 for placed in files.iter().filter_map(|f| f.placed.as_ref()) {
                     if std::sync::Arc::ptr_eq(&placed.tier, tier) {
@@ -80,6 +82,7 @@ impl Store {
             lending: self.lender.lending_stats(),
             background_error: self.mover.refused.message(),
             refused_files: self.mover.refused.count(),
+            unreadable: self.mover.unreadable_blocks(),
         }
     }
 }
