@@ -67,7 +67,7 @@ pub mod waits;
 
 pub use address::BlockSize;
 pub use api::lend::LentFile;
-pub use api::list::{Candidate, FileInTier};
+pub use api::list::{CacheRuleUse, Candidate, FileInTier};
 pub use api::open::HomeDescriptor;
 pub use api::{AttachedHome, BlockRef, File, OpenMode};
 pub use attach::{Bound, Guard, Options, TierSpec, attach};
@@ -86,7 +86,7 @@ pub use mover::unreadable::LostBlock;
 pub use note::{AttachedTier, Attachment, attachment};
 pub use plain::lent_beside;
 pub use planted::Planted;
-pub use profile::{FileClass, Placement, Profile};
+pub use profile::{CacheRule, CacheRules, CacheRulesError, FileClass, Keeping, Placement, Profile};
 pub use stats::{RecoveryReport, Stats, TierStats};
 pub use tier::label::MemberLabel;
 /// Wait events, of which [`AttachedHome::events`] is a registry; a door records its own with them.

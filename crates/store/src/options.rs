@@ -5,7 +5,7 @@ use crate::format::slot::SLOT;
 use crate::home::model::HomeModel;
 use crate::medium::Medium;
 use crate::planted::Planted;
-use crate::profile::Profile;
+use crate::profile::{CacheRules, Profile};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -192,6 +192,8 @@ pub struct Options {
     pub home_model: Option<HomeModel>,
     /// Copy home blocks into the tier when they are read (second-level flash cache).
     pub admit: bool,
+    /// Of which files clean copies are kept longest, and of which there are none.
+    pub cache: CacheRules,
     /// Run a thread that drains redo and keeps blocks free. Without it [`crate::AttachedHome::background_step`] does.
     pub background: bool,
     /// Record wait events. False only to measure what recording costs.
@@ -223,6 +225,7 @@ impl Default for Options {
             bound: None,
             home_model: None,
             admit: true,
+            cache: CacheRules::default(),
             background: true,
             record_waits: true,
             seed: None,

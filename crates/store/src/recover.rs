@@ -558,6 +558,7 @@ pub(crate) fn finish(store: &Store, recovered: Vec<Recovered>, report: &mut Reco
             replace: AtomicBool::new(false),
             ranging: Mutex::new(()),
         });
+        state.treat_by(&store.env.options.cache, &path);
         let placed = state.placed.as_ref().expect("BUG: it was just put in");
         let size = placed.size();
         match plain {

@@ -11,7 +11,7 @@ mod place;
 use place::Place;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tiersmith_store::{AttachedHome, OpenMode, Options, attach};
+use tiersmith_store::{AttachedHome, CacheRules, OpenMode, Options, attach};
 
 const MIB: u64 = 1 << 20;
 const BLOCK: usize = 8192;
@@ -234,5 +234,103 @@ fn a_scan_is_not_admitted_and_leaves_what_is_read_again() {
     assert!(dirty == 0 && cached <= 48, "{cached} blocks of two scans were admitted");
     assert_eq!(again.blocks_in_tier(), (0, HOT), "a scan displaced what is read again");
     drop((file, again));
+    attached.detach().unwrap();
+}
+
+fn with_rules(place: &Place, rules: &[&str]) -> AttachedHome {
+    let cache = CacheRules::parse(rules.iter().copied()).unwrap();
+    attach(&place.home(), &[place.tier(2 * MIB)], Options { cache, ..place::options() }).unwrap()
+}
+
+#[test]
+fn what_is_to_be_kept_leaves_last_and_what_is_not_wanted_is_not_taken_and_goes_first() {
+    const KEPT: u64 = 60;
+    let place = Place::new();
+    let blocks = |tag, count| place::pattern(tag, 0, count * BLOCK);
+    for (name, tag, count) in [("a.d8", 1, 512), ("kept.d8", 2, KEPT as usize), ("none.d8", 3, 60)] {
+        std::fs::write(place.home().join(name), blocks(tag, count)).unwrap();
+    }
+    let attached = with_rules(&place, &["keep=kept.*", "none=/none.d8", "none=nothing.d8", "none=*.redo"]);
+    let unused: Vec<String> =
+        attached.cache_rules_of_no_file().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(unused, ["none=nothing.d8", "none=*.redo"]);
+    let open = |name| attached.open(name, OpenMode::WRITE).unwrap();
+    let (other, kept, none) = (open("a.d8"), open("kept.d8"), open("none.d8"));
+    let mut block = [0; BLOCK];
+    // One scan of each, the way a new reader comes.
+    for n in 0..KEPT {
+        for file in [&kept, &none] {
+            file.read(n * BLOCK as u64, &mut block).unwrap();
+        }
+    }
+    assert_eq!(kept.blocks_in_tier(), (0, KEPT), "all of it is taken, a scan too");
+    assert_eq!(none.blocks_in_tier(), (0, 0), "nothing of it is");
+    // More than the tier can have, some of it twice, and written too.
+    for n in 0..2 * 512 {
+        let at = n * 203 % 512 * BLOCK as u64;
+        other.read(at, &mut block).unwrap();
+        if n % 16 == 0 {
+            other.write(at, &block).unwrap();
+        }
+        attached.background_step().unwrap();
+    }
+    assert!(other.blocks_in_tier().1 > 20, "it has the room that is left");
+    assert_eq!(kept.blocks_in_tier(), (0, KEPT), "a block that is to be kept went before others");
+    // What is written stays no longer than others' blocks.
+    for n in 0..60 {
+        none.write(n * BLOCK as u64, &[7; BLOCK]).unwrap();
+    }
+    assert_eq!(none.blocks_in_tier(), (60, 0), "a write is durable in the tier");
+    let mut written = 0;
+    while none.blocks_in_tier() != (0, 0) {
+        assert!(written < 256, "{:?} are there still", none.blocks_in_tier());
+        other.write(written * BLOCK as u64, &[9; BLOCK]).unwrap();
+        written += 1;
+        attached.background_step().unwrap();
+    }
+    assert!(other.blocks_in_tier().0 > 20, "{:?}: others' blocks went home first", other.blocks_in_tier());
+    let rules = attached.cache_rules();
+    assert_eq!((rules[0].files, rules[0].cached_bytes), (1, KEPT * BLOCK as u64));
+    assert_eq!((rules[1].files, rules[1].cached_bytes, rules[2].files), (1, 0, 0));
+    // A new name has its own rule.
+    drop(none);
+    attached.rename("none.d8", "some.d8").unwrap();
+    let renamed = open("some.d8");
+    for n in [3, 50, 17] {
+        renamed.read(n * BLOCK as u64, &mut block).unwrap();
+        renamed.read(n * BLOCK as u64, &mut block).unwrap();
+        other.read((n + 100) * BLOCK as u64, &mut block).unwrap();
+        renamed.read(n * BLOCK as u64, &mut block).unwrap();
+        attached.background_step().unwrap();
+    }
+    assert!(renamed.blocks_in_tier().1 > 0, "it is not the unwanted file any more");
+    assert!(place::contents(&renamed)[..BLOCK] == [7; BLOCK]);
+    assert!(place::contents(&kept) == blocks(2, KEPT as usize));
+    drop((other, kept, renamed));
+    attached.detach().unwrap();
+    assert!(std::fs::read(place.home().join("some.d8")).unwrap() == [7; 60 * BLOCK]);
+}
+
+#[test]
+fn more_than_the_tier_can_keep_holds_up_no_writer() {
+    let place = Place::new();
+    let plain = place::pattern(1, 0, 512 * BLOCK);
+    std::fs::write(place.home().join("kept.d8"), &plain).unwrap();
+    let attached = with_rules(&place, &["keep=**"]);
+    let kept = attached.open("kept.d8", OpenMode::WRITE).unwrap();
+    let other = attached.open("other.d4", OpenMode::CREATE).unwrap();
+    for round in 0..2 {
+        assert!(place::contents(&kept) == plain);
+        for n in 0..512_u64 {
+            // Pieces of another size: a unit of them has to be made free as a whole.
+            other.write(n * 4096, &[round; 4096]).unwrap();
+            kept.write(n * BLOCK as u64, &plain[n as usize * BLOCK..][..BLOCK]).unwrap();
+        }
+        attached.background_step().unwrap();
+    }
+    assert!(place::contents(&other) == [1; 512 * 4096]);
+    assert!(place::contents(&kept) == plain);
+    place::assert_nearly_accounted(&attached.stats());
+    drop((kept, other));
     attached.detach().unwrap();
 }

@@ -27,6 +27,7 @@ const ON_FLASH: Shape = Shape {
     change_takes_ms: 1,
     sync_takes_ms: 0,
     apart: false,
+    rules: false,
 };
 
 fn sound(what: &str, report: &Report) {

@@ -32,6 +32,7 @@ fn shape_for(seed: u64) -> Shape {
         change_takes_ms: if seed % 16 == 5 { 45_000 } else { 1 },
         sync_takes_ms: 0,
         apart: seed % 6 == 2,
+        rules: seed % 5 == 3,
     }
 }
 

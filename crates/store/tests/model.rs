@@ -267,9 +267,10 @@ proptest! {
         actions in prop::collection::vec(action(), 1..60),
         lanes in prop_oneof![Just(1u32), Just(2), Just(8)],
         redo_keep in prop_oneof![Just(0u64), Just(8192), Just(1 << 20)],
+        rules in any::<bool>(),
     ) {
         // 5 units: less than half of what the files can hold.
-        live(Shape { units: 5, max_units: 5, lanes, redo_keep, ..Shape::default() }, &actions)?;
+        live(Shape { units: 5, max_units: 5, lanes, redo_keep, rules, ..Shape::default() }, &actions)?;
     }
 
     #[test]
@@ -277,9 +278,10 @@ proptest! {
         actions in prop::collection::vec(action(), 1..60),
         lanes in prop_oneof![Just(1u32), Just(2), Just(8)],
         redo_keep in prop_oneof![Just(0u64), Just(8192), Just(1 << 20)],
+        rules in any::<bool>(),
     ) {
         let tiers = Tiers::OnSectors;
-        live(Shape { tiers, units: 5, max_units: 6, lanes, redo_keep, ..Shape::default() }, &actions)?;
+        live(Shape { tiers, units: 5, max_units: 6, lanes, redo_keep, rules, ..Shape::default() }, &actions)?;
     }
 
     #[test]
@@ -287,16 +289,18 @@ proptest! {
         actions in prop::collection::vec(action(), 1..60),
         lanes in prop_oneof![Just(1u32), Just(2), Just(8)],
         redo_keep in prop_oneof![Just(0u64), Just(8192), Just(1 << 20)],
+        rules in any::<bool>(),
     ) {
         let tiers = Tiers::OnFlash;
-        live(Shape { tiers, units: 5, max_units: 6, lanes, redo_keep, ..Shape::default() }, &actions)?;
+        live(Shape { tiers, units: 5, max_units: 6, lanes, redo_keep, rules, ..Shape::default() }, &actions)?;
     }
 
     #[test]
     fn a_life_with_power_cuts_equals_the_model_on_three_growing_members(
         actions in prop::collection::vec(action(), 1..60),
         redo_keep in prop_oneof![Just(0u64), Just(16384)],
+        rules in any::<bool>(),
     ) {
-        live(Shape { members: 3, units: 4, max_units: 6, lanes: 4, redo_keep, ..Shape::default() }, &actions)?;
+        live(Shape { members: 3, units: 4, max_units: 6, lanes: 4, redo_keep, rules, ..Shape::default() }, &actions)?;
     }
 }

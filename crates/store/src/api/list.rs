@@ -4,8 +4,8 @@ use super::AttachedHome;
 use crate::address::BlockSize;
 use crate::error::{Error, Result};
 use crate::known::FileState;
-use crate::profile::FileClass;
-use globset::GlobBuilder;
+use crate::profile::keeping::path_pattern;
+use crate::profile::{CacheRule, FileClass};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,7 +52,66 @@ pub struct Candidate {
     pub in_tier: bool,
 }
 
+/// A rule of how the blocks of files are treated, and the data files it decides of.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CacheRuleUse {
+    /// The rule.
+    pub rule: CacheRule,
+    /// Those of them that the tier knows.
+    pub files: u64,
+    /// Bytes of their blocks that the tier has clean copies of.
+    pub cached_bytes: u64,
+    /// Bytes of those that only the tier has.
+    pub dirty_bytes: u64,
+}
+
 impl AttachedHome {
+    /// The rules of [`crate::Options::cache`], and what the tier has by them.
+    pub fn cache_rules(&self) -> Vec<CacheRuleUse> {
+        let cache = &self.store.env.options.cache;
+        let unused =
+            |rule: &CacheRule| CacheRuleUse { rule: rule.clone(), files: 0, cached_bytes: 0, dirty_bytes: 0 };
+        let mut rules: Vec<CacheRuleUse> = cache.rules().iter().map(unused).collect();
+        if rules.is_empty() {
+            return rules;
+        }
+        for file in self.store.files.all() {
+            let Some(placed) = file.placed.as_ref().filter(|p| !p.is_gone()) else { continue };
+            let decides = cache.decides(&file.path.lock()).filter(|_| placed.class == FileClass::Data);
+            if let Some(rule) = decides.map(|rule| &mut rules[rule]) {
+                let ((dirty, cached), block) = (placed.map.counts(), placed.block_size.bytes() as u64);
+                rule.files += 1;
+                rule.cached_bytes += cached * block;
+                rule.dirty_bytes += dirty * block;
+            }
+        }
+        rules
+    }
+
+    /// The rules that decide of no data file of the home.
+    ///
+    /// # Errors
+    /// Home's, when it cannot be walked.
+    pub fn cache_rules_of_no_file(&self) -> Result<Vec<CacheRule>> {
+        self.store.env.usable()?;
+        let cache = &self.store.env.options.cache;
+        if cache.rules().is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut decided = vec![false; cache.rules().len()];
+        let walked = self.store.env.home.walk(&mut |path, _| {
+            let is_data = self.store.profile.placement(path).class == FileClass::Data;
+            if let Some(rule) = cache.decides(path).filter(|_| is_data) {
+                decided[rule] = true;
+            }
+            Ok(())
+        });
+        walked.map_err(Error::io("cannot walk", ""))?;
+        let rules = cache.rules().iter().zip(decided);
+        Ok(rules.filter(|(_, decided)| !decided).map(|(rule, _)| rule.clone()).collect())
+    }
+
     /// The paths of the files with blocks that home does not have. Asks nothing of the file system.
     pub fn dirty_files(&self) -> Vec<PathBuf> {
         let is_dirty = |file: &Arc<FileState>| {
@@ -96,9 +155,7 @@ impl AttachedHome {
     /// [`Error::Options`] for a pattern that cannot be read; home's error when it cannot be walked.
     pub fn candidates(&self, pattern: &str) -> Result<Vec<Candidate>> {
         self.store.env.usable()?;
-        let anywhere = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
-        let glob = GlobBuilder::new(anywhere.trim_start_matches('/')).literal_separator(true).build();
-        let glob = glob
+        let glob = path_pattern(pattern)
             .map_err(|e| Error::Options(format!("the pattern `{pattern}` cannot be read: {e}")))?
             .compile_matcher();
         let mut found = Vec::new();

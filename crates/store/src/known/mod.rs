@@ -29,7 +29,7 @@ use crate::ledger::latch::Latch;
 use crate::ledger::map::{FileMap, Kept};
 use crate::ledger::switch::Spot;
 use crate::medium::Pin;
-use crate::profile::FileClass;
+use crate::profile::{CacheRules, FileClass, Keeping};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::tier::alloc::Purpose;
@@ -60,6 +60,8 @@ pub(crate) struct Placed {
     pub(crate) moving: Mutex<()>,
     pub(crate) meta: Latch<Meta>,
     pub(crate) pinned: AtomicBool,
+    /// [`Keeping`], by its path: its place in [`Keeping::LEAVING`].
+    keeping: AtomicUsize,
     /// Who reads it from one end to the other.
     pub(crate) scans: Scans,
     /// The last cut has not reached home.
@@ -130,6 +132,13 @@ impl FileState {
         }
     }
 
+    /// The file has this path: the rules say how its blocks are treated.
+    pub(crate) fn treat_by(&self, rules: &CacheRules, path: &Path) {
+        if let Some(placed) = &self.placed {
+            placed.keeping.store(rules.keeping(path) as usize, Ordering::Relaxed);
+        }
+    }
+
     /// What home has of a block, zeros past the end of the self.
     pub(crate) fn read_home_block(&self, placed: &Placed, at: u64, into: &mut [u8]) -> Result<()> {
         let len = into.len().min(placed.size().saturating_sub(at).try_into().unwrap_or(usize::MAX));
@@ -163,6 +172,7 @@ impl Placed {
             moving: Mutex::new(()),
             scans: Scans::default(),
             pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
+            keeping: AtomicUsize::new(Keeping::Default as usize),
             cutting: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             times: Times::of(&meta.line, tier.holds_dirty() && ahead),
@@ -198,7 +208,15 @@ impl Placed {
 
     /// Whether the tier takes clean copies of its blocks.
     pub(crate) fn admits(&self) -> bool {
-        self.class == FileClass::Data && self.tier.holds_data && self.has_slot()
+        self.class == FileClass::Data
+            && self.tier.holds_data
+            && self.has_slot()
+            && self.keeping() != Keeping::None
+    }
+
+    /// How the tier treats its blocks.
+    pub(crate) fn keeping(&self) -> Keeping {
+        Keeping::LEAVING[self.keeping.load(Ordering::Relaxed)]
     }
 
     /// Whether the tier could hold sixteen such files: to admit it whole displaces little.

@@ -16,6 +16,7 @@ use crate::known::{FileState, Placed};
 use crate::ledger::map::Kept;
 use crate::ledger::switch::Outcome;
 use crate::planted::Planted;
+use crate::profile::Keeping;
 use crate::sync::Mutex;
 use crate::waits;
 use std::collections::VecDeque;
@@ -60,7 +61,9 @@ pub(crate) fn is_admitted(placed: &Placed, block: BlockIndex, is_scan: bool) -> 
         free_frames: allocator.free_frames(),
         total_frames: allocator.total_frames(),
     };
-    Chosen::admitted(&placed.tier.policy, &read)
+    // What is kept is taken at once, scans too, while that does not drive out its like.
+    let is_kept = placed.keeping() == Keeping::Keep && !placed.tier.kept_went.load(Ordering::Relaxed);
+    Chosen::admitted(&placed.tier.policy, &read) || is_kept && has_room(placed)
 }
 
 /// Whether there still is room for what the policy wants.

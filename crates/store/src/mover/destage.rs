@@ -16,7 +16,8 @@ use crate::format::slot::DESTAGING;
 use crate::homeward::times::give_mtime;
 use crate::known::{FileState, Placed};
 use crate::planted::Planted;
-use crate::profile::FileClass;
+use crate::profile::{FileClass, Keeping};
+use crate::sync::atomic::Ordering;
 use crate::waits;
 
 /// Bytes of one round: written, synced and switched together.
@@ -66,6 +67,9 @@ impl Mover {
         }
         if from.is_none() {
             self.lengthen_home(file, placed)?;
+        }
+        if placed.keeping() == Keeping::None && !placed.pinned.load(Ordering::Relaxed) {
+            self.evict_file(file)?;
         }
         failed.map_or(Ok(done), Err)
     }

@@ -8,25 +8,42 @@ use crate::format::entry::{Entry, PAGE_WORDS, State};
 use crate::known::FileState;
 use crate::ledger::Ledger;
 use crate::planted::Planted;
+use crate::profile::Keeping;
 use crate::sync::atomic::Ordering;
 use crate::waits;
 use std::sync::Arc;
 
 impl Mover {
-    /// Evicts up to `want` clean blocks from a tier: the victims of its policy, from where the last search ended, file by file.
-    /// Pinned files keep theirs.
+    /// Evicts up to `want` clean blocks from a tier, those last that are to be kept. Pinned files keep theirs.
     pub(crate) fn evict(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
-        let files = self.files.on(tier);
-        if files.is_empty() {
+        let others = self.evict_others(tier, want);
+        others + self.evict_of(tier, Keeping::Keep, want - others)
+    }
+
+    /// The same, but leaves what is to be kept.
+    pub(crate) fn evict_others(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
+        let unwanted = self.evict_of(tier, Keeping::None, want);
+        unwanted + self.evict_of(tier, Keeping::Default, want - unwanted)
+    }
+
+    /// Evicts up to `want` clean blocks of the files that are treated like this: the victims of the tier's policy, from where the last search
+    /// ended, file by file.
+    pub(crate) fn evict_of(&self, tier: &Arc<Ledger>, keeping: Keeping, want: u64) -> u64 {
+        let mut files = self.files.on(tier);
+        files.retain(|file| file.placed.as_ref().is_some_and(|placed| placed.keeping() == keeping));
+        if files.is_empty() || want == 0 {
             return 0;
         }
+        // Whoever reads what is not to be here spares nothing of it.
+        let spares = keeping != Keeping::None;
         let takes_dirty = tier.planted.is(Planted::EvictDirty);
         let goes = |entry: Entry| entry.state() == State::Cached || takes_dirty && entry != Entry::HOME;
-        let hand = *tier.hand.lock();
+        let hand = tier.hands.lock()[keeping as usize];
         let first = files.partition_point(|file| file.identity.ino < hand.0);
         let copies = files.iter().filter_map(|file| file.placed.as_ref()).map(|p| p.map.counts().1).sum();
         let (mut evicted, mut looked, mut next) = (0, 0, hand);
-        'search: for pass in 0..Chosen::PASSES {
+        let first_pass = if spares { 0 } else { Chosen::PASSES - 1 };
+        'search: for pass in first_pass..Chosen::PASSES {
             // A round ends in the file where it began, with what is before the hand there.
             for n in 0..=files.len() {
                 let file = &files[(first + n) % files.len()];
@@ -62,8 +79,8 @@ impl Mover {
                 }
             }
         }
-        *tier.hand.lock() = next;
-        if looked > 0 {
+        tier.hands.lock()[keeping as usize] = next;
+        if looked > 0 && spares {
             Chosen::searched(&tier.policy, looked, copies);
         }
         self.events.count(waits::EVICTED, evicted);

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::home::FileTime;
 use crate::known::FileState;
 use crate::ledger::Ledger;
-use crate::profile::FileClass;
+use crate::profile::{FileClass, Keeping};
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -28,8 +28,10 @@ impl Mover {
             self.give_back_pages(tier, total / 4 - free);
             let free = tier.allocator.free_frames().min(total / 4);
             let short = total / 4 + total / 8 - free;
-            let mut got = self.evict(tier, total / 4 - free);
-            for file in &files {
+            let mut got = self.evict_others(tier, total / 4 - free);
+            let mut leaving = files.clone();
+            leaving.sort_by_key(|file| file.placed.as_ref().map(|placed| placed.keeping()));
+            for file in &leaving {
                 let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
                 if got * placed.block_size.frames() >= short
                     || placed.class == FileClass::Redo
@@ -45,7 +47,10 @@ impl Mover {
             }
             let free = tier.allocator.free_frames();
             if free < total / 4 {
-                self.evict(tier, total / 4 - free);
+                let want = total / 4 - free;
+                let others = self.evict_others(tier, want);
+                let kept = self.evict_of(tier, Keeping::Keep, want - others);
+                tier.kept_went.store(kept > 0, Ordering::Relaxed);
             }
         }
         failed.map_or(Ok(()), Err)

@@ -2,7 +2,7 @@
 //!
 //! Whoever finds the tier full comes here, with no lock but `sizing` of its file. One at a time has the turn to make room, in this order: pieces
 //! that lanes hold back, growth by a step, empty map pages, clean blocks, dirty blocks after destaging, and the map pages that those leave
-//! empty. The others wait for their turn and look again.
+//! empty; then the same of files whose blocks are to be kept longest. The others wait for their turn and look again.
 //! The time is the event `free buffer waits`.
 //!
 //! # Who made room gets it
@@ -17,7 +17,7 @@
 use super::Mover;
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
-use crate::profile::FileClass;
+use crate::profile::{FileClass, Keeping};
 use crate::sync::MutexGuard;
 use crate::tier::alloc::Purpose;
 use crate::waits;
@@ -120,7 +120,7 @@ impl Mover {
             if has_room() {
                 return Ok(());
             }
-            self.evict(tier, want);
+            self.evict_others(tier, want);
             self.give_back_pages(tier, want);
             tier.reclaim_lanes();
             if has_room() {
@@ -129,13 +129,21 @@ impl Mover {
         }
         let mut idle = 0;
         let mut most = (frames * 4).max(256);
+        let mut kept_too = !self.env.options.cache.keeps_some();
         loop {
-            let (moved, failed) = self.move_home(tier, most);
+            let (moved, failed) = self.move_home(tier, most, kept_too);
             tier.reclaim_lanes();
             if has_room() {
                 return Ok(());
             }
-            if most == u64::MAX && moved == 0 {
+            if most == u64::MAX && moved == 0 && !kept_too {
+                kept_too = true;
+                self.evict(tier, (frames * 4).max(64));
+                tier.reclaim_lanes();
+                if has_room() {
+                    return Ok(());
+                }
+            } else if most == u64::MAX && moved == 0 {
                 idle += 1;
                 if idle >= IDLE_ROUNDS && (idle >= IDLE_ROUNDS_BUSY || self.frames_in_hand(tier) == 0) {
                     return Err(failed.unwrap_or_else(|| self.full(tier, &self.why_full(tier))));
@@ -151,11 +159,17 @@ impl Mover {
     }
 
     /// Destages up to `most` blocks of each file that is not pinned, with [`u64::MAX`] all of them and redo to the last block, and evicts what is
-    /// clean then. Returns how many blocks moved, and what home said when it refused some.
-    fn move_home(&self, tier: &Arc<Ledger>, most: u64) -> (u64, Option<Error>) {
+    /// clean then; only with `kept_too` also of those to be kept longest. Returns how many blocks moved, and what home said when it refused some.
+    fn move_home(&self, tier: &Arc<Ledger>, most: u64, kept_too: bool) -> (u64, Option<Error>) {
         let (mut moved, mut failed) = (0, None);
-        for file in self.files.on(tier) {
-            let Some(placed) = file.placed.as_ref().filter(|p| !p.pinned.load(Ordering::Relaxed)) else {
+        let moves = |p: &&crate::known::Placed| {
+            let stays = p.class == FileClass::Data && p.keeping() == Keeping::Keep;
+            !p.pinned.load(Ordering::Relaxed) && (kept_too || !stays)
+        };
+        let mut files = self.files.on(tier);
+        files.sort_by_key(|file| file.placed.as_ref().map(|placed| placed.keeping()));
+        for file in files {
+            let Some(placed) = file.placed.as_ref().filter(moves) else {
                 continue;
             };
             let result = if placed.class == FileClass::Redo {
@@ -169,7 +183,8 @@ impl Mover {
                 Err(e) => failed = Some(e),
             }
         }
-        (moved + self.evict(tier, u64::MAX) + self.give_back_pages(tier, u64::MAX), failed)
+        let evict = if kept_too { Self::evict } else { Self::evict_others };
+        (moved + evict(self, tier, u64::MAX) + self.give_back_pages(tier, u64::MAX), failed)
     }
 
     /// Gives back about `want` map pages of which every block is at home, of files that are not pinned: an open file gets its page

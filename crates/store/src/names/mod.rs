@@ -183,6 +183,7 @@ impl Namespace {
                 }
                 known.handles.fetch_add(1, Ordering::AcqRel);
                 *known.path.lock() = path.to_path_buf();
+                known.treat_by(&self.env.options.cache, path);
                 return Ok(Opening::Opened(known));
             }
             // Removed behind our back and its inode number used again; or it starts anew, and is forgotten already.
@@ -196,6 +197,7 @@ impl Namespace {
             Ok(Err(lacks)) => return Ok(Opening::Lacks(lacks)),
             Err(e) => return Err(if made { self.unmake(path, e) } else { e }),
         };
+        state.treat_by(&self.env.options.cache, path);
         self.files.insert(state.clone());
         // Without a slot it is home's alone, and so is what makes its name durable.
         if name == Settled::AtSync && state.placed.as_ref().is_some_and(Placed::has_slot) {

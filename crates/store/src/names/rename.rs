@@ -105,6 +105,7 @@ impl Namespace {
     }
 
     fn now_called(&self, file: &Arc<FileState>, path: &Path) {
+        file.treat_by(&self.env.options.cache, path);
         let class = file.placed.as_ref().map_or(FileClass::Pass, |p| p.class);
         file.replace.store(self.profile.placement(path).class != class, Ordering::Release);
         if let Some(placed) = file.placed.as_ref().filter(|p| !p.is_gone()) {

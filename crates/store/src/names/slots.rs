@@ -259,7 +259,10 @@ impl Namespace {
                 idle.push((dirty, file.closed_at.load(Ordering::Relaxed), file));
             }
         }
-        idle.sort_by_key(|(dirty, closed, file)| (*dirty, *closed, file.identity.ino));
+        idle.sort_by_key(|(dirty, closed, file)| {
+            let keeping = file.placed.as_ref().map(|placed| placed.keeping());
+            (keeping, *dirty, *closed, file.identity.ino)
+        });
         let (mut left, mut failed) = (0, None);
         for (_, _, file) in idle {
             if left >= most {

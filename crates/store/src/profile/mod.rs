@@ -20,6 +20,7 @@
 //!
 //! Deliberately absent: looking into files. A name decides, so that it can be decided before the file has any bytes.
 
+pub(crate) mod keeping;
 mod parse;
 
 #[cfg(test)]
@@ -31,6 +32,7 @@ use std::path::{Component, Path, PathBuf};
 use globset::GlobSet;
 use serde::Deserialize;
 
+pub use keeping::{CacheRule, CacheRules, CacheRulesError, Keeping};
 pub use parse::ProfileError;
 
 /// The smallest block size a profile may ask for, in bytes.

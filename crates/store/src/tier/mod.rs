@@ -23,7 +23,7 @@ use crate::medium::{Backing, BlockMedium, Durability, Mapped};
 use crate::plain::LentDir;
 use crate::planted::Planted;
 use crate::sync::Mutex;
-use crate::sync::atomic::{Ordering, fence};
+use crate::sync::atomic::{AtomicBool, Ordering, fence};
 use alloc::{Allocator, Purpose};
 use geometry::Geometry;
 use smallvec::SmallVec;
@@ -83,8 +83,11 @@ pub(crate) struct Tier {
     pub(crate) table: Mutex<FileTable>,
     /// What the policy keeps of it.
     pub(crate) policy: <Chosen as Policy>::OfTier,
-    /// Where the search for victims goes on: inode number of a file, and a block.
-    pub(crate) hand: Mutex<(u64, u64)>,
+    /// Where the search for victims goes on, for each [`Keeping`](crate::profile::Keeping): inode
+    /// number of a file, and a block.
+    pub(crate) hands: Mutex<[(u64, u64); 3]>,
+    /// Copies that are kept longest had to go: there are more than the tier can have.
+    pub(crate) kept_went: AtomicBool,
     /// Held by the one that sees to it that there are free slots ([`crate::names::slots`]).
     pub(crate) making_slots: Mutex<()>,
     /// Held by the one that makes room ([`crate::mover::room::Turn`]).

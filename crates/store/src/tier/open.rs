@@ -21,6 +21,7 @@ use crate::medium::{Backing, BlockMedium, Durability, Mapped, Medium, OnSectors,
 use crate::options::TierSpec;
 use crate::planted::Planted;
 use crate::sync::Mutex;
+use crate::sync::atomic::AtomicBool;
 use crate::tier::alloc::Census;
 use rustix::fs::FileType;
 use std::collections::HashMap;
@@ -464,7 +465,8 @@ pub(crate) fn assemble(
         name: first.name.clone(),
         seed: first.seed,
         policy: Chosen::of_tier(allocator.total_frames()),
-        hand: Mutex::default(),
+        hands: Mutex::default(),
+        kept_went: AtomicBool::new(false),
         allocator,
         table: Mutex::new(table),
         making_slots: Mutex::new(()),

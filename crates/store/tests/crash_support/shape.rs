@@ -7,7 +7,7 @@ use tiersmith_pmem::sim::{self, Simulator};
 use tiersmith_pmem::{FRAME, Mapping};
 use tiersmith_store::home::SimHome;
 use tiersmith_store::testing::TestMember;
-use tiersmith_store::{AttachedHome, Medium, Options, Planted, Profile, TierSpec, testing};
+use tiersmith_store::{AttachedHome, CacheRules, Medium, Options, Planted, Profile, TierSpec, testing};
 
 /// Files by name ending: `.redo` (those that begin with `w` may be lent), `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
 static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
@@ -118,6 +118,8 @@ pub struct Shape {
     pub sync_takes_ms: u64,
     /// The media are written as those that take their time are.
     pub apart: bool,
+    /// `.big` files are not to be in the tier, `a.db` is to be kept there.
+    pub rules: bool,
 }
 
 impl Default for Shape {
@@ -133,6 +135,7 @@ impl Default for Shape {
             change_takes_ms: 1,
             sync_takes_ms: 0,
             apart: false,
+            rules: false,
         }
     }
 }
@@ -218,12 +221,14 @@ impl Shape {
     }
 
     fn options(&self, planted: Planted) -> Options {
+        let rules: &[&str] = if self.rules { &["none=*.big", "keep=a.db"] } else { &[] };
         Options {
             profile: None,
             redo_keep_bytes: self.redo_keep,
             background: false,
             home_files_open: Some(1),
             record_waits: false,
+            cache: CacheRules::parse(rules.iter().copied()).expect("the rules are right"),
             planted,
             ..Options::default()
         }
