@@ -22,6 +22,7 @@ use tiersmith_lab::ByteSize;
 Examples:
   tiersmith attach /var/lib/postgresql/15/main --fast /mnt/pmem0 --size 4G
   tiersmith attach /var/lib/mysql --fast /dev/dax0.0 --profile mariadb
+  tiersmith attach /srv/pg --fast /mnt/pmem0 --cache 'keep=base/16384/*' --cache 'none=base/16385/*'
   tiersmith attach /srv/redis --fast /dev/shm --size 64M --emulate      to try it out: the tier does not survive a power cut
   tiersmith attach /srv/redis                                           again, after a reboot or a crash
   tiersmith attach app.db --fast /mnt/pmem0 --size 256M                 one SQLite file, without a mount
@@ -52,6 +53,12 @@ pub(crate) struct Attach {
     /// The fast storage does not survive a power cut: keep clean copies there only. Speeds up reading, not commits
     #[arg(long)]
     pub(crate) volatile: bool,
+    /// Which data files the tier keeps: keep=PATTERN (taken when first read, and the last to leave),
+    /// none=PATTERN (what is read of them is not taken; what is written goes home first) or
+    /// default=PATTERN. The first rule that matches a file decides. Repeat for more; new rules
+    /// replace those of before
+    #[arg(long, value_name = "RULE")]
+    pub(crate) cache: Vec<String>,
     /// For studies: delay home as slower storage would (15k-disk-array, all-flash-array, cloud-network-volume); every report says so
     #[arg(long, value_name = "NAME")]
     pub(crate) home_model: Option<String>,
@@ -164,6 +171,7 @@ impl Attach {
             ("--profile", self.profile.is_some()),
             ("--at", self.at.is_some()),
             ("--volatile", self.volatile),
+            ("--cache", !self.cache.is_empty()),
             ("--home-model", self.home_model.is_some()),
             ("--threads", self.threads.is_some()),
             ("--transport", self.transport.is_some()),

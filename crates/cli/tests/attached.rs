@@ -132,7 +132,7 @@ fn an_option_of_a_mount_is_refused_for_a_database_file() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     Connection::open(dir.join("app.db")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
-    for option in [["--passthrough-max", "1G"], ["--threads", "2"], ["--lend", "no"]] {
+    for option in [["--passthrough-max", "1G"], ["--threads", "2"], ["--lend", "no"], ["--cache", "keep=*"]] {
         let arguments = ["attach", "app.db", "--fast", ".", "--size", "16M", "--emulate"];
         let refused = tiersmith(dir, &[&arguments[..], &option].concat());
         assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));

@@ -225,3 +225,42 @@ fn what_redo_may_take_beside_the_tier_is_said_and_can_be_bounded() {
     site.assert_plain();
     assert!(text(&tiersmith(&["attach", "--help"])).contains("--passthrough-max"));
 }
+
+#[test]
+fn rules_of_the_cache_are_noted_shown_and_replaced_and_bad_ones_are_all_named() {
+    if !can_mount("rules of the cache") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let (home, fast) = (site.home_str(), site.fast_str());
+    let bad = ["--cache", "pin=a", "--cache", "keep=base/[", "--cache", "none=base/**"];
+    let said = refused(&[&["attach", home, "--fast", fast, "--emulate"][..], &bad].concat());
+    assert!(said.contains("`pin=a`") && said.contains("`keep=base/[`"), "{said}");
+    assert!(said.contains("none=PATTERN") && !said.contains("none=base"), "{said}");
+    site.assert_plain();
+
+    let attached = site.attach(&["--cache", "keep=base/1/*", "--cache", "none=no/such*"]);
+    let remarks = attached["remarks"].to_string();
+    assert!(remarks.contains("`none=no/such*` decides of no data file"), "{remarks}");
+    assert!(!remarks.contains("keep=base"), "{remarks}");
+    // Read once, from one end to the other: it is taken all the same.
+    assert_eq!(fs::read(site.home.join("base/1/1259")).unwrap(), blocks(0, 64));
+    let cached = |site: &Site| site.live()["cache"][0]["cached_bytes"].as_u64().unwrap();
+    wait_until("what was read is in the tier", || cached(&site) == 64 * 8192);
+    let shown = text(&good(&["status", home]));
+    assert!(shown.contains("keep base/1/*: 1 files, 512K cached"), "{shown}");
+    assert!(shown.contains("none no/such*: no data file that the tier knows"), "{shown}");
+    good(&["unmount", home]);
+
+    let again = site.attach_again();
+    let rules = |said: &Value| {
+        let all = said["cache"].as_array().unwrap().iter();
+        all.map(|rule| (rule["keeping"].clone(), rule["pattern"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(rules(&again), rules(&attached), "{again}");
+    good(&["unmount", home]);
+    let other = json(&good(&["attach", home, "--json", "--cache", "default=**"]));
+    assert_eq!(rules(&other), [("default".into(), "**".into())], "{other}");
+    good(&["detach", home]);
+    site.assert_plain();
+}

@@ -338,6 +338,7 @@ fn snapshot(shared: &Shared, home: &AttachedHome) -> Snapshot {
         ("mount atomic pages", if door.atomic_pages { "on" } else { "off" }.to_owned()),
         ("profile", home.profile_name().to_owned()),
         ("home model", stats.home_model.clone().unwrap_or_else(|| "none".into())),
+        ("cache rules", cache_rules(home)),
     ];
     source.settings.extend(settings.map(|(name, value)| (name.to_owned(), value)));
     let mut snapshot = Snapshot::now(source);
@@ -349,6 +350,12 @@ fn snapshot(shared: &Shared, home: &AttachedHome) -> Snapshot {
         snapshot.add_counter(&format!("mount requests {kind}"), "requests", count);
     }
     snapshot
+}
+
+/// The rules by which files are kept, in a line.
+fn cache_rules(home: &AttachedHome) -> String {
+    let rules: Vec<String> = home.cache_rules().iter().map(|used| used.rule.to_string()).collect();
+    if rules.is_empty() { "none".into() } else { rules.join("; ") }
 }
 
 fn started_unix_s(known: &Known) -> u64 {

@@ -271,6 +271,44 @@ pub(crate) struct LiveClass {
     pub(crate) cached_bytes: u64,
 }
 
+/// Files, and how the tier treats their blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LiveCacheRule {
+    /// keep, none or default.
+    pub(crate) keeping: String,
+    pub(crate) pattern: String,
+    /// Data files that it decides of, and that the tier knows.
+    pub(crate) files: u64,
+    pub(crate) cached_bytes: u64,
+    pub(crate) dirty_bytes: u64,
+}
+
+impl LiveCacheRule {
+    pub(super) fn of(home: &AttachedHome) -> Vec<LiveCacheRule> {
+        let of_one = |used: tiersmith_store::CacheRuleUse| LiveCacheRule {
+            keeping: used.rule.keeping.to_string(),
+            pattern: used.rule.pattern,
+            files: used.files,
+            cached_bytes: used.cached_bytes,
+            dirty_bytes: used.dirty_bytes,
+        };
+        home.cache_rules().into_iter().map(of_one).collect()
+    }
+}
+
+impl std::fmt::Display for LiveCacheRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: ", self.keeping, self.pattern)?;
+        match self.files {
+            0 => f.write_str("no data file that the tier knows"),
+            files => {
+                let (cached, dirty) = (size(self.cached_bytes), size(self.dirty_bytes));
+                write!(f, "{files} files, {cached} cached, {dirty} dirty")
+            }
+        }
+    }
+}
+
 /// A wait event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LiveWait {
@@ -295,6 +333,9 @@ pub(crate) struct Live {
     pub(crate) emulated: bool,
     /// The slow storage that home pretends to be, for studies.
     pub(crate) home_model: Option<String>,
+    /// Which files the tier keeps; the first rule that matches decides.
+    #[serde(default)]
+    pub(crate) cache: Vec<LiveCacheRule>,
     pub(crate) door: Door,
     /// What the daemon gave up.
     #[serde(default)]
@@ -470,6 +511,7 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
         profile: home.profile_name().to_owned(),
         emulated: tiers.iter().any(|tier| tier.emulated),
         home_model: stats.home_model.clone(),
+        cache: LiveCacheRule::of(home),
         door: known.door(),
         confined: known.confined.clone(),
         drain_lag_bytes: classes.first().map(|redo| redo.dirty_bytes).unwrap_or_default()
@@ -553,6 +595,9 @@ impl Live {
         }
         if let Some(model) = &self.home_model {
             out.push_str(&format!("  MODELLED: home is delayed as {model} would be; for studies only\n"));
+        }
+        for rule in &self.cache {
+            out.push_str(&format!("  cache:     {rule}\n"));
         }
         for line in self.door.lines() {
             out.push_str(&format!("  {line}\n"));

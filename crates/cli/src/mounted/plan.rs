@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use tiersmith_store::home::{ATTACHMENT, RealHome};
 use tiersmith_store::{
-    AttachedHome, Attachment, Durability, HomeModel, Medium, Profile, TierSpec, attachment,
+    AttachedHome, Attachment, CacheRules, Durability, HomeModel, Medium, Profile, TierSpec, attachment,
 };
 
 use super::pages;
@@ -43,6 +43,8 @@ pub(super) mod key {
     pub(in crate::mounted) const LEND: &str = "mount.lend";
     pub(in crate::mounted) const PASSTHROUGH_MAX: &str = "mount.passthrough_max";
     pub(in crate::mounted) const MODEL: &str = "mount.home_model";
+    /// Rules, a line each.
+    pub(in crate::mounted) const CACHE: &str = "mount.cache";
     /// The tier's file was made by `attach` and goes with `detach`.
     pub(in crate::mounted) const MADE: &str = "mount.made_tier";
 }
@@ -152,6 +154,7 @@ impl Plan {
         let xattrs_if_any = xattrs == Xattrs::Auto && by_profile;
         let model = wish.home_model.clone().or_else(|| door.get(key::MODEL).cloned());
         let home_model = model.as_deref().map(named_model).transpose()?;
+        let (cache, cache_text) = cache_rules(wish, door, &mut remarks)?;
         let mut noted = BTreeMap::new();
         if at != path {
             let _ = noted.insert(key::AT.to_owned(), utf8(&at)?.to_owned());
@@ -165,6 +168,7 @@ impl Plan {
             (key::LEND, wish.lend.map(word)),
             (key::PASSTHROUGH_MAX, wish.passthrough_max.map(|most| most.bytes().to_string())),
             (key::MODEL, model),
+            (key::CACHE, cache_text),
         ];
         for (key, value) in numbers {
             if let Some(value) = value.or_else(|| door.get(key).cloned()) {
@@ -187,6 +191,7 @@ impl Plan {
             profile_file: chosen.file,
             door: noted,
             home_model,
+            cache,
             lent_max_bytes,
             lent_rest: tiersmith_store::Options::LENT_REST,
             members_of: Some(tier::whose()),
@@ -253,6 +258,25 @@ fn named_model(name: &str) -> Result<HomeModel> {
         let known: Vec<String> = HomeModel::builtin().map(|model| model.name().to_string()).collect();
         Error::Usage(format!("there is no modelled storage `{name}`; there are {}", known.join(", ")))
     })
+}
+
+/// Which files the tier keeps: as said, else as noted; and the text of what was said.
+fn cache_rules(
+    wish: &Attach,
+    door: &BTreeMap<String, String>,
+    remarks: &mut Vec<String>,
+) -> Result<(CacheRules, Option<String>)> {
+    if !wish.cache.is_empty() {
+        let rules = CacheRules::parse(wish.cache.iter().map(String::as_str));
+        let rules = rules.map_err(|e| Error::Usage(format!("--cache: {e}")))?;
+        return Ok((rules, Some(wish.cache.join("\n"))));
+    }
+    let noted = door.get(key::CACHE).map_or("", String::as_str);
+    let rules = CacheRules::parse(noted.lines()).unwrap_or_else(|e| {
+        remarks.push(format!("the cache rules of the home's note are left out: {e}"));
+        CacheRules::default()
+    });
+    Ok((rules, None))
 }
 
 fn utf8(path: &Path) -> Result<&str> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::live::Door;
+use super::live::{Door, LiveCacheRule};
 
 /// An attached and mounted home.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub(crate) struct Attached {
     pub(crate) profile_why: String,
     /// Slow storage that home pretends to be.
     pub(crate) home_model: Option<String>,
+    /// Which files the tier keeps.
+    #[serde(default)]
+    pub(crate) cache: Vec<LiveCacheRule>,
     /// Whether it was attached before.
     pub(crate) again: bool,
     /// What opening the tier found and did.
@@ -104,6 +107,9 @@ impl Attached {
         out.push_str(&format!("  files:     {}\n", self.files.display()));
         out.push_str(&format!("  room for:  {}\n", self.fits));
         out.push_str(&format!("  profile:   {} ({})\n", self.profile, self.profile_why));
+        for rule in &self.cache {
+            out.push_str(&format!("  cache:     {rule}\n"));
+        }
         for line in self.door.lines() {
             out.push_str(&format!("  {line}\n"));
         }

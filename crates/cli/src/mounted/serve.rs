@@ -33,7 +33,7 @@ use super::give_back::{attach_patiently, clear_dead_mounts, finish_interrupted, 
 use super::leavings::Removed;
 use super::limit;
 use super::links::OutsideHome;
-use super::live::{Door, Known, LiveTable};
+use super::live::{Door, Known, LiveCacheRule, LiveTable};
 use super::log::{Log, say};
 use super::place::Place;
 use super::plan::Plan;
@@ -247,6 +247,8 @@ fn mount(
     let stats = home.stats();
     let fits = files_fit(&stats, &mut plan.remarks);
     plan.remarks.extend(OutsideHome::of_attached(&home, &place.aside()).lines());
+    plan.remarks.extend(rules_of_no_file(&home)?);
+    let cache = LiveCacheRule::of(&home);
     let mounted = mount_at(&place, home.clone(), &plan.at, &plan.mount)?;
     let door = door(&mounted, plan);
     let confined = confine(mounted.report().transport == Transport::Uring);
@@ -282,6 +284,7 @@ fn mount(
         profile: plan.profile.name().to_owned(),
         profile_why: plan.profile_why.clone(),
         home_model: stats.home_model.clone(),
+        cache,
         again: plan.again,
         recovery: stats.recovery.to_string(),
         fits,
@@ -303,6 +306,15 @@ fn mount(
         _sigbus: None,
     };
     Ok((daemon, mounted, attached))
+}
+
+/// Says which cache rules decide of nothing: a slip, or made for files to come.
+fn rules_of_no_file(home: &AttachedHome) -> Result<Vec<String>> {
+    let rules = home.cache_rules_of_no_file()?;
+    let said = rules.iter().map(|rule| {
+        format!("the cache rule `{rule}` decides of no data file that the home has now: none matches, or an earlier rule does")
+    });
+    Ok(said.collect())
 }
 
 /// How many files fit, and a remark when the home has more than ever can at a time.
