@@ -13,6 +13,7 @@ mod connection;
 mod deliveries;
 mod dumps;
 mod hashes;
+mod hyperloglog;
 mod information;
 mod keys;
 mod lists;

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use super::{Arguments, Context, Done};
 use super::{
-    bits as b, configuration as cf, connection as c, dumps as d, hashes as h, information as i, keys as k,
-    lists as l, pubsub as p, replication as r, scripting as g, sets as e, sorted as z, sorting as o,
-    strings as s, transactions as t,
+    bits as b, configuration as cf, connection as c, dumps as d, hashes as h, hyperloglog as y,
+    information as i, keys as k, lists as l, pubsub as p, replication as r, scripting as g, sets as e,
+    sorted as z, sorting as o, strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -245,6 +245,11 @@ rows! {
         "zscore" 3 RF, [1 1 1], z::zscore, "The score of a member";
         "zunion" -3 R, [0 0 0], z::combine::zunion, "Members that some set has";
         "zunionstore" -4 W, [1 1 1], z::combine::zunionstore, "Store what ZUNION says";
+    }
+    "hyperloglog" {
+        "pfadd" -2 WF, [1 1 1], y::pfadd, "Add elements to count";
+        "pfcount" -2 R, [1 -1 1], y::pfcount, "How many different elements were added, about";
+        "pfmerge" -2 W, [1 -1 1], y::pfmerge, "Add what was added to other keys";
     }
     "generic" {
         "copy" -3 W, [1 2 1], k::copy, "Copy a key";

@@ -417,3 +417,94 @@ fn close(mine: &Value, their: &Value) -> bool {
         _ => mine == their,
     }
 }
+
+#[test]
+fn hyperloglogs_count_as_in_redis_and_each_reads_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let (mut ours, mut theirs) = (server.connect(), redis.connect());
+    let mut random = fastrand::Rng::with_seed(37);
+    let mut dense = 0;
+    for round in 0..1500 {
+        let (a, b, c) = (random.u8(..6), random.u8(..6), random.u8(..6));
+        // Some of a few elements, which are there already, and some of very many.
+        let most = if round < 700 { 60 } else { 1 << 30 };
+        let count = random.usize(..if round % 10 == 0 { 400 } else { 5 });
+        let line = match random.u8(..20) {
+            0..=7 => (0..count).fold(format!("PFADD h{a}"), |line, _| {
+                format!("{line} {}", "e".repeat(random.usize(..9)) + &random.u32(..most).to_string())
+            }),
+            8..=11 => format!("PFCOUNT h{a}"),
+            12 => format!("PFCOUNT h{a} h{b} h{c}"),
+            13 => format!("PFMERGE h{a} h{b}"),
+            14 => format!("PFMERGE h{a} h{b} h{c} none"),
+            15 if round % 4 == 0 => format!("DEL h{a}"),
+            15 => format!("EXPIRE h{a} 100000"),
+            16 => format!("TTL h{a}"),
+            17 => ["PFADD s x", "PFCOUNT h1 s", "PFMERGE h1 s", "PFMERGE s", "PFCOUNT l", "PFADD"]
+                [random.usize(..6)]
+            .to_owned(),
+            18 => format!("COPY h{a} h{b} REPLACE"),
+            // What the one wrote goes to the other.
+            _ => {
+                let (key, moved) = (format!("h{a}"), format!("moved{a}"));
+                for (from, to) in [(0, 1), (1, 0)] {
+                    let clients = [&mut ours, &mut theirs];
+                    let Some(value) = clients[from].ask_bytes(&[b"DUMP", key.as_bytes()]) else { continue };
+                    let words = [b"RESTORE", moved.as_bytes(), b"0", &value, b"REPLACE"];
+                    assert_eq!(clients[to].ask(&words), Value::Text("OK".to_owned()));
+                    let form = clients[from].ask_bytes(&[b"GETRANGE", key.as_bytes(), b"4", b"4"]);
+                    dense += u32::from(form == Some(vec![0]));
+                }
+                format!("PFCOUNT {moved} h{b}")
+            }
+        };
+        let line = if line.starts_with("PFADD s") || line.ends_with(" l") {
+            ours.say("SET s string");
+            theirs.say("SET s string");
+            ours.say("RPUSH l 1");
+            theirs.say("RPUSH l 1");
+            line
+        } else {
+            line
+        };
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let (mine, their) = (ours.say(&line), theirs.say(&line));
+        assert!(same(&words, &mine, &their), "{round}: {line:.80}: ours {mine:?}, theirs {their:?}");
+    }
+    assert!(dense > 10, "{dense} were dense when they went to the other");
+    // Bytes that are none, or were one.
+    let good = theirs.ask_bytes(&[b"GET", b"h1"]).unwrap();
+    theirs.say("DEL small");
+    theirs.say("PFADD small a b c");
+    let small = theirs.ask_bytes(&[b"GET", b"small"]).unwrap();
+    let form = |bytes: &[u8], form: u8| [&bytes[..4], &[form], &bytes[5..]].concat();
+    let longer = |bytes: &[u8]| [bytes, b"\x80"].concat();
+    let cases = [
+        good[..good.len() - 1].to_vec(),
+        small[..small.len() - 1].to_vec(),
+        small[..16].to_vec(),
+        small[..15].to_vec(),
+        longer(&good),
+        longer(&small),
+        form(&good, 1),
+        form(&small, 0),
+        form(&small, 2),
+        b"HYLx\x01".to_vec(),
+        Vec::new(),
+    ];
+    for (number, bytes) in cases.iter().enumerate() {
+        for client in [&mut ours, &mut theirs] {
+            client.ask(&[b"SET", b"bad", bytes]);
+        }
+        for line in ["PFCOUNT bad", "PFCOUNT h1 bad", "PFMERGE to bad"] {
+            assert_eq!(ours.say(line), theirs.say(line), "case {number}: {line}");
+        }
+    }
+    drop((ours, server));
+    assert_sound(directory.path());
+}

@@ -533,3 +533,34 @@ fn half_of_a_copy_is_never_taken_for_a_whole() {
     let report = tiersmith_kv::check::check_file(&pair.directory.path().join("tier")).unwrap();
     assert!(!report.incomplete, "{report}");
 }
+
+#[test]
+fn hyperloglogs_of_a_primary_are_followed_from_its_copy_and_its_commands() {
+    let Some(pair) = follow(&["--repl-diskless-sync-delay", "0"]) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let (mut theirs, mut ours) = (pair.redis.connect(), pair.ours.connect());
+    let add = |client: &mut Client, key: &str, from: u32, to: u32| {
+        let elements: Vec<String> = (from..to).map(|n| n.to_string()).collect();
+        client.say(&format!("PFADD {key} {}", elements.join(" ")));
+    };
+    add(&mut theirs, "sparse", 0, 50);
+    add(&mut theirs, "dense", 0, 5000);
+    // The count is cached in the value that is copied, and is not believed for long.
+    theirs.say("PFCOUNT dense");
+    ours.say(&format!("REPLICAOF 127.0.0.1 {}", pair.port));
+    wait_until_up(&mut ours);
+    add(&mut theirs, "sparse", 40, 90);
+    add(&mut theirs, "dense", 4000, 7000);
+    add(&mut theirs, "grows", 0, 3000);
+    theirs.say("PFMERGE all sparse dense grows");
+    // Redis passes on a PFCOUNT that changed what is cached.
+    theirs.say("PFCOUNT all");
+    assert_eq!(theirs.say("WAIT 1 20000"), Value::Int(1));
+    for key in ["sparse", "dense", "grows", "all", "sparse grows", "none"] {
+        let line = format!("PFCOUNT {key}");
+        assert_eq!(ours.say(&line), theirs.say(&line), "{key}");
+    }
+    assert_eq!(info(&mut ours, "master_link_status"), "up");
+}

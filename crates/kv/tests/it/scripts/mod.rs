@@ -187,6 +187,19 @@ pub(crate) fn all() -> Vec<Script> {
             ],
         },
         Script {
+            name: "hyperloglogs",
+            units: 10,
+            before: vec![batch(&["PFADD h a b c", "SET s 1"])],
+            batches: vec![
+                batch(&["PFADD h d e", "PFADD i x y", "PFADD h a"]),
+                batch(&["PFMERGE j h i", "PFCOUNT h i", "PEXPIRE i 9000"]),
+                // From here on it is dense.
+                vec![format!("PFADD h {}", numbers(0, 1500))],
+                batch(&["PFADD h f g", "PFMERGE i h"]),
+                batch(&["DEL h", "PFADD h z"]),
+            ],
+        },
+        Script {
             name: "small lists",
             units: 14,
             before: vec![batch(&["RPUSH l a b c", "SET s 1"])],
