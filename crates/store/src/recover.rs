@@ -23,7 +23,6 @@ use crate::format::slot::{
     UNLINKING, decode_path, decode_time, loan_of,
 };
 use crate::home::{FileTime, Home, HomeFiles, HomeHandle, HomeStat, is_elsewhere};
-use crate::known::naming::Naming;
 use crate::known::{FileState, Meta, Placed};
 use crate::ledger::Ledger;
 use crate::ledger::map::FileMap;
@@ -33,8 +32,6 @@ use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
 use crate::stats::RecoveryReport;
 use crate::store::Store;
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::tier::Tier;
 use crate::tier::alloc::{Census, Purpose};
 use crate::tier::table::Slot;
@@ -543,21 +540,7 @@ pub(crate) fn finish(store: &Store, recovered: Vec<Recovered>, report: &mut Reco
             }
             continue;
         };
-        let state = Arc::new(FileState {
-            path: home.path(),
-            identity: stat,
-            home,
-            placed: Some(placed),
-            resizing: Mutex::new(()),
-            handles: AtomicUsize::new(0),
-            closed_at: AtomicU64::new(0),
-            outside: false,
-            unlinked: AtomicBool::new(false),
-            removal_durable: AtomicBool::new(false),
-            name: Naming::default(),
-            replace: AtomicBool::new(false),
-            ranging: Mutex::new(()),
-        });
+        let state = Arc::new(FileState::new(home, stat, Some(placed)));
         state.treat_by(&store.env.options.cache, &path);
         let placed = state.placed.as_ref().expect("BUG: it was just put in");
         let size = placed.size();

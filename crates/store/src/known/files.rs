@@ -46,9 +46,12 @@ impl Files {
         self.by_key.lock().insert(file.identity.key(), file);
     }
 
-    /// Returns whether it was known.
+    /// Returns whether it was known. Another file that has its inode number by now stays known.
     pub(crate) fn remove(&self, file: &FileState) -> bool {
-        self.by_key.lock().remove(&file.identity.key()).is_some()
+        let mut files = self.by_key.lock();
+        let key = file.identity.key();
+        let is_this_one = files.get(&key).is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), file));
+        is_this_one && files.remove(&key).is_some()
     }
 }
 
@@ -56,4 +59,27 @@ fn sorted(files: &MutexGuard<'_, HashMap<Key, Arc<FileState>>>) -> Vec<Arc<FileS
     let mut files: Vec<_> = files.values().cloned().collect();
     files.sort_by_key(|file| file.identity.ino);
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::{Found, HomeFiles, HomeHandle, OpenMode, SimHome};
+    use std::path::Path;
+
+    #[test]
+    fn a_removed_file_takes_none_along_that_has_its_inode_number_by_now() {
+        let home = Arc::new(HomeFiles::new(Arc::new(SimHome::new(None)), None));
+        let file = || home.open(Path::new("a"), OpenMode::CREATE).unwrap();
+        let stat = file().stat().unwrap();
+        let handle =
+            || HomeHandle::new(&home, Path::new("a"), Found { file: file(), read_only: false, stat });
+        let new = || Arc::new(FileState::new(handle(), stat, None));
+        let (removed, other, files) = (new(), new(), Files::default());
+        files.insert(removed.clone());
+        assert!(files.remove(&removed) && !files.remove(&removed));
+        files.insert(other.clone());
+        assert!(!files.remove(&removed));
+        assert!(files.get(stat.key()).is_some_and(|known| Arc::ptr_eq(&known, &other)));
+    }
 }

@@ -116,6 +116,25 @@ impl std::fmt::Debug for FileState {
 }
 
 impl FileState {
+    /// A file that nobody has open yet.
+    pub(crate) fn new(home: HomeHandle, identity: HomeStat, placed: Option<Placed>) -> Self {
+        Self {
+            path: home.path(),
+            identity,
+            home,
+            placed,
+            resizing: Mutex::new(()),
+            handles: AtomicUsize::new(0),
+            closed_at: AtomicU64::new(0),
+            outside: false,
+            unlinked: AtomicBool::new(false),
+            removal_durable: AtomicBool::new(false),
+            name: Naming::default(),
+            replace: AtomicBool::new(false),
+            ranging: Mutex::new(()),
+        }
+    }
+
     pub(crate) fn io(&self, what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
         Error::io(what, self.path.lock().clone())
     }

@@ -31,7 +31,6 @@ use crate::home::OpenMode;
 use crate::home::{FileKind, Found, HomeHandle, HomeStat, Named};
 use crate::homeward::Homeward;
 use crate::known::files::Files;
-use crate::known::naming::Naming;
 use crate::known::{FileState, Placed};
 use crate::ledger::Ledger;
 use crate::lend::Lender;
@@ -42,7 +41,7 @@ use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::profile::Profile;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::tier::table::Wanted;
 use departed::Departed;
 use settle::{Settled, Unsettled};
@@ -346,21 +345,8 @@ impl Namespace {
             }
             _ => None,
         };
-        Ok(Ok(FileState {
-            path: home.path(),
-            identity: stat,
-            home,
-            placed,
-            resizing: Mutex::new(()),
-            handles: AtomicUsize::new(1),
-            closed_at: AtomicU64::new(0),
-            outside,
-            unlinked: AtomicBool::new(false),
-            removal_durable: AtomicBool::new(false),
-            name: Naming::default(),
-            replace: AtomicBool::new(false),
-            ranging: Mutex::new(()),
-        }))
+        let handles = AtomicUsize::new(1);
+        Ok(Ok(FileState { handles, outside, ..FileState::new(home, stat, placed) }))
     }
 
     /// A handle was closed; with the last one an unlinked file goes away, and one that changed its class starts anew.
