@@ -253,13 +253,13 @@ run_kill() {
 
 run_databases() {
     export TIERSMITH_KILL_ROUNDS=${kill_rounds:-5}
-    test_target tiersmith-cli "the databases' kill loops" databases
+    test_target tiersmith-cli "the databases' kill loops" it databases::
     said=$(lines_with '[A-Za-z]+: [0-9]+ transactions acknowledged, [0-9]+ kills')
 }
 
 run_power() {
     export TIERSMITH_POWER_CUTS=${TIERSMITH_POWER_CUTS:-20}
-    test_target tiersmith-cli 'the power cuts beneath PostgreSQL' power_cuts
+    test_target tiersmith-cli 'the power cuts beneath PostgreSQL' it power_cuts::
     said=$(lines_with '[0-9]+ cuts, [0-9]+ transactions acknowledged')
 }
 
@@ -303,7 +303,7 @@ run_all() {
     tool pjdfstest 0.2.2
     tool fsx 0.3.2
     cargo test -q --no-run -p tiersmith-mount --test it </dev/null || give_up "the kill loop does not build"
-    cargo test -q --no-run -p tiersmith-cli --test databases --test power_cuts </dev/null || give_up "the databases' tests do not build"
+    cargo test -q --no-run -p tiersmith-cli --test it </dev/null || give_up "the databases' tests do not build"
     lane power kill &
     lanes+=($!)
     lane databases pjdfstest fsx &

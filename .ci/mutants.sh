@@ -133,7 +133,7 @@ options_for() {
     options=(-p "tiersmith-$crate")
     case $test in
     lib) options+=(--lib) ;;
-    *) if [ -f "crates/$crate/tests/$test.rs" ]; then options+=(--test "$test"); else options+=(--test it); fi ;;
+    *) if [ -f "crates/$crate/tests/alone/$test.rs" ]; then options+=(--test alone); else options+=(--test it); fi ;;
     esac
 }
 
@@ -144,7 +144,7 @@ try() {
         [ -n "$line" ] || continue
         options_for "$line"
         read -r _ test filter <<<"$line"
-        # All tests of a file are a module of the crate's one program.
+        # All tests of a file are a module of the crate's program.
         if [ -z "$filter" ] && [ "$test" != lib ]; then filter=$test::; fi
         if ! (cd "$tree" && cargo test "${options[@]}" --no-run) >"$log" 2>&1; then
             echo "no code"

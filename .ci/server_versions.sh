@@ -278,7 +278,7 @@ while read -r -u 3 name from what more; do
         cargo test -q -p tiersmith-awr --test it --test alone -- --nocapture \
             "${tests[@]}" servers_versions:: servers_truth:: servers_tls:: >"$log" 2>&1 </dev/null &&
         { [ "$mounted" = no ] || TIERSMITH_TEST_SERVER_BIN=$cache/$name/bin \
-            cargo test -q -p tiersmith-cli --test databases -- --nocapture mariadb_keeps mysql_keeps >>"$log" 2>&1 </dev/null; }); then
+            cargo test -q -p tiersmith-cli --test it -- --nocapture mariadb_keeps mysql_keeps >>"$log" 2>&1 </dev/null; }); then
         passed=$(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
         others=$(grep -c 'skipped: ' "$log" || true)
         if [ "$passed" -le "$others" ]; then

@@ -1,6 +1,6 @@
 //! First steps with the store: attach a tier to a directory, write, be interrupted, attach again, detach.
 //!
-//! `cargo run -p tiersmith-store --example first_steps`. A test runs it too (`crates/store/tests/examples.rs`). It works in a temporary
+//! `cargo run -p tiersmith-store --example first_steps`. A test runs it too (`crates/store/tests/it/examples.rs`). It works in a temporary
 //! directory; the tier is an ordinary file that stands for persistent memory.
 
 use std::path::Path;

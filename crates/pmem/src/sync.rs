@@ -7,7 +7,7 @@
 //!
 //! Deliberately absent: weak orders of memory. One thread runs at a time and sees all that was done
 //! before; of the orders that a processor may see besides, the store has a model
-//! (`crates/store/tests/interleavings.rs`).
+//! (`crates/store/tests/it/interleavings.rs`).
 
 #[cfg(not(feature = "interleavings"))]
 pub(crate) use std::sync::atomic;

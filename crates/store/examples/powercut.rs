@@ -17,7 +17,7 @@
 //! when it is full. After a cut the files must hold operations 1 to K for one K that is not below the last acknowledged number. Of
 //! operation K+1 there may be the words of a torn record, nothing else: blocks and batches are whole.
 //!
-//! Deliberately absent: threads, renames, truncation (`tests/kill.rs` and the crash suite have those).
+//! Deliberately absent: threads, renames, truncation (`tests/alone/kill.rs` and the crash suite have those).
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! Planted bugs: each leaves out or reorders one step that a promise rests on. The crash suite must catch every one of them
-//! (`tests/crash_planted.rs`); a bug that it does not catch is a hole in the suite.
+//! (`tests/it/crash_suite/planted.rs`); a bug that it does not catch is a hole in the suite.
 //!
 //! Without the `testing` feature there is none of this in the program: [`Planted::is`] is `false` at compile time.
 
@@ -139,7 +139,7 @@ pub enum Planted {
     TailNotZeroed,
 
     // Between threads, each by the name that the model of the protocol has for it
-    // (`tests/interleavings.rs`).
+    // (`tests/it/interleavings.rs`).
     /// A copy out of the tier compares the entry only.
     NoTurns,
     /// A copy out of the tier compares the turns only.
@@ -186,7 +186,7 @@ pub enum Planted {
 
 impl Planted {
     /// All planted bugs that cutting the power shows. [`Planted::SentinelUnchecked`] shows when a
-    /// server has run between two attaches (`tests/hostile_offline.rs`).
+    /// server has run between two attaches (`tests/it/hostile_offline.rs`).
     pub const ALL: [Planted; 51] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
@@ -241,7 +241,7 @@ impl Planted {
         Planted::DirectoryNotSynced,
     ];
 
-    /// Those that show between threads, on a medium that takes its time (`tests/apart.rs`).
+    /// Those that show between threads, on a medium that takes its time (`tests/it/apart.rs`).
     pub const APART: [Planted; 2] = [Planted::PartOverMoved, Planted::AdmitUnasked];
 
     /// Those that show where blocks are on a device of sectors.
@@ -258,7 +258,7 @@ impl Planted {
 
     /// Those that show where metadata goes through a log. [`Planted::LogBlockRewritten`] and
     /// [`Planted::LogPageOverBlock`] show with the log alone (`medium/log/tests.rs`), [`Planted::ReuseUnsynced`]
-    /// between two syncs (`tests/crash_flash.rs`).
+    /// between two syncs (`tests/it/crash_suite/flash.rs`).
     pub const ON_FLASH: [Planted; 5] = [
         Planted::LogNotSynced,
         Planted::LogHeadEarly,
@@ -270,7 +270,7 @@ impl Planted {
     /// Those that one thread does not show, because it fences a moment later itself.
     pub const BETWEEN_THREADS: [Planted; 2] = [Planted::MapPageShownEarly, Planted::SizeShownEarly];
 
-    /// Those that `tests/shuttle.rs` finds, running the code in other orders. They are on hot paths
+    /// Those that `tests/shuttle/main.rs` finds, running the code in other orders. They are on hot paths
     /// and there only with the feature `interleavings`.
     pub const RACES: [Planted; 21] = [
         Planted::NoTurns,

@@ -1,15 +1,21 @@
 //! The suites of threads, of what is full, of killed processes and of everything at once, on a tier whose metadata is
 //! mapped and whose blocks are on a device of sectors. `place/media.rs` tells the suites by the name of this file.
 //!
-//! What a power cut leaves of such a tier is in `crash_sectors.rs`; what one does when it fails, in `on_sectors.rs`.
+//! What a power cut leaves of such a tier is in `crash_suite/sectors.rs`; what one does when it fails, in `on_sectors.rs`.
 
-#![allow(clippy::duplicate_mod, reason = "each suite brings its own helpers")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "full.rs"]
+#[path = "it/full.rs"]
 mod full;
-#[path = "kill.rs"]
+#[path = "it/gate/mod.rs"]
+#[allow(dead_code, reason = "the other programs use the rest")]
+mod gate;
+#[path = "alone/kill.rs"]
 mod kill;
-#[path = "threads.rs"]
+#[path = "it/place/mod.rs"]
+#[allow(dead_code, reason = "the other programs use the rest")]
+mod place;
+#[path = "it/threads.rs"]
 mod threads;
-#[path = "torture.rs"]
+#[path = "it/torture.rs"]
 mod torture;

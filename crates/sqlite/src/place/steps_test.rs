@@ -1,8 +1,8 @@
 //! Attaching and detaching stopped after each step: what a stock SQLite sees then, and that the next open or
 //! detach goes on.
 //!
-//! The process does not end here (`tests/kill.rs` does that); the work stops and nothing is cleaned up. What
-//! a power cut does to names that were not synced is in `tests/power_cut_again.rs`.
+//! The process does not end here (`tests/it/kill.rs` does that); the work stops and nothing is cleaned up. What
+//! a power cut does to names that were not synced is in `tests/it/power_cut_again.rs`.
 
 use super::*;
 use rusqlite::{Connection, OpenFlags, ffi::ErrorCode};

@@ -8,7 +8,7 @@
 //!
 //! [`Rules`] has what was tried instead.
 
-use crate::policies::Cache;
+use super::policies::Cache;
 
 /// What may be chosen.
 #[derive(Clone, Copy)]

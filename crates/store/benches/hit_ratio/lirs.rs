@@ -3,8 +3,8 @@
 //! Differences from the paper: the stack remembers at most two blocks that are not held for each that is, as published
 //! implementations do; else a trace without repetitions would fill it for ever.
 
-use crate::policies::Cache;
-use crate::queue::{Links, Queue};
+use super::policies::Cache;
+use super::queue::{Links, Queue};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {

@@ -13,7 +13,7 @@
 //!
 //! Deliberately absent: what the store does; that is in `epoch.rs`.
 
-use crate::queue::{Links, Queue};
+use super::queue::{Links, Queue};
 
 /// A cache of blocks.
 pub(crate) trait Cache {

@@ -2,8 +2,8 @@
 //!
 //! Differences from the paper: the counts are exact to 15, where a sketch would sometimes count too much.
 
-use crate::policies::Cache;
-use crate::queue::{Links, Queue};
+use super::policies::Cache;
+use super::queue::{Links, Queue};
 
 #[derive(Clone, Copy, PartialEq)]
 enum In {

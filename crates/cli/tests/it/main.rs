@@ -1,0 +1,38 @@
+//! The integration tests of this crate: one program, a module for each subject.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+/// The full name of a test of the file that says this, as `--exact` wants it.
+macro_rules! full_name {
+    ($test:expr) => {
+        format!("{}::{}", module_path!().split_once("::").unwrap().1, $test)
+    };
+}
+
+mod awr;
+mod back_door;
+mod confined;
+mod daemon;
+mod damaged;
+mod database;
+mod databases;
+mod help;
+mod kv;
+mod mounted;
+mod mounted_files;
+mod mounted_flash;
+mod mounted_refusals;
+mod mounted_status;
+mod packages;
+mod planted;
+mod power_cuts;
+mod redis;
+mod screen;
+mod serve;
+mod service;
+mod study;
+mod systemd;
+mod top;
+mod trial;
+mod trial_target;
+mod upgraded;

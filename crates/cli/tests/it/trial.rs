@@ -1,0 +1,200 @@
+//! A trial of a real PostgreSQL and a real MariaDB: whole, refused, and killed at each of its steps under
+//! load. Afterwards the database is plain and runs, and has every row that it acknowledged.
+//!
+//! `TIERSMITH_TRIAL_KILLS=all` kills at every step both before and after it acted; without it at some.
+
+use crate::daemon;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::daemon::{is_root, output, refused, text};
+use crate::trial_target::{Target, stands_on_disk};
+
+/// The steps that a trial can be killed at, with what is begun only or acted already.
+const KILLS: [&str; 16] = [
+    "attach:acted",
+    "stop:begun",
+    "detach:acted",
+    "start:begun",
+    "stop:acted",
+    "stop-again:acted",
+    "attach:begun",
+    "start-again:acted",
+    "baseline:begun",
+    "baseline:acted",
+    "start:acted",
+    "measure:begun",
+    "measure:acted",
+    "stop-again:begun",
+    "detach:begun",
+    "start-again:begun",
+];
+
+fn kills() -> &'static [&'static str] {
+    match std::env::var("TIERSMITH_TRIAL_KILLS").is_ok_and(|which| which == "all") {
+        true => &KILLS,
+        false => &KILLS[..2],
+    }
+}
+
+fn whole_trial(target: Option<Target>) {
+    let Some(target) = target else { return };
+    let load = target.load();
+    let checked = output(target.trial(&["--check"]).spawn().unwrap(), &["trial --check"]);
+    let said = text(&checked);
+    assert!(checked.status.success(), "{said}");
+    assert!(said.contains("stopped twice") && said.contains("power cut"), "{said}");
+    assert!(target.trials().is_empty(), "a check left something");
+    let done = output(target.trial(&["--for", "1500ms"]).spawn().unwrap(), &["trial"]);
+    let said = text(&done);
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert!(said.contains("Transactions per second") && said.contains("Nothing was kept"), "{said}");
+    let page = fs::read_to_string(target.trials()[0].join("trial.html")).unwrap();
+    assert!(page.contains("The Trial") && page.contains("On the tier at the end"), "no page");
+    target.assert_plain_with(&load.end());
+}
+
+fn killed_trials(target: Option<Target>) {
+    let Some(target) = target else { return };
+    let load = target.load();
+    for (number, kill) in kills().iter().enumerate() {
+        let mut killed = target.trial(&[]);
+        killed.env("TIERSMITH_TRIAL_KILL", kill);
+        let killed = output(killed.spawn().unwrap(), &["trial", kill]);
+        let said = text(&killed);
+        assert_eq!(killed.status.code(), Some(1), "{kill}: {said}");
+        assert!(said.contains("--resume") && said.contains("--undo"), "{kill}: {said}");
+        assert!(refused_second(&target).contains("is not over"), "{kill}");
+        let way = if number % 2 == 0 { "--resume" } else { "--undo" };
+        let back = output(target.way(way).spawn().unwrap(), &["trial", way]);
+        let said = text(&back);
+        assert_eq!(back.status.code(), Some(0), "{kill} {way}: {said}");
+        assert!(said.contains("plain"), "{kill} {way}: {said}");
+        target.assert_plain_and_running();
+    }
+    target.assert_plain_with(&load.end());
+}
+
+fn refused_second(target: &Target) -> String {
+    let second = output(target.trial(&["--check"]).spawn().unwrap(), &["trial --check"]);
+    assert_eq!(second.status.code(), Some(2), "{}", text(&second));
+    text(&second)
+}
+
+#[test]
+fn a_trial_of_postgresql_ends_with_a_page_and_the_plain_database() {
+    whole_trial(Target::postgres());
+}
+
+#[test]
+fn a_trial_of_mariadb_ends_with_a_page_and_the_plain_database() {
+    whole_trial(Target::mariadb());
+}
+
+#[test]
+fn a_trial_of_postgresql_killed_at_any_step_is_brought_to_its_end_or_back() {
+    killed_trials(Target::postgres());
+}
+
+#[test]
+fn a_trial_of_mariadb_killed_at_any_step_is_brought_to_its_end_or_back() {
+    killed_trials(Target::mariadb());
+}
+
+#[test]
+fn what_speaks_against_a_trial_is_said_before_anything_is_touched() {
+    let Some(target) = Target::postgres() else { return };
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
+    // In memory, and too small.
+    let mut command = target.command(memory.path(), &["--size", "900G"]);
+    let said = output(command.spawn().unwrap(), &["trial"]);
+    assert_eq!(said.status.code(), Some(2), "{}", text(&said));
+    let said = text(&said);
+    if !stands_on_disk(memory.path()) {
+        assert!(said.contains("is in memory"), "{said}");
+    }
+    assert!(said.contains("the tier takes 900G") && said.contains("Nothing was changed"), "{said}");
+    // A database that names a directory of another account's.
+    if is_root() {
+        let owner = fs::metadata(target.home()).unwrap().uid();
+        chown(target.home(), Some(owner + 1), None).unwrap();
+        // So that the server can still answer.
+        fs::set_permissions(target.home(), fs::Permissions::from_mode(0o777)).unwrap();
+        let lied = output(target.trial(&["--check"]).spawn().unwrap(), &["trial --check"]);
+        fs::set_permissions(target.home(), fs::Permissions::from_mode(0o700)).unwrap();
+        chown(target.home(), Some(owner), None).unwrap();
+        assert_eq!(lied.status.code(), Some(2), "{}", text(&lied));
+        assert!(text(&lied).contains("and the server there runs as user"), "{}", text(&lied));
+    }
+    // A backup that runs, as far as its name tells.
+    let sleep = target.site_path().join("pg_basebackup");
+    fs::copy("/bin/sleep", &sleep).unwrap();
+    let mut backup = Command::new(&sleep).arg("60").spawn().unwrap();
+    let checked = output(target.trial(&["--check"]).spawn().unwrap(), &["trial --check"]);
+    backup.kill().unwrap();
+    backup.wait().unwrap();
+    assert_eq!(checked.status.code(), Some(1), "{}", text(&checked));
+    assert!(text(&checked).contains("a backup is running (pg_basebackup)"), "{}", text(&checked));
+    assert!(target.trials().is_empty());
+    target.assert_plain_and_running();
+}
+
+#[test]
+fn a_command_that_does_not_stop_the_server_is_told_soon() {
+    let Some(mut target) = Target::mariadb() else { return };
+    target.with_stop(|_| "exit 3".into());
+    let began = Instant::now();
+    let done = output(target.trial(&[]).spawn().unwrap(), &["trial"]);
+    let said = text(&done);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("exit status: 3") && said.contains("is plain and runs"), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+    target.assert_plain_and_running();
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_does_not_leave_the_server_stopped() {
+    let Some(mut target) = Target::mariadb() else { return };
+    // As on a full disk: from here on nothing takes the journal's place.
+    let state = target.state().display().to_string();
+    target.with_stop(|stop| {
+        let journal = format!("{state}/*/trial.toml");
+        format!("sleep 1; for j in {journal}; do mv $j $j.old && mkdir $j; done; {stop}")
+    });
+    let done = output(target.trial(&[]).spawn().unwrap(), &["trial"]);
+    assert_ne!(done.status.code(), Some(0), "{}", text(&done));
+    daemon::wait_until("the server runs", || {
+        let log = fs::read_to_string(target.trials()[0].join("log")).unwrap_or_default();
+        log.contains("goes on without it") && target.answers()
+    });
+    target.assert_plain_and_running();
+}
+
+#[test]
+fn a_trial_refuses_passwords_and_options_that_make_no_sense() {
+    let said = refused(&["trial", "postgresql://a:secret@localhost/db", "--fast", "/tmp"]);
+    assert!(said.contains("~/.pgpass") && said.contains("~/.my.cnf") && !said.contains("secret"), "{said}");
+    let said = refused(&["trial", "redis://localhost", "--fast", "/tmp"]);
+    assert!(said.contains("a trial is of PostgreSQL, MariaDB or MySQL"), "{said}");
+    let dir = tempfile::tempdir().unwrap();
+    let said = refused(&["trial", "--resume", "--state", dir.path().join("none").to_str().unwrap()]);
+    assert!(said.contains("there is no trial in"), "{said}");
+    for wrong in [
+        &["trial"][..],
+        &["trial", "postgresql:///db"],
+        &["trial", "postgresql:///db", "--fast", "/tmp", "--for", "0s"],
+        &["trial", "postgresql:///db", "--fast", "/tmp", "--stop", "true"],
+        &["trial", "postgresql:///db", "--fast", "/tmp", "--size", "much"],
+        &["trial", "postgresql:///db", "--fast", "/tmp", "--resume"],
+        &["trial", "--resume", "--undo"],
+        &["trial", "--undo", "--keep"],
+        &["trial", "--undo", "--fast", "/tmp"],
+        &["trial", "--resume", "--stop", "true", "--start", "true"],
+    ] {
+        let output = daemon::tiersmith(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output));
+    }
+}

@@ -1,0 +1,111 @@
+//! Cuts upon cuts: the power goes again while recovery runs, or after the recovery from a killed process.
+
+use super::{Run, count};
+use std::sync::Arc;
+use tiersmith_pmem::sim::Event;
+use tiersmith_store::Planted;
+use tiersmith_store::crash::{Budget, Recorder, Report, explore};
+
+/// Cuts the run, records the recovery of a sample of what is found, and cuts that too.
+pub(crate) fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Report {
+    let outer = Budget { images_per_cut: first, seed, threads: 1, stop_after: 1 };
+    let total = std::sync::Mutex::new(None::<Report>);
+    let report = explore(&run.recording(), &outer, |found| {
+        let recorder = Recorder::resume_with(found.home, found.lent);
+        let members = run.shape.recorded(recorder.simulator(), found.tiers.to_vec());
+        recorder.rebase();
+        let attached = run
+            .shape
+            .attach_lending(recorder.home(), recorder.lent(), members, Planted::None)
+            .map_err(|e| format!("attach after the first cut: {e}"))?;
+        drop(attached);
+        let budget = Budget { images_per_cut: second, seed, threads: 2, stop_after: 1 };
+        let inner = explore(&recorder.recording(), &budget, |again| {
+            let members = run.shape.found(again.tiers);
+            let deep = again.id.tier.is_multiple_of(8);
+            let (home, lent) = (Arc::new(again.home), Arc::new(again.lent));
+            run.check_opened(&home, &lent, members, found.acked, deep, Planted::None)
+        });
+        let mut total = total.lock().expect("nobody panics with it");
+        let sum = total.get_or_insert_with(|| Report {
+            images: 0,
+            distinct: 0,
+            cuts: 0,
+            exhaustive_cuts: 0,
+            ..inner.clone()
+        });
+        sum.images += inner.images;
+        sum.distinct += inner.distinct;
+        sum.cuts += inner.cuts;
+        sum.exhaustive_cuts += inner.exhaustive_cuts;
+        match inner.violations.first() {
+            Some(v) => Err(format!("second cut, in recovery: {v}")),
+            None => Ok(()),
+        }
+    });
+    let mut sum = total.into_inner().expect("nobody panics with it").unwrap_or_else(|| report.clone());
+    sum.violations = report.violations;
+    sum.elapsed = report.elapsed;
+    count(&sum);
+    sum
+}
+
+/// Kills the process at every cut point (nothing is lost then, and what home has not synced stays unsynced), records the recovery,
+/// and cuts the power anywhere in it and after it.
+pub(crate) fn explore_after_kill(run: &Run, images_per_cut: usize, seed: u64, planted: Planted) -> Report {
+    const HOME_EVENT: u64 = 1 << 63;
+    const ACKNOWLEDGED: u64 = 1 << 62;
+    const LENT_EVENT: u64 = 1 << 61;
+    let recording = run.recording();
+    let mut media = recording.media.player();
+    let (mut home, mut lent) = (recording.home.player(), recording.lent.player());
+    let (mut position, mut home_events, mut lent_events, mut acked) = (0, 0, 0, 0);
+    let events: Vec<_> = recording.media.events().cloned().collect();
+    let mut sum = None::<Report>;
+    for cut in recording.media.cut_points() {
+        for event in &events[position..cut] {
+            if let Event::Mark(tag) = event {
+                home_events += usize::from(tag & HOME_EVENT != 0);
+                lent_events += usize::from(tag & (HOME_EVENT | ACKNOWLEDGED) == 0 && tag & LENT_EVENT != 0);
+                acked += usize::from(tag & HOME_EVENT == 0 && tag & ACKNOWLEDGED != 0);
+            }
+        }
+        position = cut;
+        media.advance_to(cut);
+        home.advance_to(home_events);
+        lent.advance_to(lent_events);
+        let mut images = Vec::new();
+        media.image_into(&media.everything(), &mut images);
+        let recorder = Recorder::resume_with(home.killed().home(), lent.killed().home());
+        let members = run.shape.recorded(recorder.simulator(), images);
+        recorder.simulator().rebase();
+        match run.shape.attach_lending(recorder.home(), recorder.lent(), members, planted) {
+            Ok(attached) => drop(attached),
+            Err(e) => panic!("attach after a kill at trace event {cut}: {e}"),
+        }
+        let budget = Budget { images_per_cut, seed, threads: 2, stop_after: 1 };
+        let report = explore(&recorder.recording(), &budget, |again| {
+            let members = run.shape.found(again.tiers);
+            let (home, lent) = (Arc::new(again.home), Arc::new(again.lent));
+            run.check_opened(&home, &lent, members, acked, again.id.tier == 0, planted)
+                .map_err(|e| format!("killed before trace event {cut}, then: {e}"))
+        });
+        match &mut sum {
+            None => sum = Some(report),
+            Some(sum) => {
+                sum.images += report.images;
+                sum.distinct += report.distinct;
+                sum.cuts += report.cuts;
+                sum.exhaustive_cuts += report.exhaustive_cuts;
+                sum.elapsed += report.elapsed;
+                sum.violations.extend(report.violations);
+            }
+        }
+        if sum.as_ref().is_some_and(|s| !s.violations.is_empty()) {
+            break;
+        }
+    }
+    let sum = sum.expect("a run has cut points");
+    count(&sum);
+    sum
+}
