@@ -56,7 +56,7 @@ fn the_length_of_an_attribute_is_told_before_it_is_read() {
 #[test]
 fn file_attributes_and_the_map_of_extents_are_missing_as_the_guide_says() {
     let guide = include_str!("../../../../docs/guide/mount.md");
-    for word in ["`chattr`", "`lsattr`", "`ENOTTY`", "`FIEMAP`", "`EOPNOTSUPP`", "syncs home"] {
+    for word in ["`chattr`", "`lsattr`", "`ENOTTY`", "`FIEMAP`", "`EOPNOTSUPP`", "synced at home"] {
         assert!(guide.contains(word), "the guide says nothing of {word}");
     }
     if skipped("what a mount does not offer") {

@@ -104,7 +104,7 @@ fn attach_and_detach(uri: &str, path: &Path) {
 }
 
 fn start(role: &str) -> (Child, mpsc::Receiver<String>) {
-    let mut child = again(WRITER.0, (WRITER.1, role)).spawn().unwrap();
+    let mut child = again(&full_name!(WRITER.0), (WRITER.1, role)).spawn().unwrap();
     let (tell, lines) = mpsc::channel();
     let out = BufReader::new(child.stdout.take().unwrap());
     std::thread::spawn(move || {

@@ -102,7 +102,8 @@ impl Drop for Idle {
 /// on; or what it said when it ended by itself.
 fn kill_after(role: &str, time: Duration) -> Result<(i64, Idle), String> {
     // A writer that finds its database damaged says so at once.
-    let mut writer = again(WRITER.0, (WRITER.1, role)).env("RUST_BACKTRACE", "0").spawn().unwrap();
+    let mut writer =
+        again(&full_name!(WRITER.0), (WRITER.1, role)).env("RUST_BACKTRACE", "0").spawn().unwrap();
     let out = BufReader::new(writer.stdout.take().unwrap());
     let (tell, ready) = mpsc::channel();
     let reading = std::thread::spawn(move || {

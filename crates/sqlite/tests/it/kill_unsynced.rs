@@ -58,7 +58,7 @@ fn a_transaction_on_flash_outlives_its_process_whatever_synchronous_says() {
 }
 
 fn assert_nothing_is_taken_back(bench: &Bench, emulate: &str, pragmas: &str) {
-    let mut writer = again("writer", ("TIERSMITH_WRITER_DIR", bench.path().to_str().unwrap()));
+    let mut writer = again(&full_name!("writer"), ("TIERSMITH_WRITER_DIR", bench.path().to_str().unwrap()));
     let ended = writer
         .env("TIERSMITH_WRITER_PRAGMAS", pragmas)
         .env("TIERSMITH_WRITER_EMULATE", emulate)

@@ -46,7 +46,8 @@ fn ahead_by_wal(place: &str) -> Bench {
 fn ahead_by_journal(place: &str) -> Bench {
     let bench = Bench::new();
     let uri = bench.uri_with(&format!("&place={place}"));
-    let ended = again("a_journal_is_not_rolled_back_into_another_file", (URI, &uri)).output().unwrap();
+    let ended =
+        again(&full_name!("a_journal_is_not_rolled_back_into_another_file"), (URI, &uri)).output().unwrap();
     assert_eq!(ended.status.signal(), Some(6), "{}", String::from_utf8_lossy(&ended.stderr));
     let place = bench.open().unwrap().unwrap();
     place.home().flush_all().unwrap();
@@ -251,8 +252,11 @@ const CRASH: &str = "TIERSMITH_TEST_CHANGED_CRASH";
 fn ended_while_db_is_written(how: &str) -> Bench {
     let bench = Bench::new();
     let role = format!("{how} {}", bench.uri_with("&place=redo"));
-    let ended =
-        again("a_foreign_write_after_a_crash_in_the_middle_of_writing_is_refused", (CRASH, &role)).output();
+    let ended = again(
+        &full_name!("a_foreign_write_after_a_crash_in_the_middle_of_writing_is_refused"),
+        (CRASH, &role),
+    )
+    .output();
     let ended = ended.unwrap();
     assert_eq!(ended.status.signal(), Some(6), "{}", String::from_utf8_lossy(&ended.stderr));
     bench

@@ -51,7 +51,8 @@ fn a_database_this_process_has_open_is_not_attached() {
     // Refusing takes no lock away from it (`refuses` would: it opens and closes the file).
     db.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES (10)").unwrap();
     assert!(bench.attach_at_once().unwrap_err().is_busy());
-    let mut other = again("another_process_with_a_stock_connection", ("TIERSMITH_TEST_STOCK", "write"));
+    let mut other =
+        again(&full_name!("another_process_with_a_stock_connection"), ("TIERSMITH_TEST_STOCK", "write"));
     let other = other.env("TIERSMITH_TEST_PATH", bench.database()).output().unwrap();
     assert!(String::from_utf8_lossy(&other.stdout).contains("database is locked"), "{other:?}");
     db.execute_batch("COMMIT").unwrap();
@@ -86,7 +87,8 @@ fn a_database_another_process_has_open_is_not_attached_even_when_it_is_idle() {
     for role in ["transaction", "idle"] {
         let bench = Bench::new();
         bench.fill(10);
-        let mut other = again("another_process_with_a_stock_connection", ("TIERSMITH_TEST_STOCK", role));
+        let mut other =
+            again(&full_name!("another_process_with_a_stock_connection"), ("TIERSMITH_TEST_STOCK", role));
         let mut other = other.env("TIERSMITH_TEST_PATH", bench.database()).spawn().unwrap();
         let ready = BufReader::new(other.stdout.take().unwrap()).lines().any(|l| l.unwrap() == "ready");
         assert!(ready);
@@ -130,14 +132,16 @@ fn a_second_process_is_told_which_process_has_the_database() {
     let bench = attached();
     let place = bench.open().unwrap().unwrap();
     let path = bench.database().display().to_string();
-    let said =
-        again("another_process_that_opens_the_place", ("TIERSMITH_TEST_OPEN", &path)).output().unwrap();
+    let said = again(&full_name!("another_process_that_opens_the_place"), ("TIERSMITH_TEST_OPEN", &path))
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let me = format!("process {}", std::process::id());
     assert!(said.contains("busy true") && said.contains(&me), "{said}");
     drop(place);
-    let said =
-        again("another_process_that_opens_the_place", ("TIERSMITH_TEST_OPEN", &path)).output().unwrap();
+    let said = again(&full_name!("another_process_that_opens_the_place"), ("TIERSMITH_TEST_OPEN", &path))
+        .output()
+        .unwrap();
     assert!(String::from_utf8_lossy(&said.stdout).contains("opened"));
 }
 
@@ -385,7 +389,8 @@ fn a_database_this_process_may_not_write_says_so() {
     mode(&bench.database(), 0o444);
     mode(&bench.home(), 0o555);
     let path = bench.database().display().to_string();
-    let mut other = again("another_process_that_opens_the_place", ("TIERSMITH_TEST_OPEN", &path));
+    let mut other =
+        again(&full_name!("another_process_that_opens_the_place"), ("TIERSMITH_TEST_OPEN", &path));
     if rustix::process::geteuid().is_root() {
         // Root may write anything; nobody may not.
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"];

@@ -234,7 +234,7 @@ fn a_program_of_roots_may_give_its_rights_up_while_it_has_an_accounts_database_o
         return;
     }
     let Some((bench, secret)) = hers(TEST) else { return };
-    let ended = again(TEST, (URI, &bench.uri())).output().unwrap();
+    let ended = again(&full_name!(TEST), (URI, &bench.uri())).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     Place::detach(&bench.database(), &fold).unwrap();
     assert_eq!(support::rows(&bench.database()).unwrap(), 13);

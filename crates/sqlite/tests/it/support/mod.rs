@@ -201,8 +201,10 @@ pub(crate) fn assert_not_a_database(path: &Path) {
     assert_eq!(code, Some(rusqlite::ffi::ErrorCode::NotADatabase));
 }
 
-/// The test `name` of this binary as a process of its own, with `role` in the environment.
+/// The test `name`, as [`full_name`] has it, as a process of its own with `role` in the environment.
 pub(crate) fn again(name: &str, role: (&str, &str)) -> Command {
+    // A name without its module is no test: the process would end at once, having run nothing.
+    assert!(name.contains("::"), "{name} lacks its module");
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     command.env(role.0, role.1).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
