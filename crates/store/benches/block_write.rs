@@ -22,7 +22,8 @@
 //! | `two_threads_over_raw_two_threads` | what a second thread gains the store over what it gains the limit: 1 when the store costs no scaling |
 //! | `events_share` | share of an 8 KiB overwrite that goes into recording its wait event |
 //! | `zero_copy_read_ns` | nanoseconds to borrow a block of the tier and give it back |
-//! | `copied_read_8k_over_memcpy` | time of a read of 8 KiB over a `memcpy` from the same kind of mapping |
+//! | `copied_read_8k_over_memcpy` | time of a read of 8 KiB over a `memcpy` from the same kind of mapping; the processor works on several copies at once |
+//! | `chained_read_8k_over_memcpy`, `.._over_table` | the same where each place depends on what was read before; the second over a `memcpy` that looks its place up |
 //! | `reopen_16g_s` | seconds to attach a tier whose maps hold 16 GiB of blocks of 8 KiB |
 
 #[path = "../../../benches/report.rs"]
