@@ -551,11 +551,12 @@ mod tests {
     use crate::medium::Medium;
     use crate::options::{Options, TierSpec};
     use crate::profile::Profile;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
-    /// Sleeps and other waits of this thread that let any thread run, of whatever priority.
-    fn waits() -> u64 {
-        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    /// Sleeps and other waits of a thread that let any thread run, of whatever priority.
+    fn waits(thread: rustix::thread::Pid) -> u64 {
+        let status = format!("/proc/self/task/{}/status", thread.as_raw_nonzero());
+        let status = std::fs::read_to_string(status).unwrap();
         let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         waits.unwrap().trim().parse().unwrap()
     }
@@ -570,16 +571,19 @@ mod tests {
         let home = crate::attach(&dir.path().join("db"), &[tier], options).unwrap();
         let tier = &home.store.tiers[0];
         let held = tier.lock_lane_number(0);
+        let (tell, told) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| {
-                let before = waits();
+            scope.spawn(|| {
+                tell.send(rustix::thread::gettid()).unwrap();
                 drop(tier.lock_lane_number(0));
-                waits() - before
             });
-            std::thread::sleep(Duration::from_millis(100));
+            let waiter = told.recv().unwrap();
+            let (before, end) = (waits(waiter), Instant::now() + Duration::from_secs(60));
+            while waits(waiter) < before + 10 {
+                assert!(Instant::now() < end, "the waiter has not slept ten times in a minute");
+                std::thread::sleep(Duration::from_millis(1));
+            }
             drop(held);
-            let slept = waiter.join().unwrap();
-            assert!(slept >= 10, "{slept} sleeps in 100 ms");
         });
     }
 }
